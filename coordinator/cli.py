@@ -320,14 +320,14 @@ def ready(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Measures, and prints a table."""
-    from coordinator.bench import report  # noqa: PLC0415 - see the module's docstring
+    from coordinator.bench import programs, report  # noqa: PLC0415 - see the module's docstring
 
     target = None
     if options.bootstrap is not None or options.server_pid is not None:
         host, _, port = (options.bootstrap or "").rpartition(":")
         if not host or not port.isdigit() or options.server_pid is None:
             return _refused(ValueError("--bootstrap HOST:PORT and --server-pid PID require each other"))
-        target = report.Target(host, int(port), options.server_pid)
+        target = programs.Target(host, int(port), options.server_pid)
     report.report(
         options.only, options.seconds, options.repetitions, options.durability, target, options.warm_up,
         with_ours=options.with_ours,

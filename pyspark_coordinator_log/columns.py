@@ -72,7 +72,8 @@ COMMITTED = pa.struct(
         ("assignment_epoch", pa.int32()),
     ]
 )
-"""A partition in an event: of a commit, or of an assignment (then the last three are null).
+"""A partition in an event: of a commit, or of an assignment (then the last three are null, except that of an invalid assignment
+`error` is the broken rule).
 
 `error` is null if accepted. `assignment_epoch` is null if the member did not own the partition.
 """
@@ -140,7 +141,7 @@ _EVENTS_ONLY: _Columns = [
     ("time_ms", pa.int64()),
     ("state_end_offset", pa.int64()),  # on the last event of a batch
     ("error", pa.string()),  # null: accepted
-    ("policy", pa.string()),
+    ("policy", pa.string()),  # the fencing policy; of an invalid assignment: report or refuse
     ("strict_accepts", pa.bool_()),  # the verdict of each fencing policy; null: undecided
     ("revocation_epoch_accepts", pa.bool_()),
     ("assignment_epoch_accepts", pa.bool_()),

@@ -274,6 +274,13 @@ def _event_columns(value: Any) -> Row:
             for each in topics
             for partition in each.partitions
         ]
+    violations = getattr(value, "violations", None)
+    if violations is not None:
+        out["partitions"] = [
+            {"topic": each.topic_name, "topic_id": None, **_partition(each.partition), "error": violation.rule}
+            for violation in violations
+            for each in violation.partitions
+        ]
     waited = getattr(value, "waited_for", None)
     if waited is not None:
         out["waited_for"] = [{"member_id": each.member_id, "waited_ms": each.waited_ms} for each in waited]
@@ -328,6 +335,11 @@ def _non_empty(value: str | None) -> str | None:
     return value or None
 
 
+def _validation_policy(refused: bool) -> str:
+    """What the group did with an invalid assignment."""
+    return "refuse" if refused else "report"
+
+
 @cache
 def _event_fields(name: str) -> list[tuple[str, str, Callable[[Any], Any]]]:
     there = {field.attribute for field in Codec.of().definition(name).root.fields}
@@ -350,6 +362,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("revocation_epoch", "revocation_epoch", _non_negative),
     ("error_code", "error", error_name),
     ("policy", "policy", _non_empty),
+    ("refused", "policy", _validation_policy),
     ("strict_verdict", "strict_accepts", verdict),
     ("revocation_epoch_verdict", "revocation_epoch_accepts", verdict),
     ("assignment_epoch_verdict", "assignment_epoch_accepts", verdict),
@@ -373,6 +386,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "GroupMetadata": _group_metadata,
     "ClassicGroupGeneration": _forming_generation,
+    "ClassicGroupResync": lambda value: {"epoch": value.generation, "generation": value.generation},
     "ConsumerGroupMemberMetadata": _consumer_member,
     "ConsumerGroupMetadata": _group_epoch,
     "ConsumerGroupTargetAssignmentMetadata": _target_epoch,

@@ -5,7 +5,10 @@ wait until it is durable. The response to a command does.
 """
 
 import asyncio
-from typing import Any
+import re
+from collections.abc import Callable, Iterable
+from heapq import nsmallest
+from typing import Any, NamedTuple
 
 from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_body, json_response
 from coordinator.admin.server_view import ServerView
@@ -16,12 +19,15 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import InternalRequest
 from coordinator.transactions.transaction import NAMES, Transaction
 
+PAGE_MAX = 500
+"""Rows of a list in one response. They are made on the event loop, which serves the groups too."""
+
 
 def api_routes(server: ServerView) -> Routes:
     """The routes of `/v1/groups` and `/v1/transactions`, for all and for one by its id, and of commands to a group."""
 
-    def groups(_request: Request) -> Response:
-        return json_response({"groups": list_groups(server)})
+    def groups(request: Request) -> Response:
+        return json_response(list_groups(server, page_of(request)))
 
     def group(request: Request) -> Response:
         return json_response(describe_group(server, request.parameters["group_id"]))
@@ -29,8 +35,8 @@ def api_routes(server: ServerView) -> Routes:
     async def rebalance(request: Request) -> Response:
         return json_response(await force_rebalance(server, request))
 
-    def transactions(_request: Request) -> Response:
-        return json_response({"transactions": list_transactions(server)})
+    def transactions(request: Request) -> Response:
+        return json_response(list_transactions(server, page_of(request)))
 
     def transaction(request: Request) -> Response:
         return json_response(describe_transaction(server, request.parameters["transactional_id"]))
@@ -44,13 +50,42 @@ def api_routes(server: ServerView) -> Routes:
     }
 
 
-def list_groups(server: ServerView) -> list[dict[str, Any]]:
-    """All groups in the order of their names, including groups that only have offsets."""
-    rows = []
-    for shard in server.groups.shards:
-        state: Any = shard.state
-        rows += [_summary(state, group) for group in state.by_id.values()]
-    return sorted(rows, key=lambda row: row["group_id"])
+class Page(NamedTuple):
+    """A part of a list: at most `limit` names behind `after`. None: from the first name on."""
+
+    after: str | None
+    limit: int
+
+
+def page_of(request: Request) -> Page:
+    """The page that a query names by `after` and `limit`. Raises RefusedRequest."""
+    if request.query.keys() - {"after", "limit"} or any(len(values) > 1 for values in request.query.values()):
+        raise RefusedRequest(400, "the query can have the fields after and limit, each of them once")
+    (after,), (limit,) = request.query.get("after", [None]), request.query.get("limit", [str(PAGE_MAX)])
+    if re.fullmatch("[0-9]{1,4}", str(limit), re.ASCII) is None or not 1 <= int(str(limit)) <= PAGE_MAX:
+        raise RefusedRequest(400, f"limit must be a number from 1 to {PAGE_MAX}")
+    return Page(after, int(str(limit)))
+
+
+def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """The rows of a page. `next`, the `after` of the page that follows, is left out on the last one."""
+    behind = names if page.after is None else (name for name in names if name > page.after)
+    found = nsmallest(page.limit + 1, behind)
+    listed: dict[str, Any] = {key: [row(name) for name in found[: page.limit]]}
+    if len(found) > page.limit:
+        listed["next"] = found[page.limit - 1]
+    return listed
+
+
+def list_groups(server: ServerView, page: Page) -> dict[str, Any]:
+    """A page of the groups in the order of their names, including groups that only have offsets."""
+
+    def row(group_id: str) -> dict[str, Any]:
+        state: Any = server.groups.shard_of(group_id).state
+        return _summary(state, state.by_id[group_id])
+
+    states: list[Any] = [shard.state for shard in server.groups.shards]
+    return _listed("groups", page, (group_id for state in states for group_id in state.by_id), row)
 
 
 def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
@@ -139,11 +174,15 @@ def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, An
     ]
 
 
-def list_transactions(server: ServerView) -> list[dict[str, Any]]:
-    """All transactional ids, in order."""
+def list_transactions(server: ServerView, page: Page) -> dict[str, Any]:
+    """A page of the transactional ids, in order."""
+
+    def row(transactional_id: str) -> dict[str, Any]:
+        state: Any = server.transactions.shard_of(transactional_id).state
+        return _transaction(state.by_id[transactional_id])
+
     states: list[Any] = [shard.state for shard in server.transactions.shards]
-    rows = [_transaction(each) for state in states for each in state.by_id.values()]
-    return sorted(rows, key=lambda row: row["transactional_id"])
+    return _listed("transactions", page, (each for state in states for each in state.by_id), row)
 
 
 def describe_transaction(server: ServerView, transactional_id: str) -> dict[str, Any]:

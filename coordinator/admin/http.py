@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server for metrics, health checks and views of the state, on top of h11.
 
 It shares the event loop with the groups, so its limits are tight: few connections, short headers, small bodies, and a time
-limit for each request. A web framework would be more code than all of the routes.
+limit for each request. A connection beyond the limit takes the place of the one that has kept the server waiting the longest,
+so slow clients cannot keep others out. A web framework would be more code than all of the routes.
 
 It has no password, so by default it listens on the loopback address. Nearly all routes only read. Those that change something
 are POST and take JSON, declared as such: a browser does not send that to another site's server without asking it first, so a
@@ -15,6 +16,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 4096
+_QUERY_FIELDS_MAX = 100
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -92,6 +95,8 @@ class AdminServer:
         self._routes = {(method, tuple(path.split("/"))): handler for (method, path), handler in routes.items()}
         self._config = config
         self._connections: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        """The connections that wait for their client, to send a request or to read a response; the longest wait first."""
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
@@ -109,36 +114,70 @@ class AdminServer:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= self._config.admin_connections:
+        if len(self._connections) >= self._config.admin_connections and not self._close_longest_wait():
             writer.write(_TOO_MANY)
             writer.close()
             return
         task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._waiting[task] = None
+        task.add_done_callback(lambda task: self._ended(task, writer))
+
+    def _close_longest_wait(self) -> bool:
+        """Closes the connection that has waited for its client the longest. Returns False if none waits."""
+        task = next(iter(self._waiting), None)
+        if task is None:
+            return False
+        task.cancel()
+        self._forget(task)
+        return True
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        self._waiting.pop(task, None)
+
+    def _ended(self, task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
+        """Drops what the client has not read by now."""
+        self._forget(task)
+        writer.transport.abort()
+
+    def _wait_for_client(self) -> None:
+        """From now on the current task's connection waits for its client."""
+        self._work()
+        self._waiting[asyncio.current_task()] = None  # type: ignore[index]
+
+    def _work(self) -> None:
+        """From now on the current task's client waits for the server."""
+        self._waiting.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection until one side closes it or a time limit has passed."""
+        with suppress(TimeoutError, ConnectionError):
+            await self._converse(reader, writer)
+            writer.close()
+            async with self._time_limit():
+                await writer.wait_closed()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11  # noqa: PLC0415 - keeps start-up fast
 
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._config.admin_header_bytes)
-        time_s = self._config.admin_request_time_ms / 1000
-        try:
-            while True:
-                async with asyncio.timeout(time_s):
-                    request, response = await self._next(connection, reader)
-                if response is None:
-                    return
-                self._write(connection, writer, request, response)
-                async with asyncio.timeout(time_s):
-                    await writer.drain()
-                if {connection.our_state, connection.their_state} != {h11.DONE}:
-                    return
-                connection.start_next_cycle()
-        except (TimeoutError, ConnectionError):
-            return
-        finally:
-            writer.close()
+        while True:
+            async with self._time_limit():
+                request, response = await self._next(connection, reader)
+            if response is None:
+                return
+            self._write(connection, writer, request, response)
+            self._wait_for_client()
+            async with self._time_limit():
+                await writer.drain()
+            if {connection.our_state, connection.their_state} != {h11.DONE}:
+                return
+            connection.start_next_cycle()
+            self._wait_for_client()
+
+    def _time_limit(self) -> asyncio.Timeout:
+        return asyncio.timeout(self._config.admin_request_time_ms / 1000)
 
     async def _next(
         self, connection: "h11.Connection", reader: asyncio.StreamReader
@@ -161,6 +200,7 @@ class AdminServer:
                     self._check_body(body)
                 elif isinstance(event, h11.EndOfMessage):
                     assert head is not None
+                    self._work()
                     return head, await self._answer(head, body)
                 else:
                     return head, None
@@ -189,7 +229,7 @@ class AdminServer:
             method=method,
             path=raw_path,
             parameters=parameters,
-            query=parse_qs(query, max_num_fields=100),
+            query=_fields(query),
             content_type=_content_type(head),
             body=body,
         )
@@ -239,6 +279,14 @@ class AdminServer:
             data += connection.send(h11.Data(data=response.body)) or b""
         data += connection.send(h11.EndOfMessage()) or b""
         writer.write(data)
+
+
+def _fields(query: str) -> dict[str, list[str]]:
+    """The fields of a query. Raises RefusedRequest if there are too many."""
+    try:
+        return parse_qs(query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX)
+    except ValueError:
+        raise RefusedRequest(400, f"the query has more than {_QUERY_FIELDS_MAX} fields") from None
 
 
 def _content_type(head: "h11.Request") -> str:

@@ -135,6 +135,7 @@ class Dispatcher:
             codec.parts_encoder(f"{api.name}Response", answered_in),
             supported=self._supported,
             flexible_response=api_key != API_VERSIONS and codec.is_flexible(f"{api.name}Response", answered_in),
+            dialect=codec.schemas.dialect,
             is_cacheable=api.is_cacheable,
             learn=self._learners.get(api_key),
             writes=api.writes,

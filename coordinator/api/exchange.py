@@ -45,8 +45,9 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "decode", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle", "has_error_code",
-        "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version", "writes",
+        "answered", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle",
+        "has_error_code", "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version",
+        "writes",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +62,7 @@ class Route:
         *,
         supported: Mapping[int, tuple[int, int]],
         flexible_response: bool,
+        dialect: str | None = None,
         is_cacheable: bool = False,
         learn: "LearnTemplate | None" = None,
         writes: bool = True,
@@ -77,6 +79,8 @@ class Route:
         self.head = header.pack
         """The bytes before a response's body, from its size field and the correlation id."""
         self.head_bytes = header.size - _SIZE_BYTES
+        self.dialect = dialect
+        """That of the listener; None: Kafka's own protocol."""
         self.is_cacheable = is_cacheable
         self.learn = learn
         """What may make a template of such a request; None if there are no templates of this API."""
@@ -217,6 +221,10 @@ class Exchange(Generic[R]):
     @property
     def client_host(self) -> str:
         return self._queue.client_host
+
+    @property
+    def dialect(self) -> str | None:
+        return self.route.dialect
 
     @property
     def advertised(self) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coordinator.bench.load import ask, cpu_seconds
-from coordinator.bench.rebalance import Member
+from coordinator.bench.rebalance import RANGE, Member
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import CreateTopicsRequest, OffsetCommitRequest, OffsetFetchRequest
 
@@ -133,7 +133,7 @@ async def _with_connections(port: int, pid: int, count: int) -> float:
 
 async def _with_members(port: int, pid: int, count: int) -> float:
     """The RSS with a stable group of `count` members."""
-    members = [Member(Codec.of(None), "127.0.0.1", port) for _ in range(count)]
+    members = [Member(Codec.of(None), "127.0.0.1", port, RANGE) for _ in range(count)]
     for member in members:
         await member.connect()
     await asyncio.gather(*(member.join() for member in members))

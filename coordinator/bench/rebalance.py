@@ -1,9 +1,10 @@
 """The server CPU of classic rebalances: a group forms, one member joins, one member leaves.
 
-    python -m coordinator.bench.rebalance HOST PORT SERVER_PID MEMBERS      prints one JSON line (`Rebalances`)
+    python -m coordinator.bench.rebalance HOST PORT SERVER_PID MEMBERS ASSIGNOR      prints one JSON line (`Rebalances`)
 
-Each member has its own connection and follows the protocol: it joins, the leader assigns, all members sync, and a member
-rejoins if the response to a heartbeat says so. There are no other heartbeats, so the result is the cost of the rebalance only.
+Each member has its own connection and follows the protocol: it joins, the leader assigns ten partitions to each, all members
+sync, and a member rejoins if the response to a heartbeat says so. With the assignor `cooperative-sticky` members claim what
+they own. There are no other heartbeats, so the result is the cost of the rebalance only.
 """
 
 import asyncio
@@ -23,9 +24,19 @@ from coordinator.protocol.messages import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from coordinator.protocol.subscription import (
+    NO_GENERATION,
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    encode_assignment,
+    encode_subscription,
+    parse_assignment,
+)
 
-SUBSCRIPTION = b"\0\1\0\0\0\1\0\5bench\xff\xff\xff\xff\0\0\0\0"
-ASSIGNMENT = b"\0\1\0\0\0\1\0\5bench\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+RANGE, COOPERATIVE = "range", "cooperative-sticky"
+TOPIC = "bench"
+PARTITIONS_EACH = 10
 GROUP = f"bench-rebalance-{RUN_ID}"
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
 SETTLE_S = 0.05
@@ -47,9 +58,12 @@ class Rebalances:
 class Member:
     """A member of the group."""
 
-    def __init__(self, codec: Codec, host: str, port: int) -> None:
+    def __init__(self, codec: Codec, host: str, port: int, assignor: str) -> None:
         self.member_id = ""
-        self.generation = -1
+        self.generation = NO_GENERATION
+        self.owned: TopicPartitions = {}
+        """What it claims: always nothing with an eager assignor."""
+        self._assignor = assignor
         self._codec = codec
         self._host = host
         self._port = port
@@ -59,8 +73,10 @@ class Member:
 
     async def join(self) -> None:
         """Joins and syncs until the member has an assignment."""
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
         while True:
+            generation = self.generation if self.owned else NO_GENERATION
+            metadata = encode_subscription(Subscription((TOPIC,), None, self.owned, generation, None, 3))
+            protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=self._assignor, metadata=metadata)
             request = JoinGroupRequest(
                 group_id=GROUP,
                 session_timeout_ms=300_000,
@@ -86,10 +102,14 @@ class Member:
             generation_id=joined.generation_id,
             member_id=self.member_id,
             protocol_type="consumer",
-            protocol_name="range",
-            assignments=[assign(member_id=m.member_id, assignment=ASSIGNMENT) for m in joined.members],
+            protocol_name=self._assignor,
+            assignments=[
+                assign(member_id=each.member_id, assignment=_assignment(i)) for i, each in enumerate(joined.members)
+            ],
         )
         synced = await ask(self._codec, self._reader, self._writer, "SyncGroup", 5, request)
+        if self._assignor == COOPERATIVE and not synced.error_code:
+            self.owned = parse_assignment(synced.assignment).partitions
         return not synced.error_code
 
     async def heartbeat(self) -> None:
@@ -105,12 +125,18 @@ class Member:
         await ask(self._codec, self._reader, self._writer, "LeaveGroup", 5, request)
 
 
-async def run(host: str, port: int, server_pid: int, count: int) -> Rebalances:
+def _assignment(place: int) -> bytes:
+    """Of the member at this place in the group, so that it keeps its partitions while later members come and go."""
+    first = place * PARTITIONS_EACH
+    return encode_assignment(Assignment({TOPIC: tuple(range(first, first + PARTITIONS_EACH))}, None, 3))
+
+
+async def run(host: str, port: int, server_pid: int, count: int, assignor: str) -> Rebalances:
     """Measures how a group of `count` members forms, how one joins and how one leaves."""
     await wait_until_serving(host, port)
     codec = Codec.of(None)
-    members = [Member(codec, host, port) for _ in range(count)]
-    new_member = Member(codec, host, port)
+    members = [Member(codec, host, port, assignor) for _ in range(count)]
+    new_member = Member(codec, host, port, assignor)
     for member in [*members, new_member]:
         await member.connect()
 
@@ -131,5 +157,5 @@ async def run(host: str, port: int, server_pid: int, count: int) -> Rebalances:
 
 
 if __name__ == "__main__":
-    _, host_, port_, pid_, count_ = sys.argv
-    print(json.dumps(asdict(uvloop.run(run(host_, int(port_), int(pid_), int(count_))))))  # noqa: T201
+    _, host_, port_, pid_, count_, assignor_ = sys.argv
+    print(json.dumps(asdict(uvloop.run(run(host_, int(port_), int(pid_), int(count_), assignor_)))))  # noqa: T201

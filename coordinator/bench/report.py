@@ -5,29 +5,35 @@ row has a line for each server. Both are measured within the same minute, becaus
 on a machine that also does other work.
 """
 
-import json
 import os
 import platform
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from math import log
 from pathlib import Path
 from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from coordinator.bench import footprint
 from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.load import Outcome, Plan
-from coordinator.bench.rebalance import Rebalances
+from coordinator.bench.programs import (
+    FORMING,
+    Contender,
+    Target,
+    contenders,
+    echo_server,
+    own_server,
+    run_plan,
+    run_program,
+    spread,
+)
+from coordinator.bench.rebalance import RANGE, Rebalances
 from coordinator.bench.transactions import IDS_LOADED, TRANSACTION_ROWS, TransactionOutcome, TransactionPlan, write_ids
+from coordinator.bench.validation import report_validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,6 @@ EVENT_ROWS = (
 )
 EVENT_POLICIES = ("none", "refused", "all")
 REBALANCE_MEMBERS = (100, 1_000, 3_000)
-FORMING = "group.initial.rebalance.delay.ms=1000"
 FOOTPRINT_CONNECTIONS = 1_000
 FOOTPRINT_OFFSETS = (100_000, 300_000)
 CONSUMER_GROUPS = ((100, 1_000), (300, 3_000), (1_000, 10_000), (1_000, 100_000))
@@ -80,76 +85,9 @@ STABLE_GROUP = (10_000, 10_000)
 STABLE_GROUP_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The address and process id of a server to measure."""
-
-    host: str
-    port: int
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A server to measure. `start(*settings)` starts it for one measurement; for another server it ignores the settings."""
-
-    suffix: str
-    """Appended to the names of its rows."""
-    start: Callable[..., AbstractContextManager[Target]]
-    is_ours: bool
-
-
-def contenders(durability: str, target: Target | None, *, with_ours: bool) -> list[Contender]:
-    """This server, the one at `target`, or both."""
-    ours = Contender("", partial(own_server, durability), is_ours=True)
-    if target is None:
-        return [ours]
-    theirs = Contender(" *" if with_ours else "", lambda *_settings: nullcontext(target), is_ours=False)
-    return [ours, theirs] if with_ours else [theirs]
-
-
-@contextmanager
-def own_server(durability: str, *settings: str) -> Iterator[Target]:
-    """Starts this server without data on free ports. It has one group shard, like the Kafka that it is compared with."""
-    with TemporaryDirectory() as folder:
-        wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1")
-        with footprint.running_server(folder, *wanted, *settings) as (port, process):
-            yield Target("127.0.0.1", port, process.pid)
-
-
-@contextmanager
-def echo_server(answer_bytes: int) -> Iterator[Target]:
-    """Starts the echo server with responses of this size."""
-    command = [sys.executable, "-m", "coordinator.bench.echo", str(answer_bytes)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
-    try:
-        assert process.stdout is not None
-        yield Target("127.0.0.1", int(process.stdout.readline()), process.pid)
-    finally:
-        process.kill()
-        process.wait()
-
-
 def measure(plan: Plan) -> Outcome:
     """Runs the load generator in its own process."""
-    return Outcome(**_run_plan("coordinator.bench.load", asdict(plan)))
-
-
-def _run_plan(module: str, plan: dict[str, Any]) -> dict[str, Any]:
-    return _run_program(module, json.dumps(plan))
-
-
-def _run_program(module: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise SystemExit(f"bench: a load generator failed: {done.stderr.strip()[-500:]}")
-    outcome: dict[str, Any] = json.loads(done.stdout)
-    return outcome
-
-
-def spread(values: list[float], digits: int = 1) -> str:
-    return f"{median(values):5.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    return Outcome(**run_plan("coordinator.bench.load", asdict(plan)))
 
 
 def report(
@@ -171,12 +109,13 @@ def report(
     report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
+        report_validation(match, repetitions, durability)
     report_data(match, servers, seconds, repetitions, warm_up_s)
     report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
     report_consumer_groups(match, servers, repetitions)
     if target is None or with_ours:
-        report_ids_run_plan(match, repetitions)
+        report_idsrun_plan(match, repetitions)
         report_footprint(match, repetitions)
 
 
@@ -240,7 +179,7 @@ def report_transactions(
             for server in servers:
                 with server.start("transaction.state.log.num.partitions=1") as at:
                     plan = TransactionPlan(at.host, at.port, row.producers, warm_up_s, seconds, at.pid)
-                    outcome = TransactionOutcome(**_run_plan("coordinator.bench.transactions", asdict(plan)))
+                    outcome = TransactionOutcome(**run_plan("coordinator.bench.transactions", asdict(plan)))
                     found[server.suffix].append(outcome)
         for suffix, runs in found.items():
             columns = (
@@ -254,7 +193,7 @@ def report_transactions(
             print(f"{row.name + suffix:56} {figures}   {repeated:.2f} retried requests each", flush=True)  # noqa: T201
 
 
-def report_ids_run_plan(match: str, repetitions: int) -> None:
+def report_idsrun_plan(match: str, repetitions: int) -> None:
     """The additional start-up time with many transactional ids in the log, for this server only."""
     name = f"{IDS_LOADED:,} transactional ids loaded at the start"
     if match not in name:
@@ -309,8 +248,8 @@ def report_rebalances(match: str, servers: Sequence[Contender], repetitions: int
         for _ in range(repetitions):
             for server in servers:
                 with server.start(FORMING) as at:
-                    arguments = (at.host, str(at.port), str(at.pid), str(count))
-                    steps[server.suffix].append(Rebalances(**_run_program("coordinator.bench.rebalance", *arguments)))
+                    arguments = (at.host, str(at.port), str(at.pid), str(count), RANGE)
+                    steps[server.suffix].append(Rebalances(**run_program("coordinator.bench.rebalance", *arguments)))
         for suffix, found in steps.items():
             form[suffix, count] = median(step.form_ms for step in found)
             columns = (
@@ -357,7 +296,7 @@ def report_consumer_groups(match: str, servers: Sequence[Contender], repetitions
         for _ in range(repetitions if members * partitions < LONG else 1):
             with contender.start(*settings) as server:
                 arguments = (server.host, server.port, server.pid, members, partitions)
-                runs.append(Convergence(**_run_program("coordinator.bench.consumer", *map(str, arguments))))
+                runs.append(Convergence(**run_program("coordinator.bench.consumer", *map(str, arguments))))
         cpu = form.setdefault(f"forming, interval {interval}{contender.suffix}", {})
         cpu[members * partitions] = median(run.form_cpu_s for run in runs)
         columns = (
@@ -402,7 +341,7 @@ def report_stable_group(match: str, servers: Sequence[Contender]) -> None:
     for contender in servers:
         with contender.start(*room) as server:
             arguments = (server.host, server.port, server.pid, members, partitions, STABLE_GROUP_S)
-            outcome = Outcome(**_run_program("coordinator.bench.consumer", *map(str, arguments)))
+            outcome = Outcome(**run_program("coordinator.bench.consumer", *map(str, arguments)))
         rate, cost = outcome.answers / outcome.seconds, outcome.server_cpu_s / outcome.answers * 1e6
         print(f"\n{name}{contender.suffix}: {rate:,.0f} per second, {cost:.1f} us of server CPU each", flush=True)  # noqa: T201
 
@@ -457,7 +396,7 @@ def report_data(match: str, servers: Sequence[Contender], seconds: float, repeti
                     plan = DataPlan(
                         at.host, at.port, row.request, row.connections, row.in_flight, warm_up_s, seconds, at.pid
                     )
-                    outcome = DataOutcome(**_run_plan("coordinator.bench.data", asdict(plan)))
+                    outcome = DataOutcome(**run_plan("coordinator.bench.data", asdict(plan)))
                 found[server.suffix].append(outcome)
         for suffix, outcomes in found.items():
             rates = [outcome.batch_bytes / outcome.seconds / 1e6 for outcome in outcomes]

@@ -548,13 +548,14 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     ),
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
-         "The most open HTTP connections. A further one gets status 503. Not a Kafka setting."),
+         "The most open HTTP connections. A further one takes the place of the one that has kept the server waiting the"
+         " longest, or gets status 503 if the server is at work on all of them. Not a Kafka setting."),
         ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes",
          "The largest request line and headers together of an HTTP request. Not a Kafka setting."),
         ("admin.body.bytes", AdminConfig, INT, "bytes",
          "The largest body of an HTTP request. Not a Kafka setting."),
         ("admin.request.time.ms", AdminConfig, POSITIVE, "milliseconds",
-         "The most time that an HTTP request can take to arrive. Not a Kafka setting."),
+         "The most time that an HTTP request can take to arrive, and its response to be read. Not a Kafka setting."),
     ),
 }
 # fmt: on

@@ -28,6 +28,7 @@ from coordinator.protocol.subscription import (
     parse_subscription,
 )
 
+RANGE = "range"
 MUST_REJOIN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
@@ -58,6 +59,7 @@ class ClassicMember(Client):
         self.repeats = Random(f"{world.plan.seed} {self.name} repeats")
         self.claims_generation = random.random() < 0.2
         self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS,), (ORDERS, AUDIT)])
+        self.assignor = RANGE
         self.member_id = ""
         self.generation = NO_GENERATION
         self.positions: dict[tuple[str, int], int] = {}
@@ -123,7 +125,7 @@ class ClassicMember(Client):
                 member_id=self.member_id,
                 group_instance_id=self.instance_id,
                 protocol_type="consumer",
-                protocols=[JoinGroupRequest.JoinGroupRequestProtocol("range", self._subscription())],
+                protocols=[JoinGroupRequest.JoinGroupRequestProtocol(self.assignor, self._subscription())],
             )
             if self.claims_generation and self.join_version >= 8:
                 request.generation_id = self.generation
@@ -153,7 +155,7 @@ class ClassicMember(Client):
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
-            protocol_name="range",
+            protocol_name=self.assignor,
             assignments=self._assign(joined) if leads else [],
         )
         asked, response = await self._synced(request, plan.rebalance_ms / 1000 + 20)

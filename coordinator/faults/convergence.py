@@ -14,6 +14,7 @@ from coordinator.faults.clients import Auditor, World
 from coordinator.faults.consumer_clients import ConsumerMember
 from coordinator.faults.counters import CounterWorker
 from coordinator.faults.data_clients import Producer
+from coordinator.faults.operator import Operator
 from coordinator.faults.transaction_clients import Accountant, CommittedReader, Ledger
 from coordinator.faults.wire import NoResponse
 from coordinator.runtime.shard import Status
@@ -34,6 +35,8 @@ class Workload:
     modern: list[ConsumerMember] = field(default_factory=list)
     """Members of the consumer protocol and of the streams protocol."""
     producers: list[Producer | Accountant | CounterWorker] = field(default_factory=list)
+
+    operators: list[Operator] = field(default_factory=list)
 
     def groups(self) -> dict[str, tuple[list[ClassicMember], list[ConsumerMember]]]:
         """Group id -> its classic members and its other members."""
@@ -93,6 +96,7 @@ class ConvergenceCheck:
         waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
         found += [f"shard {index} has {count} requests that wait for a response" for index, count in waiting]
         found += [f"{each.name} makes no progress" for each in workload.producers if each.answered_s <= self._since_s]
+        found += [f"{each.name} has not turned off {each.intervals}" for each in workload.operators if not each.is_done]
         members: list[ClassicMember | ConsumerMember] = [*workload.classic, *workload.modern]
         found += [f"{each.name} ({each.member_id}) has no assignment" for each in members if not each.stable]
         for group_id, (classic, modern) in workload.groups().items():
@@ -104,6 +108,10 @@ class ConvergenceCheck:
             wanted = sorted({partition for member in both for partition in member.wanted})
             if owned != wanted:
                 found.append(f"{group_id} owns {owned}")
+            forced = self.world.history.forced_epoch(group_id)
+            reached = min([*(each.generation for each in classic), *(each.epoch for each in modern)])
+            if reached < forced:
+                found.append(f"{group_id} is in {reached}, although a rebalance to {forced} was acknowledged")
         return found
 
     async def _disagreements(self) -> list[str]:

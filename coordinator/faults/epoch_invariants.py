@@ -114,7 +114,7 @@ def check_refusals(
     ends: Mapping[str, list[int]],
     broken: OnBroken,
 ) -> None:
-    """I24. `decisions`: the events of commits, in order. `ends`: group -> the state offsets at which a group of this id ended."""
+    """I24. `decisions`: the events of commits, in order. `ends`: group -> state offsets at which a group of this id ended."""
     refused: dict[tuple[Any, ...], int] = {}
     for offset, key, value in decisions:
         incarnation = sum(end < value.state_offset for end in ends.get(key.group, ()))

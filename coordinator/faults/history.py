@@ -13,6 +13,8 @@ that two events at the same instant have an order.
 - I8: within one generation no partition is assigned to two members, and all members get parts of the same assignment.
 - I9: once a member has received a generation, requests with an older generation are refused. Once a static member
   was assigned under a new member id, requests with the old id are refused.
+- I30: a rebalance from outside that was acknowledged happens. After a load the group is in the generation or epoch that was
+  acknowledged, or in a rebalance to it (invariants.py); when everything has converged, it is in it (convergence.py).
 
 A group that is deleted or expires starts over; no conclusions about its generations are drawn around that time.
 """
@@ -25,6 +27,7 @@ from coordinator.protocol.messages import JoinGroupResponse
 OnBroken = Callable[[str, str], None]
 """Reports a broken invariant: its name and the details."""
 
+FORCED = "I30 forced rebalances happen"
 FOREVER = 1 << 62
 _FRESH_ID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 Key = tuple[str, str, int]
@@ -76,6 +79,8 @@ class _GroupHistory:
     """Instance id -> the member id that was last assigned, and the tick at which that was known."""
     replaced: dict[str, int] = field(default_factory=dict)
     """Replaced member id -> the tick at which that was known."""
+    forced: int = 0
+    """The highest generation or epoch to which an acknowledged rebalance from outside leads."""
 
 
 class History:
@@ -125,7 +130,7 @@ class History:
         return any(each.ended == FOREVER and not each.refused for each in deletions)
 
     def expired(self, key: Key) -> None:
-        """Records that the server removed an expired offset."""
+        """Records that the server removed an offset, which no acknowledged request asked for."""
         now = self.tick()
         self._register(key).deletions.append(Attempt(key, None, now, now))
 
@@ -301,6 +306,17 @@ class History:
             self._broken(
                 "I9 fencing", f"{request_name} of {member_id} of {group_id} was accepted after it had been replaced"
             )
+
+    def rebalance_acknowledged(self, group_id: str, epoch: int, asked: int) -> None:
+        """Records that the server acknowledged a rebalance that leads to this epoch; the request was sent at tick `asked`."""
+        group = self._conclusive(group_id, asked)
+        if group is not None:
+            group.forced = max(group.forced, epoch)
+
+    def forced_epoch(self, group_id: str) -> int:
+        """The generation or epoch to which acknowledged rebalances from outside lead; 0 if there is none."""
+        group = None if self.group_may_be_deleted(group_id) else self._groups.get(group_id)
+        return 0 if group is None else group.forced
 
     def _conclusive(self, group_id: str, asked: int) -> _GroupHistory | None:
         """The group's history; None if a response to a request sent at tick `asked` permits no conclusion about it."""

@@ -5,8 +5,8 @@
 - I2: compaction is invisible. Replaying every record ever appended, in order, yields the same state.
 - I3: records reported as durable are in the log after a crash.
 - I4: a log contains only records that were appended to it, each at its offset.
-- I6: see expiry.py. I16 and I18: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py. I23 and I24: see
-  epoch_invariants.py.
+- I6: see expiry.py. I16, I18 and I31: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py. I23 and I24:
+  see epoch_invariants.py.
 
 For I2 and I4, every append to a shard's log is recorded when it happens. If a log continues from an earlier offset, because
 a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read from disk by separate code: a walk
@@ -20,7 +20,8 @@ from coordinator.faults import derived_state_invariants
 from coordinator.faults.epoch_invariants import EpochsOfMembers
 from coordinator.faults.event_log_invariants import EventLogInvariants
 from coordinator.faults.expiry import Appended, Expiry
-from coordinator.faults.history import OnBroken
+from coordinator.faults.history import FORCED, OnBroken
+from coordinator.groups.classic.states import State
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, key_values, read_header, verify
 from coordinator.log.end_transaction_marker import read_end_transaction
@@ -65,8 +66,17 @@ def durable_state(groups: GroupMachine) -> dict[str, Any]:
 class Invariants:
     """Checks one server after another, on the same disk."""
 
-    def __init__(self, log_dir: str, broken: OnBroken, expiry: Expiry, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log_dir: str,
+        broken: OnBroken,
+        expiry: Expiry,
+        wall_ms: Callable[[], int],
+        forced_epoch: Callable[[str], int],
+    ) -> None:
+        """`forced_epoch(group_id)`: the generation or epoch to which acknowledged rebalances from outside lead; 0 for none."""
         self.checks = 0
+        self._forced_epoch = forced_epoch
         self._expiry = expiry
         self._wall_ms = wall_ms
         self._prefix = f"{log_dir}/{OFFSETS_TOPIC}-"
@@ -105,10 +115,18 @@ class Invariants:
             if end > len(self._appended.get(shard.index, ())):
                 self._broken("I4 nothing from nowhere", f"shard {shard.index} ends at {end}")
             self._forget_from(shard.index, end)
+            self._check_forced(shard.state)
         if server.topics.offline:
             self._broken("a crash is never taken for damage", f"offline: {server.topics.offline}")
         self.check(server)
         self._event_logs.check(server)
+
+    def _check_forced(self, groups: GroupMachine) -> None:
+        """Checks that no crash takes back a rebalance from outside: it has happened, or the members are called to it again."""
+        for group in groups.by_id.values():
+            epoch = self._forced_epoch(group.group_id)
+            if group.epoch < epoch and group.state != State.PREPARING_REBALANCE:
+                self._broken(FORCED, f"{group.group_id} is {group.state} in {group.epoch} after a load, not in {epoch}")
 
     def check_events(self, server: Server) -> None:
         """Checks the event logs of a running server. Must be called between two callbacks."""

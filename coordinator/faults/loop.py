@@ -20,6 +20,7 @@ from asyncio import base_events
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
+from inspect import CORO_CREATED, getcoroutinestate
 from random import Random
 from typing import Any, NoReturn, Protocol
 
@@ -191,6 +192,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """Ends a process: none of its callbacks runs any more."""
         process.alive = False
         process.held.clear()
+        for task in process.tasks:
+            coroutine: Any = task.get_coro()
+            if getcoroutinestate(coroutine) == CORO_CREATED:
+                coroutine.close()  # a coroutine that never runs would be reported as forgotten
 
     def resume(self, process: Process) -> None:
         """Ends a pause: the held callbacks run in the order in which they came due."""

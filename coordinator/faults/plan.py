@@ -77,6 +77,11 @@ class Plan:
     assignment_interval_ms: int
     fencing_policy: str
 
+    forced_s: float
+    """How often an operator forces a rebalance of some group."""
+    rebalance_interval_ms: int
+    """The rebalance interval of about half of the groups; 0: none has one."""
+
     offsets_retention_minutes: int
 
     events_fail: float
@@ -153,6 +158,8 @@ def draw(seed: int, span_s: float) -> Plan:
         num_standby_replicas=Random(f"standbys {seed}").choice([0, 1]),
         assignment_interval_ms=random.choice([0, 0, 1_000]),
         fencing_policy=random.choice(FENCING_POLICIES),
+        forced_s=Random(f"forced {seed}").choice([0.0, 0.0, 3.0, 10.0]),
+        rebalance_interval_ms=Random(f"rebalance interval {seed}").choice([0, 0, 5_000, 20_000]),
         # A counter must still find its value after it made no progress for a minute.
         offsets_retention_minutes=10_080 if counters else Random(f"retention {seed}").choice([1, 10_080]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),

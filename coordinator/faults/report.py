@@ -28,6 +28,8 @@ class Report:
     assignments: int = 0
     expired: int = 0
     """Offsets and groups that the server removed because their retention had passed."""
+    forced: int = 0
+    """Rebalances that an operator forced."""
     checks: int = 0
 
     def __str__(self) -> str:
@@ -42,6 +44,7 @@ class Report:
             "reads",
             "assignments",
             "expired",
+            "forced",
             "checks",
         )
         numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)

@@ -10,6 +10,7 @@ from coordinator.config.settings import (
 )
 from coordinator.faults import clients, data_clients, transaction_clients
 from coordinator.faults.plan import Plan
+from coordinator.faults.wire import ADMIN_PORT
 from coordinator.groups.settings import GroupsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
@@ -23,7 +24,7 @@ def server_config(plan: Plan) -> ServerConfig:
         log_dir=LOG_DIR,
         shutdown_time_ms=2_000,
         listeners=(ListenerConfig(host=ADDRESS[0], port=ADDRESS[1]),),
-        admin=AdminConfig(host=ADDRESS[0], port=9644),
+        admin=AdminConfig(host=ADDRESS[0], port=ADMIN_PORT),
         network=NetworkConfig(
             connections_max_idle_ms=60_000, limit_frame_time_ms=10_000, socket_request_max_bytes=1 << 20
         ),
@@ -41,6 +42,7 @@ def server_config(plan: Plan) -> ServerConfig:
         groups=GroupsConfig(
             group_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
             group_new_member_join_timeout_ms=20_000,
+            group_min_rebalance_interval_ms=1_000,
             group_consumer_session_timeout_ms=plan.session_ms,
             group_consumer_min_session_timeout_ms=plan.session_ms,
             group_consumer_assignment_interval_ms=plan.assignment_interval_ms,

@@ -30,6 +30,7 @@ from coordinator.faults.loop import Deadlock, Livelock, SimulatedLoop
 from coordinator.faults.machine import Machine
 from coordinator.faults.mixed_clients import mixed_members
 from coordinator.faults.network import NetworkConditions, SimulatedNetwork
+from coordinator.faults.operator import Operator
 from coordinator.faults.plan import Plan
 from coordinator.faults.report import Report
 from coordinator.faults.server_config import ADDRESS, LOG_DIR, server_config
@@ -83,7 +84,7 @@ class Simulation:
         self.clock = LoopClock(self.loop.time)
         self.history = History(self.broken)
         self.expiry = Expiry(self.history, plan.offsets_retention_minutes * 60_000, self._group_expired, self.broken)
-        self.invariants = Invariants(LOG_DIR, self.broken, self.expiry, self.clock.wall_ms)
+        self.invariants = Invariants(LOG_DIR, self.broken, self.expiry, self.clock.wall_ms, self.history.forced_epoch)
         self.machine = Machine(
             plan,
             server_config(plan),
@@ -165,6 +166,7 @@ class Simulation:
         report.assignments = self.history.assignments + self._ownership.assignments
         report.checks = self.invariants.checks
         report.expired = self.expiry.expired
+        report.forced = sum(operator.forced for operator in self._workload.operators)
 
     async def _run_phases(self) -> None:
         """Safety under faults, then healing, then liveness, then an orderly stop."""
@@ -219,7 +221,15 @@ class Simulation:
             workload.producers.append(counters.CounterWorker(self.world, count, 0))
             others += [counters.CounterWorker(self.world, count, number) for number in range(1, counters.WORKERS)]
             others.append(counters.CounterReader(self.world, count, "onlooker"))
-        others += [auditor, clients.Administrator(self.world, "admin"), clients.HostileClient(self.world, "hostile")]
+        if plan.forced_s or plan.rebalance_interval_ms:
+            groups = {group_id: not (classic and modern) for group_id, (classic, modern) in workload.groups().items()}
+            workload.operators = [Operator(self.world, "operator", groups)]
+        others += [
+            auditor,
+            *workload.operators,
+            clients.Administrator(self.world, "admin"),
+            clients.HostileClient(self.world, "hostile"),
+        ]
         return [
             self.loop.create_task(self._start_after(random.uniform(0, 5), client.run))
             for client in [*workload.classic, *workload.modern, *workload.producers, *others]

@@ -15,6 +15,7 @@ from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import Message
 
 API_VERSIONS_KEY = 18
+ADMIN_PORT = 9644
 
 
 class NoResponse(Exception):
@@ -158,6 +159,13 @@ class Caller:
                 self._end.abort()
         if self._protocol is not None:
             self._protocol.lost = True
+
+    async def connect_admin(self, factory: Callable[[], Any]) -> tuple[End, Any]:
+        """A connection to the server's admin HTTP. Raises NoResponse."""
+        try:
+            return await self._network.connect(factory, self._address[0], ADMIN_PORT, "10.0.0.1")
+        except ConnectionRefusedError:
+            raise NoResponse from None
 
     async def open_raw(self) -> End:
         """A separate connection for raw bytes, whose responses are ignored. Raises NoResponse."""

@@ -5,6 +5,7 @@
         00000000000000041822.log      active: the only one that grows
         00000000000000041822.txnindex only if needed: the transactions aborted in this segment (aborted.py)
         log-checkpoint                four offsets (checkpoint.py)
+        segment-list                  only if there were closed segments: what they should be (segment_list.py)
 
 A log belongs to the loop's thread, and its operations are synchronous, because reading or writing a few kilobytes in the
 page cache is faster than handing them to a thread. Only a `SyncJob` runs in a worker.
@@ -18,16 +19,20 @@ Descriptors are opened on demand: an idle partition has none, an active one two.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from coordinator.log import segment_list
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.batch import BatchHeader, key_values
+from coordinator.log.catalog import KnownLog
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail, why_begins_late, why_ends_early
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
+from coordinator.log.segment_check import check_segments, entries_of
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.log.sync_job import SyncJob, Syncs
 from coordinator.log.timestamps import TimestampOffset, find_latest_timestamp, find_timestamp
@@ -103,25 +108,43 @@ class Log:
         self._folder_synced = False
         self._unsaved_bytes = 0
         self._syncs = Syncs()
+        self._is_best_effort = False
+        self._listed: list[segment_list.Entry] = []
+        """The list of segments as it was last read or written; empty if that is not known."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, disk: Disk, folder: str, settings: LogSettings, *, is_best_effort: bool = False) -> "Log":
+    def open(
+        cls,
+        disk: Disk,
+        folder: str,
+        settings: LogSettings,
+        known: KnownLog | None = None,
+        *,
+        is_best_effort: bool = False,
+    ) -> "Log":
         """Opens or creates the log in a folder, and recovers it after a crash.
 
-        What recovery cut off is in `recovery`. A log without batches has no segment file until the first append. With
+        What recovery cut off is in `recovery`. A log without batches has no segment file until the first append. `known` is
+        what the data folder's catalog has about the log. With
         `is_best_effort`, records that a killed process left unsynced are not synced now, and a lost end is reported instead
         of refused. Raises OSError, and DamagedLog for a fault that a crash does not explain.
         """
         if not disk.exists(folder):
+            if known is not None:
+                raise DamagedLog(
+                    folder, 0, -1, f"the folder is missing; it had records up to offset {known.end_offset - 1}"
+                )
             disk.make_folder(folder)
             disk.sync_folder(folder.rpartition("/")[0] or ".")
         log = cls(disk, folder, settings)
-        log._load(is_best_effort=is_best_effort)
+        log._is_best_effort = is_best_effort
+        log._load(known)
         return log
 
-    def _load(self, *, is_best_effort: bool) -> None:
+    def _load(self, known: KnownLog | None) -> None:
+        is_best_effort = self._is_best_effort
         finish_swaps(self.disk, self.folder)
         start_offset = self.checkpoint.offsets.start_offset
         names = self.disk.list(self.folder)
@@ -139,15 +162,21 @@ class Log:
         for base in bases:
             path = f"{self.folder}/{segment_name(base)}"
             file = self.disk.open(path)
-            size = file.size()
+            size, checksum = file.size(), segment_list.first_checksum(file)
             file.close()
-            self._add_segment(Segment(self.disk, path, base, size, self.settings.index_interval_bytes))
-        self._check_start(bases)
+            self._add_segment(Segment(self.disk, path, base, size, self.settings.index_interval_bytes, checksum))
         self.end_offset = max(0, start_offset)
+        durable_offset = max(self.checkpoint.offsets.recovery_offset, known.end_offset if known is not None else 0)
+        if is_best_effort:
+            durable_offset = 0
+        else:
+            offsets = replace(self.checkpoint.offsets, dense_offset=self.dense_from)
+            self._listed = check_segments(self.disk, self.folder, self.segments, offsets, durable_offset, known)
+        self._check_start(bases)
         if self.segments:
-            self._recover_last(is_best_effort=is_best_effort)
-        elif not is_best_effort:
-            self._check_end(self.folder, 0)
+            self._recover_last(durable_offset)
+        else:
+            self._check_end(self.folder, 0, durable_offset)
         self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
         if self.segments and not self.checkpoint.found:
@@ -161,6 +190,8 @@ class Log:
             # Records that a killed process left in the page cache are served from now on, so they must survive a power cut.
             self._write_again(self.segments[-1])
             self.sync()
+        if len(self.segments) > 1:
+            self._save_segment_list()
 
     def _check_start(self, bases: Sequence[int]) -> None:
         """Raises DamagedLog if the first segments are missing: none is removed before `start_offset` is beyond it."""
@@ -170,13 +201,13 @@ class Log:
             if reason:
                 raise DamagedLog(self.segments[0].path, 0, expected - 1, reason)
 
-    def _check_end(self, path: str, position: int) -> None:
+    def _check_end(self, path: str, position: int, durable_offset: int) -> None:
         """Raises DamagedLog if synced records are missing at the end."""
-        reason = why_ends_early(self.end_offset, self.checkpoint.offsets.recovery_offset)
+        reason = why_ends_early(self.end_offset, durable_offset)
         if reason:
             raise DamagedLog(path, position, self.end_offset - 1, reason)
 
-    def _recover_last(self, *, is_best_effort: bool) -> None:
+    def _recover_last(self, durable_offset: int) -> None:
         last = self.segments[-1]
         recovery_offset = self.checkpoint.offsets.recovery_offset
         file, size = last.file, last.size_bytes
@@ -191,7 +222,7 @@ class Log:
         reason, position = "", size
         if fault is not None:
             reason, position = fault.reason, fault.position
-            if not is_torn_tail(file, size, fault, 0 if is_best_effort else recovery_offset):
+            if not is_torn_tail(file, size, fault, durable_offset):
                 raise DamagedLog(last.path, position, fault.expected_offset - 1, reason)
             file.truncate(position)
             file.sync()
@@ -200,8 +231,8 @@ class Log:
                 self.disk, last.path, last.base_offset, position, self.settings.index_interval_bytes
             )
             _ = last.index
-        elif not is_best_effort:
-            self._check_end(last.path, size)
+        else:
+            self._check_end(last.path, size, durable_offset)
         if fault is not None or self.end_offset < recovery_offset:
             self.recovery = RecoveryReport(
                 file=last.path,
@@ -297,6 +328,8 @@ class Log:
         _ = segment.file
         self._folder_synced = False
         self._add_segment(segment)
+        if len(self.segments) > 1:
+            self._save_segment_list()
 
     # --- durability ---------------------------------------------------------------------------------------------------
 
@@ -372,6 +405,16 @@ class Log:
                 self._folder_synced = False
         except OSError:
             self.checkpoint.close()
+
+    def _save_segment_list(self) -> None:
+        """Writes the list if it has changed. Ignores errors, because an older list is valid too."""
+        if self._is_best_effort:
+            return
+        with suppress(OSError):
+            entries = entries_of(self.segments)
+            if entries != self._listed:
+                segment_list.write(self.disk, self.folder, entries)
+                self._listed, self._folder_synced = entries, True
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -520,6 +563,20 @@ class Log:
             self.truncate_before(max(self.start_offset, self.segments[count].base_offset))
         return count
 
+    def known(self, topic_id: str) -> KnownLog | None:
+        """What the catalog has to say about the log; None if nothing of it is durable. Raises OSError."""
+        if not self.segments or self.synced_offset <= 0:
+            return None
+        active = self.segments[-1]
+        return KnownLog(
+            self.folder.rpartition("/")[2],
+            topic_id,
+            self.checkpoint.offsets.start_offset,
+            self.synced_offset,
+            active.base_offset,
+            active.first_checksum() if self.synced_offset > active.base_offset else segment_list.UNKNOWN,
+        )
+
     @property
     def size_bytes(self) -> int:
         """Size of all segments, in bytes."""
@@ -545,10 +602,13 @@ class Log:
         first = self.segments.index(old[0])
         self.segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self.segments]
+        self._listed = []
 
     def delete(self) -> None:
-        """Removes all files and the folder. Raises OSError."""
-        self.close_files()
+        """Removes all files and the folder; holders of segments keep reading them. Raises OSError."""
+        self.checkpoint.close()
+        for segment in self.segments:
+            segment.mark_removed()
         self.segments, self._bases = [], []
         for name in self.disk.list(self.folder):
             self.disk.remove(f"{self.folder}/{name}")

@@ -6,6 +6,7 @@ Only the last segment can be affected, because a segment is synced before the ne
 - It ends with a complete batch: nothing to do.
 - It ends inside a batch, in zeros (the length reached the disk, the content did not), or in a batch with a wrong checksum.
   If nothing in it was synced, this is a torn tail, which is cut and reported. Nothing in it was acknowledged as durable.
+  An intact batch that has the offset of another place is no torn tail: the file is a copy or from another log.
 - A batch is wrong and complete batches follow it. A disk may write unsynced data in any order, so a lost batch may precede
   a kept one; or the disk may have damaged synced data. The first is a tail to cut; cutting the second would lose
   acknowledged records. Two facts distinguish them: a crash cannot lose data that is synced according to the checkpoint, and
@@ -128,8 +129,26 @@ def is_torn_tail(file: Readable, size_bytes: int, fault: Fault, recovery_offset:
     """Whether a crash explains the fault, so that the file may be truncated there. Raises OSError."""
     if fault.expected_offset < recovery_offset:
         return False
+    if _is_intact(file, fault.position, size_bytes):
+        return _reads_as_unwritten_offset(file, fault)
     kept_at = find_batch(file, fault.position + 1, size_bytes, fault.expected_offset)
     return kept_at is None or reads_as_unwritten(file, fault, kept_at)
+
+
+def _is_intact(file: Readable, position: int, size_bytes: int) -> bool:
+    """Whether a batch begins there that is intact except for its offset, which the checksum leaves out."""
+    try:
+        header = read_header(file.pread(position, HEADER_BYTES), 0)
+    except CorruptBatch:
+        return False
+    return position + header.size_bytes <= size_bytes and _whole(file, position, header)
+
+
+def _reads_as_unwritten_offset(file: Readable, fault: Fault) -> bool:
+    """Whether the first bytes of an intact batch, which are part of its offset, are in a sector that was not written."""
+    count = SECTOR_BYTES - fault.position % SECTOR_BYTES
+    expected = fault.expected_offset.to_bytes(8)[:count]
+    return count < 8 and any(expected) and not any(file.pread(fault.position, count))
 
 
 def why_begins_late(base_offset: int, expected_offset: int, dense_from: int) -> str:

@@ -16,6 +16,7 @@ from coordinator.log.aborted import AbortedList
 from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
 from coordinator.log.index import SparseIndex
 from coordinator.log.recovery import DamagedLog
+from coordinator.log.segment_list import UNKNOWN, first_checksum
 from coordinator.world.disk import Disk, File
 
 SUFFIX = ".log"
@@ -45,6 +46,7 @@ class Segment:
 
     __slots__ = (
         "_aborted",
+        "_checksum",
         "_disk",
         "_file",
         "_holders",
@@ -58,13 +60,22 @@ class Segment:
         "size_bytes",
     )
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, size_bytes: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        base_offset: int,
+        size_bytes: int,
+        index_interval_bytes: int,
+        checksum: int = UNKNOWN,
+    ) -> None:
         self._disk = disk
         self._file: File | None = None
         self._holders = 0
         self._removed = False
         self._index: SparseIndex | None = None if size_bytes else SparseIndex(index_interval_bytes)
         self._aborted: AbortedList | None = None
+        self._checksum = checksum
         self.path = path
         self.base_offset = base_offset
         self.size_bytes = size_bytes
@@ -81,6 +92,15 @@ class Segment:
                 raise FileNotFoundError(self.path)
             self._file = self._disk.open(self.path)
         return self._file
+
+    def first_checksum(self) -> int:
+        """The checksum of the first batch, by which the file is recognized; UNKNOWN if there is none. Raises OSError."""
+        if self._checksum == UNKNOWN and self.size_bytes:
+            was_open = self._file is not None
+            self._checksum = first_checksum(self.file)
+            if not was_open:
+                self.close_if_unheld()
+        return self._checksum
 
     def append(self, batch: bytes, base_offset: int, max_timestamp: int) -> None:
         """Appends a batch. After an OSError an unknown part of it may be in the file: call `cut`."""

@@ -4,19 +4,22 @@ A file system replaces one file atomically, but not several. Therefore the inten
 
     1  00..0100.log.cleaned                   is written and synced
     2  00..0100.00..0900.swap                 renamed: from here on the new segment is valid for offsets 100 to 899
-    3  all old segments from 100 to 899 are removed, except the first
-    4  00..0100.log                           renamed over the first
+    3  the list of segments (segment_list.py) has the new one in place of the old ones
+    4  all old segments from 100 to 899 are removed, except the first
+    5  00..0100.log                           renamed over the first
 
 If there are aborted transactions, the list 00..0100.00..0900.txnindex.swap is written and synced before step 2, and renamed
-between steps 3 and 4.
+between steps 4 and 5.
 
-The folder is synced after each of the steps 2, 3 and 4. Opening a log discards a swap in step 1 and completes one in step 2
-or 3. (Kafka: `LocalLog.replaceSegments`.) Kafka's `.swap` files name only the first offset. A cleaned segment whose last
-batches were dropped does not reveal where the old segments ended, hence the second offset in our names.
+The folder is synced after each of the steps 2 to 5. Opening a log discards a swap in step 1 and completes one in steps 2 to
+4. (Kafka: `LocalLog.replaceSegments`.) Kafka's `.swap` files name only the first offset. A cleaned segment whose last batches
+were dropped does not reveal where the old segments ended, hence the second offset in our names.
 """
 
+from coordinator.log import segment_list
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
 from coordinator.log.segment import SUFFIX, aborted_name, remove_files, segment_name
+from coordinator.log.segment_list import first_checksum
 from coordinator.world.disk import Disk
 
 CLEANED_SUFFIX = ".cleaned"
@@ -41,7 +44,13 @@ def begin_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> No
 
 
 def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> None:
-    """Steps 3 and 4, continuing wherever an earlier attempt stopped. Raises OSError."""
+    """Steps 3 to 5, continuing wherever an earlier attempt stopped. Raises OSError."""
+    swap = f"{folder}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}"
+    file = disk.open(swap)
+    segment_list.replace(
+        disk, folder, (base_offset, end_offset), segment_list.Entry(base_offset, file.size(), first_checksum(file))
+    )
+    file.close()
     obsolete = [
         int(name.removesuffix(SUFFIX))
         for name in disk.list(folder)
@@ -57,7 +66,7 @@ def finish_swap(disk: Disk, folder: str, base_offset: int, end_offset: int) -> N
         disk.rename(cleaned_list, f"{folder}/{aborted_name(base_offset)}")
     if obsolete or lists:
         disk.sync_folder(folder)
-    disk.rename(f"{folder}/{base_offset:020d}.{end_offset:020d}{SWAP_SUFFIX}", f"{folder}/{segment_name(base_offset)}")
+    disk.rename(swap, f"{folder}/{segment_name(base_offset)}")
     disk.sync_folder(folder)
 
 

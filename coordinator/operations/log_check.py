@@ -14,6 +14,7 @@ from typing import Any
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
 from coordinator.operations.json_values import table
+from coordinator.operations.known_logs import data_folder_of, data_folder_problems, known_logs
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import kind_of, record_decoder, show_control
 from coordinator.operations.progress import Advance, progress
@@ -64,17 +65,18 @@ class CheckedLog:
             "events_missing": [list(each) for each in self.missing],
             "events_undone": [list(each) for each in self.undone],
             "unfinished_files": self.unfinished,
-            "problems": [
-                {
-                    "kind": problem.kind,
-                    "file": problem.file,
-                    "position": problem.position,
-                    "last_good_offset": problem.last_good_offset,
-                    "reason": problem.reason,
-                }
-                for problem in self.problems
-            ],
+            "problems": list(map(_as_json, self.problems)),
         }
+
+
+def _as_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "kind": problem.kind,
+        "file": problem.file,
+        "position": problem.position,
+        "last_good_offset": problem.last_good_offset,
+        "reason": problem.reason,
+    }
 
 
 def check(folders: Iterable[LogFolder], advance: Advance = lambda _: None) -> Iterator[CheckedLog]:
@@ -130,14 +132,19 @@ def _note_opening(checked: CheckedLog, offset: int, opened: dict[str, Any]) -> N
 
 def run(path: Path, *, as_json: bool) -> int:
     """Prints the results. Returns 0 if there is no problem, else 1. Raises NoLogFolder and OSError."""
-    folders = find_log_folders(path)
+    data_folder = data_folder_of(path)
+    folders = find_log_folders(path, known_logs(data_folder))
+    others = list(data_folder_problems(data_folder))
     with progress("checking", sum(folder.size_bytes for folder in folders)) as advance:
         logs = list(check(folders, advance))
     if as_json:
-        print(json.dumps({"path": str(path), "logs": [log.as_json() for log in logs]}, indent=2))
+        shown = {"path": str(path), "problems": list(map(_as_json, others)), "logs": [log.as_json() for log in logs]}
+        print(json.dumps(shown, indent=2))
     else:
+        for problem in others:
+            print(problem)
         _print(logs)
-    return 1 if any(log.problems for log in logs) else 0
+    return 1 if others or any(log.problems for log in logs) else 0
 
 
 def _print(logs: list[CheckedLog]) -> None:

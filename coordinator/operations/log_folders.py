@@ -9,18 +9,23 @@ tail and is intact the next time.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
-from coordinator.log import checkpoint
+from coordinator.log import checkpoint, segment_list
 from coordinator.log.batch import BatchHeader
+from coordinator.log.catalog import KnownLog, find_contradiction
 from coordinator.log.recovery import Fault, examine, is_torn_tail, why_begins_late, why_ends_early
-from coordinator.log.segment import SUFFIX
+from coordinator.log.segment import SUFFIX, segment_name
+from coordinator.log.segment_list import Found, SegmentList, find_mismatch
 from coordinator.log.segment_swap import CLEANED_SUFFIX, SWAP_SUFFIX
 from coordinator.topics.names import COORDINATOR_EVENTS
+from coordinator.world.disk import RealDisk
 
 _PARTITION = re.compile(r"(.+)-([0-9]+)")
+_SWAP = re.compile(rf"([0-9]{{20}})\.([0-9]{{20}}){re.escape(SWAP_SUFFIX)}")
 _NOWHERE = 1 << 62
 _ALL_CHECKSUMS = -1
 
@@ -91,6 +96,8 @@ class LogFolder:
     """The folder of one partition."""
 
     path: Path
+    known: KnownLog | None = None
+    """What the catalog of the data folder has about the log."""
 
     @property
     def name(self) -> str:
@@ -105,16 +112,19 @@ class LogFolder:
     @property
     def segments(self) -> list[Path]:
         """The segment files in order."""
-        return sorted(path for path in self.path.iterdir() if _is_segment(path))
+        return sorted(path for path in self._files() if _is_segment(path))
 
     @property
     def unfinished(self) -> list[str]:
         """Files of an unfinished compaction, which the next start completes or removes."""
-        return sorted(path.name for path in self.path.iterdir() if path.suffix in {CLEANED_SUFFIX, SWAP_SUFFIX})
+        return sorted(path.name for path in self._files() if path.suffix in {CLEANED_SUFFIX, SWAP_SUFFIX})
+
+    def _files(self) -> list[Path]:
+        return list(self.path.iterdir()) if self.path.is_dir() else []
 
     @property
     def size_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.segments)
+        return _size(self.segments)
 
     @property
     def checkpoint(self) -> checkpoint.Offsets | None:
@@ -127,24 +137,30 @@ class LogFolder:
 
         It verifies all checksums. It calls `read` with the number of bytes that it has read.
         """
+        reported = set()
+        mismatches = list(self._mismatches())
+        for problem in self._walk_batches(visit, read):
+            reported.add(problem.file)
+            yield problem
+        yield from (problem for problem in mismatches if problem.file not in reported)
+
+    def _walk_batches(self, visit: Visit, read: Callable[[int], object]) -> Iterator[Problem]:
         noted = self.checkpoint
         dense_from = noted.dense_offset if noted is not None else _NOWHERE
-        # A start accepts an event log that has lost its end.
-        recovery_offset = noted.recovery_offset if noted is not None and self.topic != COORDINATOR_EVENTS else 0
-        paths = self.segments
         start_offset = max(0, noted.start_offset) if noted is not None else 0
-        expected: int | None = min([start_offset, *map(_base_offset, paths[:1])])
+        paths = self.segments
+        expected: int | None = min([start_offset, *map(base_offset_of, paths[:1])])
         for path in paths:
-            base_offset = _base_offset(path)
+            base_offset = base_offset_of(path)
             reason = "" if expected is None else why_begins_late(base_offset, expected, dense_from)
             if expected is not None and reason:
-                yield Problem(kind="damage", file=str(path), position=0, last_good_offset=expected - 1, reason=reason)
+                yield damage(path, 0, expected - 1, reason)
             file = ReadableFile(path)
             try:
                 segment = SegmentFile(path, base_offset, file)
                 expected, fault = _examine(segment, dense_from, visit, read)
                 if fault is not None:
-                    torn = path is paths[-1] and is_torn_tail(file, file.size_bytes, fault, recovery_offset)
+                    torn = path is paths[-1] and is_torn_tail(file, file.size_bytes, fault, self.durable_offset)
                     yield Problem(
                         kind="torn tail" if torn else "damage",
                         file=str(path),
@@ -155,12 +171,80 @@ class LogFolder:
                     expected = None
             finally:
                 file.close()
-        reason = "" if expected is None else why_ends_early(expected, recovery_offset)
-        if reason and expected is not None:
-            yield Problem(
-                kind="damage", file=str(paths[-1] if paths else self.path), last_good_offset=expected - 1,
-                position=paths[-1].stat().st_size if paths else 0, reason=reason,
-            )  # fmt: skip
+        reason = "" if expected is None else why_ends_early(expected, self.durable_offset)
+        if expected is not None and reason:
+            yield damage(paths[-1] if paths else self.path, _size(paths[-1:]), expected - 1, reason)
+
+    @property
+    def durable_offset(self) -> int:
+        """Every record before it must be there. A start accepts an event log that has lost its end."""
+        if self.topic == COORDINATOR_EVENTS:
+            return 0
+        noted = self.checkpoint
+        return max(noted.recovery_offset if noted is not None else 0, self.known.end_offset if self.known else 0)
+
+    def _mismatches(self) -> Iterator[Problem]:
+        """What contradicts the list of segments and the catalog."""
+        if self.known is not None and not self.path.is_dir():
+            yield damage(
+                self.path, 0, -1, f"the folder is missing; it had records up to offset {self.known.end_offset - 1}"
+            )
+            return
+        content = self.segment_list
+        problems = list(self._compare(content))
+        if problems and self.segment_list != content:
+            # A running server has replaced segments meanwhile.
+            problems = list(self._compare(self.segment_list))
+        yield from problems
+
+    @property
+    def segment_list(self) -> SegmentList | None:
+        """The list of segments, without entries if there is none; None if it is damaged."""
+        return segment_list.read(RealDisk(), str(self.path))
+
+    def _compare(self, content: SegmentList | None) -> Iterator[Problem]:
+        reason = segment_list.why_unusable(str(self.path.resolve()), content)
+        # The folder may be a copy under another name.
+        if content is None or (reason and _PARTITION.fullmatch(self.name)):
+            yield damage(self.path / segment_list.NAME, 0, -1, reason)
+            return
+        entries = content.entries
+        start_offset = self.checkpoint.start_offset if self.checkpoint is not None else -1
+        found = self._found(start_offset)
+        for first, end in self._swaps():
+            entries = [entry for entry in entries if not first <= entry.base_offset < end]
+            found = {base: each for base, each in found.items() if not first <= base < end}
+        mismatch = find_mismatch(entries, found, start_offset, self.durable_offset)
+        if mismatch is not None:
+            path = self.path / segment_name(mismatch.base_offset)
+            yield damage(path, mismatch.position, mismatch.base_offset - 1, mismatch.reason)
+        if self.known is not None:
+            name, reason = find_contradiction(self.known, start_offset, found)
+            if reason:
+                yield damage(self.path / name, 0, self.known.base_offset - 1, reason)
+
+    def _found(self, start_offset: int) -> dict[int, Found]:
+        """The segments by base offset, without those that the next start removes."""
+        found: dict[int, Found] = {}
+        for path in self.segments:
+            if base_offset_of(path) <= start_offset:
+                found.clear()
+            file = ReadableFile(path)
+            found[base_offset_of(path)] = Found(file.size_bytes, segment_list.first_checksum(file))
+            file.close()
+        return found
+
+    def _swaps(self) -> Iterator[tuple[int, int]]:
+        """The offsets of unfinished swaps, which the next start completes."""
+        for name in self.unfinished:
+            match = _SWAP.fullmatch(name)
+            if match is not None:
+                yield int(match[1]), int(match[2])
+
+
+def damage(path: Path, position: int, last_good_offset: int, reason: str) -> Problem:
+    """Damage in a file, or the file that should be there."""
+    return Problem(kind="damage", file=str(path), position=position, last_good_offset=last_good_offset, reason=reason)
 
 
 def _examine(
@@ -180,16 +264,20 @@ def _examine(
     return found
 
 
-def find_log_folders(path: Path) -> list[LogFolder]:
-    """The folder itself if it contains segments, else the partition folders in it, in order. Raises NoLogFolder."""
+def find_log_folders(path: Path, known: Mapping[str, KnownLog] = MappingProxyType({})) -> list[LogFolder]:
+    """The folder itself if it contains segments, else the partition folders in it, in order, and those of `known` logs.
+
+    `known`: folder -> what the catalog has about its log. Raises NoLogFolder.
+    """
     if not path.is_dir():
         raise NoLogFolder(f"{path} is not a folder")
     if any(map(_is_segment, path.iterdir())):
-        return [LogFolder(path)]
-    folders = [child for child in path.iterdir() if child.is_dir() and _PARTITION.fullmatch(child.name)]
+        return [LogFolder(path, known.get(path.resolve().name))]
+    folders = {child for child in path.iterdir() if child.is_dir() and _PARTITION.fullmatch(child.name)}
+    folders |= {path / name for name in known}
     if not folders:
         raise NoLogFolder(f"{path} contains neither segment files (20 digits and .log) nor partition folders (TOPIC-N)")
-    return [LogFolder(folder) for folder in sorted(folders, key=_by_partition)]
+    return [LogFolder(folder, known.get(folder.name)) for folder in sorted(folders, key=_by_partition)]
 
 
 def _by_partition(folder: Path) -> tuple[str, int]:
@@ -197,8 +285,13 @@ def _by_partition(folder: Path) -> tuple[str, int]:
     return topic, int(partition)
 
 
-def _base_offset(path: Path) -> int:
-    return int(path.name.removesuffix(SUFFIX))
+def base_offset_of(segment: Path) -> int:
+    """The base offset of a segment, from its name."""
+    return int(segment.name.removesuffix(SUFFIX))
+
+
+def _size(files: list[Path]) -> int:
+    return sum(path.stat().st_size for path in files)
 
 
 def _is_segment(path: Path) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from coordinator.pipeline.files import write_atomically
 from coordinator.pipeline.intervals import materialize
 from coordinator.pipeline.tables import Derived, Store
+from coordinator.pipeline.vocabulary import ASSIGNMENT_INVALID, DISCARDED, REPORTED
 
 WRITTEN = ("commit_verdicts", "policy_replay", "invariants_broken", "event_gaps")
 SUMMARY = "audit.json"
@@ -41,10 +42,17 @@ def summary(derived: Derived) -> dict[str, Any]:
         "log": derived.source.name,
         "commits": None if derived.sums is None else derived.sums.commits(),
         "policies": None if derived.sums is None else derived.sums.policies(),
+        "assignments": None if derived.source.events is None else _invalid_assignments(derived.source.events),
         "broken": _counts(derived.invariants_broken, "rule"),
         "gaps": None if derived.event_gaps is None else [row.asDict() for row in derived.event_gaps.collect()],
         "unreadable": _unreadable(derived),
     }
+
+
+def _invalid_assignments(events: DataFrame) -> dict[str, int]:
+    """Counts the assignments of classic groups' leaders that broke a rule."""
+    found = _counts(events.where(F.col("type") == ASSIGNMENT_INVALID), "policy")
+    return {"invalid_received": found.get(REPORTED, 0), "invalid_refused": found.get(DISCARDED, 0)}
 
 
 def _counts(frame: DataFrame, column: str) -> dict[str, int]:
@@ -90,6 +98,12 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             f"policy {row['replayed'].replace('_', '-')}: {row['refused']:,} of {row['requests']:,} requests refused "
             f"({row['refused_rightly']:,} rightly, {row['refused_wrongly']:,} wrongly), "
             f"{row['accepted_zombies']:,} zombies accepted"
+        )
+    assignments = found["assignments"]
+    if assignments is not None and any(assignments.values()):
+        yield (
+            f"invalid assignments of leaders: {assignments['invalid_received']:,} received, "
+            f"{assignments['invalid_refused']:,} refused"
         )
     for rule, count in found["broken"].items():
         yield f"broken: {rule}: {count:,}"

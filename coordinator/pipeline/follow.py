@@ -42,6 +42,7 @@ from coordinator.pipeline.files import write_atomically
 from coordinator.pipeline.intervals import (
     CLASSIC_GROUP,
     CURRENT_ASSIGNMENT,
+    FORMING_GENERATION,
     GROUP,
     HELD,
     MEMBER,
@@ -68,7 +69,7 @@ from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
 
 LIVE_TYPES = (
-    CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, GROUP_EPOCH, TARGET_EPOCH,
+    CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, FORMING_GENERATION, GROUP_EPOCH, TARGET_EPOCH,
     STREAMS_ASSIGNMENT, STREAMS_METADATA, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH,
 )  # fmt: skip
 """Types of state records that a later batch may need."""
@@ -422,11 +423,13 @@ class History:
             """Rows that began or ended with this batch's records."""
             return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
 
-        wrong = invariants.state_rules(state, owned)
-        found = self._judge(judging, number)
+        wrong = invariants.state_rules(state, owned, whole)
+        in_events = verdicts.broken_rules(self._judge(judging, number)).unionByName(
+            invariants.invalid_assignments(rows.where("not is_state"))
+        )
         self._tables["member_intervals"].write(number, new(members, "to_offset"))
         self._tables["ownership_intervals"].write(number, new(owned, "to_offset"))
-        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(verdicts.broken_rules(found)))
+        self._tables["invariants_broken"].write(number, new(wrong, "offset").unionByName(in_events))
         kept = _kept(state, shards)
         self._state.write(number, kept.select(*names))
         self._ownership_starts.write(number, _first_ownerships(held, members, shards))

@@ -32,6 +32,7 @@ MEMBER_METADATA = "ConsumerGroupMemberMetadata"
 STREAMS_ASSIGNMENT = "StreamsGroupCurrentMemberAssignment"
 STREAMS_METADATA = "StreamsGroupMemberMetadata"
 CLASSIC_GROUP = "GroupMetadata"
+FORMING_GENERATION = "ClassicGroupGeneration"
 ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"
 """How an ownership began. Null in a complete history, where it follows from earlier rows; `follow` carries it along for rows
 whose predecessors it has dropped.

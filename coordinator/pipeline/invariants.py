@@ -3,7 +3,9 @@
     epoch order        RevocationEpoch < MemberEpoch <= target epoch <= group epoch, at every record that changes one of them
     epoch fell         the RevocationEpoch of a member, or its assignment epoch of a partition, is lower than before
     two owners         a partition was assigned to a member while another member still owned it
+    invalid assignment members of a classic group received what their leader assigned against a rule; refused ones do not count
     zombie accepted    a commit was accepted from a member that had lost the partition (see verdicts.py)
+    generation twice   a generation number of a classic group was given out with another leader, protocol or other members
     since too early    a member's record claims ownership from an earlier epoch than history shows
     `told otherwise`   an event's member epoch or ownership contradicts the state log
     verdict            an event's verdict for a policy differs from the replayed one
@@ -20,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from coordinator.pipeline import verdicts
+from coordinator.pipeline.generations import repeated_generations
 from coordinator.pipeline.intervals import (
     CURRENT_ASSIGNMENT,
     GROUP,
@@ -31,22 +34,50 @@ from coordinator.pipeline.intervals import (
     readable,
 )
 from coordinator.pipeline.rebalances import GROUP_EPOCH, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH, TARGET_EPOCH
-from coordinator.pipeline.vocabulary import CONSUMER, EPOCH_FELL, EPOCH_ORDER, SINCE_TOO_EARLY, STATE_LOG, TWO_OWNERS
+from coordinator.pipeline.vocabulary import (
+    ASSIGNMENT_INVALID,
+    CONSUMER,
+    EPOCH_FELL,
+    EPOCH_ORDER,
+    EVENT_LOG,
+    GENERATION_TWICE,
+    INVALID_ASSIGNMENT,
+    REPORTED,
+    SINCE_TOO_EARLY,
+    STATE_LOG,
+    TWO_OWNERS,
+)
 
 _GROUP_EPOCHS, _TARGET_EPOCHS = (GROUP_EPOCH, STREAMS_GROUP_EPOCH), (TARGET_EPOCH, STREAMS_TARGET_EPOCH)
 _ASSIGNMENTS, _METADATA = (CURRENT_ASSIGNMENT, STREAMS_ASSIGNMENT), (MEMBER_METADATA, STREAMS_METADATA)
 
 
-def check_invariants(state: DataFrame, ownership: DataFrame, findings: DataFrame | None) -> DataFrame:
-    """Checks all invariants. Without events (`findings` is None) only those that the state log alone can show."""
-    rows = state_rules(state, ownership)
+def check_invariants(
+    state: DataFrame,
+    ownership: DataFrame,
+    complete_from: DataFrame,
+    findings: DataFrame | None,
+    events: DataFrame | None,
+) -> DataFrame:
+    """Checks all invariants. Without events (`findings` and `events` are None) only those that the state log alone can show.
+
+    `complete_from`: (log_id, shard, complete_from).
+    """
+    rows = state_rules(state, ownership, complete_from)
+    if events is not None:
+        rows = rows.unionByName(invalid_assignments(events))
     return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
 
 
-def state_rules(state: DataFrame, ownership: DataFrame) -> DataFrame:
+def state_rules(state: DataFrame, ownership: DataFrame, complete_from: DataFrame) -> DataFrame:
     """Checks the invariants that the state log alone can show."""
-    epochs = epoch_order(state).unionByName(epochs_fell(state))
-    return epochs.unionByName(two_owners(ownership)).unionByName(since_too_early(ownership))
+    return (
+        epoch_order(state)
+        .unionByName(epochs_fell(state))
+        .unionByName(two_owners(ownership))
+        .unionByName(since_too_early(ownership))
+        .unionByName(generation_twice(state, complete_from))
+    )
 
 
 def _row(
@@ -149,7 +180,7 @@ _BEFORE = (Window.unboundedPreceding, -1)
 def _lives(state: DataFrame) -> DataFrame:
     """The records about members' assignments, by the place in the group that the member has and how often it was left.
 
-    A place is an instance id, else a member id. It is left where the member is removed and the next record gives it to no other.
+    A place is an instance id, else a member id. It is left where the member is removed and no other has it by the next record.
     """
     of_member = Window.partitionBy(*GROUP, "group_kind", "member_id").orderBy("offset")
     of_place = Window.partitionBy(*GROUP, "group_kind", "place").orderBy("offset")
@@ -194,3 +225,25 @@ def since_too_early(ownership: DataFrame) -> DataFrame:
         .withColumn("offset", F.col("from_offset"))
         .select(*_row(SINCE_TOO_EARLY, STATE_LOG, detail, time_ms="from_ms", partition=True))
     )
+
+
+def generation_twice(state: DataFrame, complete_from: DataFrame) -> DataFrame:
+    """Finds generation numbers of classic groups that were given out twice."""
+    detail = F.format_string(
+        "generation %d: %s; at offset %d: %s", "generation", "content", "first.offset", "first.content"
+    )
+    return repeated_generations(state, complete_from).select(
+        *_row(GENERATION_TWICE, STATE_LOG, detail, time_ms="timestamp_ms", member=None)
+    )
+
+
+def invalid_assignments(events: DataFrame) -> DataFrame:
+    """Finds partitions that members received against a rule. An event names some of them, which may be fewer than there are."""
+    rows = (
+        readable(events)
+        .where((F.col("type") == ASSIGNMENT_INVALID) & (F.col("policy") == REPORTED))
+        .withColumn("each", F.explode("partitions"))
+        .withColumns({"topic_key": F.col("each.topic"), "partition": F.col("each.partition")})
+    )
+    detail = F.format_string("%s: assigned by the leader in generation %d", F.col("each.error"), F.col("epoch"))
+    return rows.select(*_row(INVALID_ASSIGNMENT, EVENT_LOG, detail, partition=True))

@@ -24,7 +24,7 @@ from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import SHARD, materialize
 from coordinator.pipeline.rebalances import COMPLETED, STARTED
 from coordinator.pipeline.verdicts import ArrowBatches
-from coordinator.pipeline.vocabulary import COMMIT_DECIDED
+from coordinator.pipeline.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder
@@ -51,8 +51,9 @@ STATE_COLUMNS = (
 )  # fmt: skip
 EVENT_COLUMNS = (
     *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
+    "policy", "partitions",
 )  # fmt: skip
-"""Columns of the events about rebalances; commit events are read where they are judged."""
+"""Columns of these events; commit events are read where they are judged."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
     "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
@@ -79,7 +80,7 @@ class LogSource:
     state: DataFrame
     commits: DataFrame
     events: DataFrame | None
-    """At least the events about rebalances."""
+    """At least the events about rebalances and invalid assignments."""
     commit_events: "CommitEvents | None"
     """The events about commits, for verdicts.py."""
     markers: DataFrame | None
@@ -290,7 +291,7 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     firsts = [
         (folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first_event(each))
     ]
-    about_rebalances = {**options, "keyTypes": _types((STARTED, COMPLETED))}
+    about_rebalances = {**options, "keyTypes": _types((STARTED, COMPLETED, ASSIGNMENT_INVALID))}
     return {
         "events": gaps.without_undone(_view(spark, path, columns.EVENTS, about_rebalances, EVENT_COLUMNS), undone),
         "commit_events": CommitEventsInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),

@@ -112,7 +112,10 @@ class Derived:
 
     @cached_property
     def invariants_broken(self) -> DataFrame:
-        broken = invariants.check_invariants(self.state, self.ownership_intervals, self.findings)
+        source = self.source
+        broken = invariants.check_invariants(
+            self.state, self.ownership_intervals, source.complete_from, self.findings, source.events
+        )
         return self.keep("invariants_broken", broken)
 
     @cached_property

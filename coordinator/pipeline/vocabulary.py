@@ -6,7 +6,7 @@ A separate module, because judging.py runs in the tasks that read commits and mu
 from coordinator.groups.kinds import Kind
 
 CLASSIC, CONSUMER, STREAMS = Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label
-COMMIT_DECIDED = "CommitDecided"
+COMMIT_DECIDED, ASSIGNMENT_INVALID = "CommitDecided", "AssignmentInvalid"
 STATE_LOG, EVENT_LOG = "state", "events"
 
 SAFE, LOST, AHEAD, NOT_A_MEMBER, UNOWNED, UNCLAIMED, UNKNOWN = (
@@ -24,4 +24,8 @@ FENCING_ERRORS = (
 """Errors that refuse the sender. Any other error concerns the content of the commit."""
 
 EPOCH_ORDER, EPOCH_FELL, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "epoch fell", "two owners", "zombie accepted"
+INVALID_ASSIGNMENT = "invalid assignment"
+REPORTED, DISCARDED = "report", "refuse"
+"""What a group did with an invalid assignment of its leader."""
+GENERATION_TWICE = "generation twice"
 SINCE_TOO_EARLY, EVENT_DISAGREES, VERDICT = "since too early", "told otherwise", "verdict"

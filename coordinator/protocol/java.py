@@ -5,9 +5,12 @@ HashMap lists its keys, or a PriorityQueue its equal elements.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 _INT_MAX = 0x7FFFFFFF
+_HASHES_CACHED = 16_384
+"""Strings whose hashes are remembered: the member ids of a group are ordered again for each target."""
 _CAPACITY_DEFAULT = 16
 _LOAD_FACTOR = 0.75
 _FIBONACCI = 0x9E3779B97F4A7C15
@@ -16,6 +19,7 @@ _FIBONACCI = 0x9E3779B97F4A7C15
 T = TypeVar("T")
 
 
+@lru_cache(maxsize=_HASHES_CACHED)
 def string_hash(text: str) -> int:
     """Java's String.hashCode: 32-bit signed, over UTF-16 code units."""
     value = 0
@@ -46,11 +50,10 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
     if computed:
         listed.reverse()
 
-    def bucket(key: str) -> int:
-        value = string_hash(key) & 0xFFFFFFFF
-        return (value ^ value >> 16) & (size - 1)
-
-    return sorted(listed, key=bucket)
+    mask = size - 1
+    hashes = map(string_hash, listed)
+    buckets = [(value ^ value >> 16 & 0xFFFF) & mask for value in hashes]
+    return [listed[index] for index in sorted(range(len(listed)), key=buckets.__getitem__)]
 
 
 def copied_map_capacity(size: int) -> int:

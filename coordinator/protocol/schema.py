@@ -163,9 +163,10 @@ class SchemaFolder:
     """The definitions of a folder, overridden by those of a dialect."""
 
     def __init__(self, folder: Path = SCHEMAS, dialect: str | None = None) -> None:
+        self.dialect = dialect
         self._folder = folder
-        self._dialect = None if dialect is None else folder / "dialects" / dialect
-        if self._dialect is not None and not self._dialect.is_dir():
+        self._overrides = None if dialect is None else folder / "dialects" / dialect
+        if self._overrides is not None and not self._overrides.is_dir():
             raise SchemaError(f"there is no dialect {dialect!r} in {folder / 'dialects'}")
         self._definitions: dict[str, Definition] = {}
         self._outlines: dict[str, Outline] = {}
@@ -199,7 +200,7 @@ class SchemaFolder:
         return outline
 
     def _path(self, name: str) -> Path:
-        for folder in filter(None, (self._dialect, self._folder, self._folder / "records")):
+        for folder in filter(None, (self._overrides, self._folder, self._folder / "records")):
             path = folder / f"{name}.json"
             if path.is_file():
                 return path

@@ -3,6 +3,9 @@
 The coordinator passes these bytes from member to member without reading them. It reads a subscription only where a rule needs
 its topics (offset expiry, OffsetDelete) or the partitions that a member claims to own. Both formats begin with their version. A
 newer version than ours is read as our newest, because these formats only ever grow at their end.
+
+KIP-792 wrote the fields of a subscription in another order than the one that became Kafka's: GenerationId before UserData. The
+dialect of that name reads both.
 """
 
 import struct
@@ -15,6 +18,11 @@ from coordinator.protocol.messages import ConsumerProtocolAssignment, ConsumerPr
 from coordinator.protocol.wire import DecodeError
 
 NO_GENERATION = -1
+KIP_792 = "kip-792"
+"""The dialect in which a subscription has its fields in that proposal's order."""
+_GENERATION_SINCE = 2
+_VERSION_BYTES = 2
+_INT32 = struct.Struct(">i")
 
 TopicPartitions = Mapping[str, tuple[int, ...]]
 """Topic -> partitions, in the order given. If a topic occurs twice, its partitions are joined."""
@@ -30,6 +38,8 @@ class Subscription:
     generation_id: int
     rack_id: str | None
     version: int
+    dialect: str | None = None
+    """The dialect in whose order the fields are encoded; None: Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +51,72 @@ class Assignment:
     version: int
 
 
-def parse_subscription(data: bytes) -> Subscription:
-    """Reads a member's metadata. Raises DecodeError if it is not a subscription."""
+def parse_subscription(data: bytes, dialect: str | None = None) -> Subscription:
+    """Reads a member's metadata. Raises DecodeError if it is not a subscription.
+
+    With a dialect, bytes that have exactly its form are read so, and others in Kafka's form.
+    """
+    if dialect is not None:
+        try:
+            subscription, end = _subscription(data, dialect)
+        except DecodeError:
+            return _subscription(data, None)[0]
+        if end == len(data) and subscription.version == int.from_bytes(data[:_VERSION_BYTES]):
+            return subscription
+    return _subscription(data, None)[0]
+
+
+def is_in_kip_order(data: bytes) -> bool:
+    """Whether these bytes are a subscription in the order of KIP-792, and none in Kafka's order."""
+    if int.from_bytes(data[:_VERSION_BYTES]) != _GENERATION_SINCE:
+        return False  # Earlier versions are the same in both, and the proposal has no later one.
+    return not _is_exactly(data, None) and _is_exactly(data, KIP_792)
+
+
+def _is_exactly(data: bytes, dialect: str | None) -> bool:
+    try:
+        return _subscription(data, dialect)[1] == len(data)
+    except DecodeError:
+        return False
+
+
+def _subscription(data: bytes, dialect: str | None) -> tuple[Subscription, int]:
+    """The subscription and its end."""
     name = "ConsumerProtocolSubscription"
-    version = _version(data, name)
-    message = cast(ConsumerProtocolSubscription, Codec.of().decoder(name, version)(data, 2)[0])
+    codec = Codec.of(dialect)
+    version = _version(data, name, codec)
+    decoded, end = codec.decoder(name, version)(data, _VERSION_BYTES)
+    message = cast(ConsumerProtocolSubscription, decoded)
     owned = _merged((entry.topic, entry.partitions) for entry in message.owned_partitions)
-    topics = tuple(message.topics)
-    return Subscription(topics, message.user_data, owned, message.generation_id, message.rack_id, version)
+    topics, rack_id = tuple(message.topics), message.rack_id
+    return Subscription(topics, message.user_data, owned, message.generation_id, rack_id, version, dialect), end
+
+
+def sticky_generation(user_data: bytes | None) -> int | None:
+    """The generation in the user data of the assignor `cooperative-sticky`; None if there is none.
+
+    Java's assignor writes it alone (`CooperativeStickyAssignor`). librdkafka and franz-go write it behind the previous
+    assignment, as Java's eager assignor `sticky` does.
+    """
+    if user_data is None:
+        return None
+    at = 0
+    try:
+        if len(user_data) > _INT32.size:
+            (topics,) = _INT32.unpack_from(user_data)
+            at = _INT32.size
+            for _ in range(topics):
+                at += 2 + int.from_bytes(user_data[at : at + 2])
+                (partitions,) = _INT32.unpack_from(user_data, at)
+                at += _INT32.size * (1 + max(partitions, 0))
+        (generation,) = _INT32.unpack_from(user_data, at)
+    except struct.error:
+        return None
+    return generation if at + _INT32.size == len(user_data) and generation >= 0 else None
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Encodes a subscription in its version."""
+    """Encodes a subscription in its version and order."""
     entry = ConsumerProtocolSubscription.TopicPartition
     message = ConsumerProtocolSubscription(
         topics=list(subscription.topics),
@@ -61,7 +125,8 @@ def encode_subscription(subscription: Subscription) -> bytes:
         generation_id=subscription.generation_id,
         rack_id=subscription.rack_id,
     )
-    body = Codec.of().encoder("ConsumerProtocolSubscription", subscription.version)(message)
+    codec = Codec.of(subscription.dialect)
+    body = codec.encoder("ConsumerProtocolSubscription", subscription.version)(message)
     return subscription.version.to_bytes(2, "big") + body
 
 
@@ -70,8 +135,8 @@ def parse_assignment(data: bytes) -> Assignment:
     if not data:
         return Assignment({}, None, 0)
     name = "ConsumerProtocolAssignment"
-    version = _version(data, name)
-    message = cast(ConsumerProtocolAssignment, Codec.of().decoder(name, version)(data, 2)[0])
+    version = _version(data, name, Codec.of())
+    message = cast(ConsumerProtocolAssignment, Codec.of().decoder(name, version)(data, _VERSION_BYTES)[0])
     partitions = _merged((entry.topic, entry.partitions) for entry in message.assigned_partitions)
     return Assignment(partitions, message.user_data, version)
 
@@ -87,11 +152,11 @@ def encode_assignment(assignment: Assignment) -> bytes:
     return assignment.version.to_bytes(2, "big") + body
 
 
-def _version(data: bytes, name: str) -> int:
-    if len(data) < 2:
+def _version(data: bytes, name: str, codec: Codec) -> int:
+    if len(data) < _VERSION_BYTES:
         raise DecodeError(f"{name} has no version")
     version: int = struct.unpack_from(">h", data)[0]
-    known = Codec.of().versions(name)
+    known = codec.versions(name)
     if version < known.lowest:
         raise DecodeError(f"{name} has version {version}")
     return min(version, known.highest)

@@ -11,8 +11,11 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.classic.responses import join_error
 from coordinator.groups.classic_protocol import join_group
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
+
+_ECHOED = frozenset({ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.UNKNOWN_MEMBER_ID})
+"""Errors with which Kafka returns the member id of the request; with any other that ends the operation it returns none."""
 
 
 def handle(server: Server, exchange: Exchange[JoinGroupRequest]) -> None:
@@ -22,7 +25,7 @@ def handle(server: Server, exchange: Exchange[JoinGroupRequest]) -> None:
 
 
 def refuse(request: JoinGroupRequest, error: KafkaError, api_version: int) -> JoinGroupResponse:
-    return join_error(api_version, error.code, request.member_id)
+    return join_error(api_version, error.code, request.member_id if error.code in _ECHOED else "")
 
 
 API = Api(

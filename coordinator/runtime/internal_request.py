@@ -36,6 +36,7 @@ class InternalRequest(UnencodedReplies):
 
     client_id: str | None = None
     client_host = ""
+    dialect: str | None = None
     fresh_id = ""
 
     def __init__(self, request: Any, done: Callable[[Any], None], *, writes: bool = True) -> None:

@@ -127,6 +127,11 @@ class RequestContext(Protocol):
     @property
     def client_host(self) -> str: ...
     @property
+    def dialect(self) -> str | None:
+        """The dialect of the client's listener; None: Kafka's own protocol."""
+        ...
+
+    @property
     def fresh_id(self) -> str:
         """A new random UUID (36 characters) for the APIs that may need one (JoinGroup); "" for others."""
         ...

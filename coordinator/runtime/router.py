@@ -115,7 +115,17 @@ class _SplitRequest:
 class _Part(UnencodedReplies):
     """One shard's part of a request, itself a ShardRequest."""
 
-    __slots__ = ("_position", "_whole", "api_version", "client_host", "client_id", "fresh_id", "request", "writes")
+    __slots__ = (
+        "_position",
+        "_whole",
+        "api_version",
+        "client_host",
+        "client_id",
+        "dialect",
+        "fresh_id",
+        "request",
+        "writes",
+    )
 
     def __init__(self, whole: _SplitRequest, position: int, content: Any, request: ShardRequest[Any]) -> None:
         self._whole = whole
@@ -124,6 +134,7 @@ class _Part(UnencodedReplies):
         self.api_version = request.api_version
         self.client_id = request.client_id
         self.client_host = request.client_host
+        self.dialect = request.dialect
         self.fresh_id = request.fresh_id
         self.writes = request.writes
 

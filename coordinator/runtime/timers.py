@@ -6,6 +6,10 @@ correction). Arming a key earlier pushes a second entry, and the first one is re
 just removes the key.
 
 Keys with equal deadlines fire in the order in which they were armed: the heap's tie-breaker is a counter.
+
+A wake-up that comes much too late shows that the process was stopped (SIGSTOP, a frozen container, a suspended laptop) or that
+the loop was held up. The heartbeats that arrived meanwhile are in the sockets, and a loop runs its timers before it reads. So
+the wake-up waits a little, for the sockets to be read, before any session is judged.
 """
 
 from collections.abc import Callable
@@ -13,6 +17,13 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from coordinator.runtime.result import TimerKey
+
+LATE_MS = 1_000
+"""A wake-up that is later than this waits for the sockets to be read."""
+GRACE_MS = 50
+"""How long it waits; the loop reads every socket in this time."""
+GRACES_MAX = 5
+"""After so many late wake-ups in a row the server is not stopped but overloaded, and deadlines count."""
 
 
 class Handle(Protocol):
@@ -37,7 +48,9 @@ class _Entry:
 class Timers:
     """Keys with deadlines. Calls `fire(key)` once for each key whose deadline has passed, after disarming it."""
 
-    __slots__ = ("_entries", "_fire", "_handle", "_heap", "_monotonic_ms", "_schedule", "_sequence", "_wake_at")
+    __slots__ = (
+        "_entries", "_fire", "_graces", "_handle", "_heap", "_monotonic_ms", "_schedule", "_sequence", "_wake_at",
+    )  # fmt: skip
 
     def __init__(self, monotonic_ms: Callable[[], int], schedule: Schedule, fire: Callable[[TimerKey], None]) -> None:
         self._monotonic_ms = monotonic_ms
@@ -48,6 +61,8 @@ class Timers:
         self._sequence = 0
         self._handle: Handle | None = None
         self._wake_at = 0
+        self._graces = 0
+        """Late wake-ups in a row that have waited."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -91,6 +106,11 @@ class Timers:
     def _on_wake_up(self) -> None:
         self._handle = None
         now = self._monotonic_ms()
+        if now - self._wake_at > LATE_MS and self._graces < GRACES_MAX:
+            self._graces += 1
+            self._schedule_wake_up(now + GRACE_MS)
+            return
+        self._graces = 0
         heap = self._heap
         while heap and heap[0][0] <= now:
             due, _, key, entry = heappop(heap)

@@ -9,7 +9,7 @@ in the log by then, as it is at any moment.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from coordinator import requests
@@ -32,6 +32,7 @@ from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMac
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
+from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.network.connection import ConnectionLimits
@@ -48,7 +49,8 @@ from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.runtime.timers import Handle
 from coordinator.server import CannotStart
-from coordinator.server.data_folder import cluster_id, make_shard_folders, shard_folder
+from coordinator.server.catalog_keeper import CatalogKeeper
+from coordinator.server.data_folder import cluster_id, make_shard_folders, read_catalog, shard_folder
 from coordinator.server.event_logs import open_event_logs
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
@@ -102,7 +104,8 @@ class Server:
         self._disk = disk
         self._worker = worker
         self._run_in_worker = self.statistics.timed(self._worker.submit)
-        self.cluster_id = cluster_id(disk, config.log_dir, entropy)
+        catalog = self._catalog = read_catalog(disk, config.log_dir)
+        self.cluster_id = cluster_id(disk, config.log_dir, entropy, catalog)
         self.topics = Topics(
             disk,
             config.log_dir,
@@ -114,6 +117,7 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
             on_fact=self._on_topics_fact,
+            catalog=catalog,
         )
         self.topics.has_room = self.memory.has_room
         self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
@@ -127,7 +131,11 @@ class Server:
         transactions_topic = (TRANSACTIONS_TOPIC, config.log.transaction_state_log_num_partitions)
         events_topic = (EVENTS_TOPIC, config.log.offsets_topic_num_partitions)
         make_shard_folders(
-            disk, config.log_dir, [groups_topic, transactions_topic], [events_topic] if writes_events else []
+            disk,
+            config.log_dir,
+            [groups_topic, transactions_topic],
+            [events_topic] if writes_events else [],
+            catalog,
         )
         has_event_logs = writes_events or EVENTS_TOPIC in self.topics.registry.topics
         self._event_logs = open_event_logs(disk, config) if has_event_logs else []
@@ -164,6 +172,15 @@ class Server:
             schedule=self._schedule,
             backoff_ms=config.log.log_cleaner_backoff_ms,
         )
+        self._catalog_keeper = CatalogKeeper(
+            disk,
+            config.log_dir,
+            catalog,
+            self.cluster_id,
+            self._known_logs,
+            run_in_worker=self._run_in_worker,
+            schedule=self._schedule,
+        )
         self._admin: AdminServer | None = None
 
     @property
@@ -180,6 +197,13 @@ class Server:
     def shards(self) -> list[Shard[Any]]:
         """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
+
+    def _known_logs(self) -> Iterator[KnownLog]:
+        yield from self.topics.known_logs()
+        for shard in self.shards:
+            known = shard.log.known(NO_ID)
+            if known is not None:
+                yield known
 
     def _event_log(self, index: int) -> EventLog | None:
         if self.config.groups.coordinator_events == NO_EVENTS:
@@ -250,7 +274,7 @@ class Server:
         log = Log.open(self._disk, shard_folder(config.log_dir, topic, index), LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
-        ))  # fmt: skip
+        ), self._catalog.known(f"{topic}-{index}"))  # fmt: skip
         if log.recovery is not None:
             _log.warning("event=log_recovered topic=%s shard=%d recovery=%s", topic, index, log.recovery)
         return Shard(
@@ -298,6 +322,7 @@ class Server:
         self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
+        self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
         self._admin = AdminServer(
@@ -347,10 +372,14 @@ class Server:
         if self._retention is not None:
             self._retention.cancel()
         self.markers.stop()
+        self._catalog_keeper.stop()
         for shard in self.shards:
             shard.stop()
         while not (  # noqa: ASYNC110 - once per process
-            self.cleaner.idle and self.topics.idle and all(shard.idle for shard in self.shards)
+            self.cleaner.idle
+            and self.topics.idle
+            and self._catalog_keeper.idle
+            and all(shard.idle for shard in self.shards)
         ):
             await asyncio.sleep(WRITES_POLL_S)
         events = [(shard, shard.events) for shard in self.groups.shards if shard.events is not None]
@@ -367,6 +396,7 @@ class Server:
         for _, event_log in events:
             event_log.close()
         self.topics.close()
+        self._catalog_keeper.write()
 
 
 def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:

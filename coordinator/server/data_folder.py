@@ -7,6 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from coordinator.log import catalog as catalog_file
+from coordinator.log.catalog import NO_CATALOG, Catalog
+from coordinator.log.log import DamagedLog
 from coordinator.server import CannotStart
 from coordinator.world.disk import Disk, RealDisk
 from coordinator.world.entropy import Entropy
@@ -37,16 +40,23 @@ def shard_folder(data_folder: str, topic: str, index: int) -> str:
 
 
 def make_shard_folders(
-    disk: Disk, data_folder: str, topics: Iterable[tuple[str, int]], events: Iterable[tuple[str, int]]
+    disk: Disk,
+    data_folder: str,
+    topics: Iterable[tuple[str, int]],
+    events: Iterable[tuple[str, int]],
+    catalog: Catalog = NO_CATALOG,
 ) -> None:
     """Makes the folders of all shards and syncs the data folder once; opening each log would sync it every time.
+
+    A folder that the catalog has is not made, because its log is lost: opening it reports that.
 
     It syncs even if the folders exist: if the process was killed in between, only the page cache knows them. A folder of an
     event log may fail: opening that log reports the error. `topics`, `events`: names and numbers of partitions.
     """
     for topic, count in topics:
         for index in range(count):
-            _make_folder(disk, shard_folder(data_folder, topic, index))
+            if catalog.known(f"{topic}-{index}") is None:
+                _make_folder(disk, shard_folder(data_folder, topic, index))
     for topic, count in events:
         for index in range(count):
             with suppress(OSError):
@@ -59,11 +69,32 @@ def _make_folder(disk: Disk, folder: str) -> None:
         disk.make_folder(folder)
 
 
-def cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
+def read_catalog(disk: Disk, folder: str) -> Catalog:
+    """The catalog of the data folder. Raises DamagedLog if it is damaged."""
+    found = catalog_file.read(disk, folder)
+    if found is None:
+        raise DamagedLog(f"{folder}/{catalog_file.NAME}", 0, -1, "wrong checksum")
+    return found
+
+
+def cluster_id(disk: Disk, folder: str, entropy: Entropy, catalog: Catalog = NO_CATALOG) -> str:
     """Reads the cluster's id (22 characters) from meta.properties, where Kafka keeps it, or chooses one and writes it.
 
-    Raises CannotStart if the file has no cluster.id.
+    Raises CannotStart if the file has no cluster.id, and DamagedLog if it has not the one that the catalog has.
     """
+    if not catalog.cluster_id:
+        return _stored_cluster_id(disk, folder, entropy)
+    path = f"{folder}/meta.properties"
+    if not disk.exists(path):
+        raise DamagedLog(path, 0, -1, f"the file is missing; it had cluster.id={catalog.cluster_id}")
+    stored = _stored_cluster_id(disk, folder, entropy)
+    if stored != catalog.cluster_id:
+        reason = f"it has cluster.id={stored}; the catalog was written for {catalog.cluster_id}"
+        raise DamagedLog(path, 0, -1, reason)
+    return stored
+
+
+def _stored_cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
     path = f"{folder}/meta.properties"
     if disk.exists(path):
         for line in disk.read(path).decode("utf-8", "replace").splitlines():

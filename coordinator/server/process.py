@@ -72,7 +72,9 @@ def run(config: ServerConfig, started_s: float) -> int:
         with data_folder.lock(config.log_dir):
             uvloop.run(_serve(config, started_s))
     except (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError) as error:
-        advice = f"; run: coordinator log check {config.log_dir}" if isinstance(error, DamagedLog | DecodeError) else ""
+        advice = (
+            f"; run: coordinator log repair {config.log_dir}" if isinstance(error, DamagedLog | DecodeError) else ""
+        )
         print(f"coordinator: {error}{advice}", file=sys.stderr)  # noqa: T201 - the one line a person needs
         return 1
     finally:

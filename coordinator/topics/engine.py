@@ -10,6 +10,7 @@ stays claimed until its folders are gone, so that a topic of the same name never
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from coordinator.log.catalog import NO_CATALOG, Catalog, KnownLog
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.writer import Durability, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -55,8 +56,9 @@ class Topics:
         run_in_worker: RunInWorker,
         schedule: Schedule,
         on_fact: Callable[[Fact], None],
+        catalog: Catalog = NO_CATALOG,
     ) -> None:
-        """Reads the registry and opens the partitions that have been written to.
+        """Reads the registry and opens the partitions that have been written to. `catalog`: the logs that should be there.
 
         Raises OSError, and DamagedLog or DecodeError for the metadata log. The damaged log of a user topic fails only its
         partition.
@@ -84,6 +86,7 @@ class Topics:
         )
         self._run_in_worker = run_in_worker
         self._on_fact = on_fact
+        self._catalog = catalog
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
         self.metadata = MetadataLog(
@@ -92,6 +95,7 @@ class Topics:
             self.registry,
             self._make_writer,
             clock,
+            catalog.known(METADATA_FOLDER),
             on_replayed=self._apply_settings,
             on_fact=on_fact,
         )
@@ -101,7 +105,7 @@ class Topics:
         self._folders = PartitionFolders(disk, data_folder, on_fact)
         for topic in self.registry.topics.values():
             self._make_partitions(topic)
-        self._folders.open_all(self.registry, self.user_partition)
+        self._folders.open_all(self.registry, catalog, self.user_partition)
         for name, partitions in self._partitions.items():
             offline = frozenset(partition.index for partition in partitions if partition.is_offline)
             if offline:
@@ -259,6 +263,20 @@ class Topics:
                 partition = self.partition(name, index)
                 if partition is not None and not partition.is_offline:
                     yield name, index, partition.log.size_bytes if partition.log is not None else 0
+
+    def known_logs(self) -> Iterator[KnownLog]:
+        """What the catalog has to say about the logs. Of an offline partition it says what it said. Raises OSError."""
+        metadata = self.metadata.known()
+        if metadata is not None:
+            yield metadata
+        for name, partitions in self._partitions.items():
+            topic_id = self.registry.topics[name].topic_id.hex()
+            for partition in partitions:
+                known = self._catalog.known(partition.name, topic_id) if partition.is_offline else None
+                if partition.log is not None:
+                    known = partition.log.known(topic_id)
+                if known is not None:
+                    yield known
 
     def compacted_logs(self) -> list[Log]:
         """The logs of compacted user topics, without those whose producers are not loaded.

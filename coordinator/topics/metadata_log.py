@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from coordinator.log.batch import key_values
 from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.log import Log, LogSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
@@ -45,19 +46,20 @@ class MetadataLog:
         registry: Registry,
         make_writer: MakeWriter,
         clock: Clock,
+        known: KnownLog | None = None,
         *,
         on_replayed: Callable[[Sequence[Message]], None],
         on_fact: Callable[[Fact], None],
     ) -> None:
         """Opens the log and replays it. `on_replayed` is called with the records of each later change.
 
-        Raises DamagedLog, DecodeError, OSError.
+        `known`: what the catalog has about the log. Raises DamagedLog, DecodeError, OSError.
         """
         self._registry = registry
         self._clock = clock
         self._on_replayed = on_replayed
         self._on_fact = on_fact
-        self._log = Log.open(disk, folder, LogSettings(segment_ms=None, retention_ms=None))
+        self._log = Log.open(disk, folder, LogSettings(segment_ms=None, retention_ms=None), known)
         self._load()
         self._writer = make_writer(self._log, self._on_durable, self._on_failed)
         self._commits: deque[_Commit] = deque()
@@ -78,6 +80,10 @@ class MetadataLog:
     @property
     def folder(self) -> str:
         return self._log.folder
+
+    def known(self) -> KnownLog | None:
+        """What the catalog has to say about the log. Raises OSError."""
+        return self._log.known(NO_ID)
 
     @property
     def size_bytes(self) -> int:

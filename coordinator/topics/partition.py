@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator.log.aborted import Aborted
 from coordinator.log.batch import BatchHeader, read_header, with_log_append_time
+from coordinator.log.catalog import KnownLog
 from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import DamagedLog, LastBatch, Log, OffsetOutOfRange
 from coordinator.log.writer import Writer
@@ -167,11 +168,14 @@ class Partition:
 
     # --- opening and closing ------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Opens or creates the folder. A damaged log fails the partition. Raises OSError."""
+    def open(self, known: KnownLog | None = None) -> None:
+        """Opens or creates the folder. A damaged log fails the partition. `known`: what the catalog has about the log.
+
+        Raises OSError.
+        """
         assert self.log is None
         try:
-            log = Log.open(self._disk, self.folder, log_settings(self.settings))
+            log = Log.open(self._disk, self.folder, log_settings(self.settings), known)
         except DamagedLog as error:
             self._fail(str(error))
             return

@@ -6,6 +6,7 @@ names of deleted topics as long as their folders may exist.
 
 from collections.abc import Callable
 
+from coordinator.log.catalog import Catalog, KnownLog
 from coordinator.runtime.result import Fact
 from coordinator.topics import names
 from coordinator.topics.partition import Partition, State
@@ -25,9 +26,15 @@ class PartitionFolders:
         """The folder of a partition."""
         return f"{self._data_folder}/{topic}-{index}"
 
-    def open_all(self, registry: Registry, partition_of: Callable[[str, int], Partition | None]) -> None:
-        """Opens the partitions that have a folder, and removes the folders of deleted topics. Raises OSError."""
-        for folder in self._disk.list(self._data_folder):
+    def open_all(
+        self, registry: Registry, catalog: Catalog, partition_of: Callable[[str, int], Partition | None]
+    ) -> None:
+        """Opens the partitions that have a folder or should have one, and removes the folders of deleted topics.
+
+        Raises OSError.
+        """
+        present = self._disk.list(self._data_folder)
+        for folder in [*present, *(name for name in catalog.logs if name not in set(present))]:
             name, _, number = folder.rpartition("-")
             if not number.isdecimal() or name in names.INTERNAL or name == names.CLUSTER_METADATA:
                 continue
@@ -35,13 +42,14 @@ class PartitionFolders:
                 self._remove(f"{self._data_folder}/{folder}")
                 continue
             partition = partition_of(name, int(number))
-            if partition is None:
+            known = catalog.known(folder, registry.topics[name].topic_id.hex()) if partition is not None else None
+            if partition is not None and (known is not None or folder in present):
+                self._open(partition, folder, known)
+            elif folder in present:
                 self._on_fact(Fact("folder_of_no_topic", {"folder": folder}))
-            else:
-                self._open(partition, folder)
 
-    def _open(self, partition: Partition, folder: str) -> None:
-        partition.open()
+    def _open(self, partition: Partition, folder: str, known: KnownLog | None) -> None:
+        partition.open(known)
         if partition.log is not None and partition.log.recovery is not None:
             report = partition.log.recovery
             fields = {

@@ -1,6 +1,7 @@
 """The admin HTTP server: routes, both sides of each limit, and malformed requests."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, json_response
+from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, Routes, json_response
 from coordinator.config.settings import AdminConfig
 from tests.support.waiting import WITHIN_S
 
@@ -49,9 +50,9 @@ ROUTES = {
 
 
 @asynccontextmanager
-async def serving(config: AdminConfig = CONFIG) -> AsyncIterator[int]:
+async def serving(config: AdminConfig = CONFIG, routes: Routes = ROUTES) -> AsyncIterator[int]:
     """A running admin server; yields its port. The conversation with it must end within WITHIN_S."""
-    server = AdminServer(ROUTES, config)
+    server = AdminServer(routes, config)
     port = await server.start()
     try:
         async with asyncio.timeout(WITHIN_S):
@@ -154,19 +155,77 @@ async def test_the_connection_of_a_request_that_is_incomplete_for_too_long_is_cl
         assert await ask(port, sent) == b""
 
 
-async def test_connections_over_the_limit_are_refused_until_another_one_closes():
+async def test_a_connection_over_the_limit_takes_the_place_of_the_longest_wait():
     async with serving() as port:
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        for reader, writer in held:
+        first, second = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in (first, second, first):
             await ask_and_stay_connected(reader, writer)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert status(await reader.read()) == 503
-        writer.close()
-        for reader, writer in held:
-            writer.write_eof()
-            assert await reader.read() == b""
-            writer.close()
         assert status(await ask(port, request("/later"))) == 200
+        assert await second[0].read() == b""
+        await ask_and_stay_connected(*first)
+        for _, writer in (first, second):
+            writer.close()
+
+
+async def test_slow_clients_do_not_keep_others_out():
+    """Sixteen connections send a request byte by byte, and connect again when they are closed."""
+    async with serving(replace(CONFIG, admin_connections=16)) as port:
+        opened, slow = [], []
+        for _ in range(20):
+            slow = [(reader, writer) for reader, writer in slow if not (reader.at_eof() or writer.is_closing())]
+            fresh = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16 - len(slow))]
+            opened += fresh
+            slow += fresh
+            for _, writer in slow:
+                writer.write(b"G")
+            assert status(await ask(port, request("/later"))) == 200
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_a_connection_over_the_limit_gets_503_while_the_server_works_on_all_others():
+    arrived, released = asyncio.Semaphore(0), asyncio.Event()
+
+    async def held(_request: Request) -> Response:
+        arrived.release()
+        await released.wait()
+        return Response(body=b"released")
+
+    async with serving(routes={**ROUTES, ("GET", "/held"): held}) as port:
+        working = [asyncio.create_task(ask(port, request("/held"))) for _ in range(2)]
+        for _ in working:
+            await arrived.acquire()
+        assert status(await ask(port, request("/later"))) == 503
+        released.set()
+        assert [status(answer) for answer in await asyncio.gather(*working)] == [200, 200]
+        assert status(await ask(port, request("/later"))) == 200
+
+
+async def test_a_response_that_is_not_read_in_time_is_dropped():
+    server = AdminServer(
+        {("GET", "/large"): lambda _: Response(body=bytes(50 << 20))}, replace(CONFIG, admin_request_time_ms=50)
+    )
+    port = await server.start()
+    async with asyncio.timeout(WITHIN_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(request("/large"))
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.gather(*server._connections)
+        read = 0
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                read += len(data)
+        assert read < 50 << 20
+        writer.close()
+        await server.stop()
+
+
+@pytest.mark.parametrize(("fields", "expected"), [(100, 200), (101, 400), (5_000, 400)])
+async def test_a_query_with_too_many_fields_is_refused(fields, expected, caplog):
+    async with serving(replace(CONFIG, admin_header_bytes=65_536)) as port:
+        query = "&".join(f"f{number}" for number in range(fields))
+        assert status(await ask(port, request(f"/later?{query}"))) == expected
+    assert not caplog.records
 
 
 async def test_stopping_closes_open_connections():

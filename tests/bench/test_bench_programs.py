@@ -9,6 +9,8 @@ import pytest
 
 from coordinator.bench.consumer import Convergence, assignor_seconds
 from coordinator.bench.load import Outcome, Plan
+from coordinator.bench.rebalance import COOPERATIVE, RANGE, Rebalances
+from tests.support.admin_client import scrape
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
 
@@ -37,6 +39,13 @@ def test_a_consumer_group_becomes_stable_and_again_after_a_member_has_left(serve
 def test_the_heartbeats_of_a_stable_group_are_measured(server):
     found = Outcome(**run("consumer", server.host, server.port, server.pid, 10, 25, 0.5))
     assert found.answers > 20
+
+
+@pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE])
+def test_the_rebalances_of_a_classic_group_are_measured_with_valid_assignments(assignor, server):
+    found = Rebalances(**run("rebalance", server.host, server.port, server.pid, 10, assignor))
+    assert found.members == 10
+    assert sum(scrape(server)["coordinator_invalid_assignments_total"].values()) == 0
 
 
 @pytest.mark.parametrize("request_kind", ["heartbeat", "consumer heartbeat", "commit"])

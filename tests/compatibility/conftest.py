@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.compatibility.members import CLIENTS, Client, Program
+from tests.support.admin_client import check_assignments
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -32,15 +33,20 @@ def program_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def start(program_folder: Path) -> Iterator[Callable[[Client, ServerProcess], Program]]:
-    """Starts a client program against a server."""
+    """Starts a client program against a server. What real leaders assign is valid: that is verified after each test."""
+    servers: set[ServerProcess] = set()
     with ExitStack() as stack:
 
         def start(client: Client, server: ServerProcess) -> Program:
             program = Program(client, server.bootstrap, program_folder)
             stack.callback(program.stop)
+            servers.add(server)
             return program
 
         yield start
+        for server in servers:
+            if server.alive:
+                check_assignments(server)
 
 
 @pytest.fixture

@@ -35,12 +35,21 @@ class Client:
     """One kind of client: how to start its program, and what it supports."""
 
     def __init__(
-        self, name: str, *, cooperative: bool, admin: frozenset[str], static: bool = True, patient: bool = True
+        self,
+        name: str,
+        *,
+        cooperative: bool,
+        admin: frozenset[str],
+        static: bool = True,
+        patient: bool = True,
+        has_sticky_generation: bool = False,
     ):
         self.name = name
         self.cooperative = cooperative
         self.admin = admin
         self.static = static
+        self.has_sticky_generation = has_sticky_generation
+        """Whether the user data of its cooperative-sticky have a generation."""
         self.patient = patient
         """Whether it stays a member, whatever it was doing, while there is no broker for a second. kafkajs restarts its
         consumer if it looks for brokers to fetch from at that moment (KafkaJSNoBrokerAvailableError).
@@ -112,11 +121,11 @@ class NodeClient(Client):
 
 EVERYTHING = frozenset({"alter_offsets", "delete_group"})
 CLIENTS = {
-    "confluent": Client("confluent", cooperative=True, admin=EVERYTHING),
+    "confluent": Client("confluent", cooperative=True, admin=EVERYTHING, has_sticky_generation=True),
     "kafka_python": Client("kafka_python", cooperative=True, admin=EVERYTHING),
     "aiokafka": Client("aiokafka", cooperative=False, admin=frozenset()),
-    "java": JavaClient("java", cooperative=True, admin=EVERYTHING),
-    "franz_go": GoClient("franz_go", cooperative=True, admin=EVERYTHING),
+    "java": JavaClient("java", cooperative=True, admin=EVERYTHING, has_sticky_generation=True),
+    "franz_go": GoClient("franz_go", cooperative=True, admin=EVERYTHING, has_sticky_generation=True),
     "kafkajs": NodeClient("kafkajs", cooperative=False, admin=EVERYTHING, static=False, patient=False),
 }
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.compatibility.cutting_proxy import CuttingProxy
 from tests.compatibility.members import HERE, Client, Program, shared, wait_for_all
+from tests.support.admin_client import check_assignments
 from tests.support.ports import HeldPort
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
@@ -153,3 +154,4 @@ def test_a_member_that_missed_a_generation_is_fenced_and_rejoins_with_its_id(
     assert "event=member_fenced" in proxied.log
     claims = group_view(proxied, "g")["claims"]
     assert not any(value for value in claims.values()), claims
+    check_assignments(proxied)

@@ -1,9 +1,12 @@
 """Six real clients, one suite: what their users see of our server, with members that are really killed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from coordinator.groups.classic.owned_partitions import claimed_generation
+from coordinator.protocol.subscription import Subscription, parse_subscription
 from tests.compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -87,6 +90,18 @@ def test_a_cooperative_rebalance_revokes_only_the_partitions_that_move(
     taken = {partition for event in first.partitions_of_events("revoked", "lost") for partition in event}
     assert taken == second.owned
     assert len(taken) == 3
+    (claim,) = (each for each in claimed(server, first.group) if each.owned)
+    assert {(topic, partition) for partition in claim.owned[topic]} == first.owned
+    from_old_client = replace(claim, version=1, generation_id=-1)
+    generation = claim.generation_id if client.has_sticky_generation else None
+    assert claimed_generation(from_old_client, "cooperative-sticky") == generation
+
+
+def claimed(server: ServerProcess, group: str) -> list[Subscription]:
+    """The subscriptions with which the members joined the current generation."""
+    with Connection(server.bootstrap) as link:
+        (described,) = link.call("DescribeGroups", 5, groups=[group])["groups"]
+    return [parse_subscription(each["member_metadata"]) for each in described["members"]]
 
 
 def test_a_static_member_that_restarts_within_its_session_causes_no_rebalance(

@@ -42,6 +42,7 @@ class Connection:
 
     advertised = ("localhost", 9092)
     client_host = "/127.0.0.1"
+    dialect = None
 
     def __init__(self):
         self.cached_request = SimpleNamespace(rest=None, head=None)

@@ -41,12 +41,19 @@ class SentRequest:
     """The context of one request, as the core sees it (RequestContext), and the response once it is sent."""
 
     def __init__(
-        self, api: Api | None, api_version: int, client_id: str | None, client_host: str, fresh_id: str
+        self,
+        api: Api | None,
+        api_version: int,
+        client_id: str | None,
+        client_host: str,
+        fresh_id: str,
+        dialect: str | None = None,
     ) -> None:
         self.api = api
         self.api_version = api_version
         self.client_id = client_id
         self.client_host = client_host
+        self.dialect = dialect
         self.fresh_id = fresh_id
         self.reply: Any = None
 
@@ -122,10 +129,11 @@ class GroupHarness:
         *,
         client_id: str | None = "client",
         client_host: str = "/127.0.0.1",
+        dialect: str | None = None,
     ) -> SentRequest:
         """Runs one operation. Without an `api`, a KafkaError is raised and the reply skips the codec."""
         self._ids += 1
-        sent = SentRequest(api, version, client_id, client_host, f"{self._ids:036d}")
+        sent = SentRequest(api, version, client_id, client_host, f"{self._ids:036d}", dialect)
         self.sent.append(sent)
         if api is not None:
             request = _through_the_codec(request, version)
@@ -157,6 +165,7 @@ class GroupHarness:
         reason: str | None = None,
         version: int = 9,
         client_id: str | None = "client",
+        dialect: str | None = None,
     ) -> SentRequest:
         if protocols is None:
             protocols = {"range": subscription()}
@@ -172,7 +181,9 @@ class GroupHarness:
             reason=reason,
             generation_id=generation,
         )
-        return self.call(classic_protocol.join_group, request, version, join_group.API, client_id=client_id)
+        return self.call(
+            classic_protocol.join_group, request, version, join_group.API, client_id=client_id, dialect=dialect
+        )
 
     def sync(
         self,

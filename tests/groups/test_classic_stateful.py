@@ -10,6 +10,7 @@
 repeat requests, use outdated ids and generations, and notice a change only when they read a response.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from coordinator.groups.classic.member import session_key
 from coordinator.groups.classic.round import pending_key, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.force_rebalance import ForceRebalance, force_rebalance
 from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import GroupMetadataKey, OffsetCommitRequest
@@ -181,6 +183,12 @@ class ClassicHistory(RuleBasedStateMachine):
                 client.group_id, client.member_id, client.generation, assignments, version=4, **identity
             )
         self._read_all()
+
+    @rule(group_id=st.sampled_from(GROUPS))
+    def force(self, group_id: str) -> None:
+        """An administrator rebalances the group."""
+        with suppress(KafkaError):
+            self.h.call(force_rebalance, ForceRebalance(group_id, "a test"))
 
     @rule(group_id=st.sampled_from(GROUPS))
     def delete(self, group_id: str) -> None:

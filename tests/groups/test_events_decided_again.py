@@ -89,6 +89,7 @@ def decide_again(h, chosen, event, version):
 
 class Caller:
     client_host = "/127.0.0.1"
+    dialect = None
     fresh_id = ""
 
     def __init__(self, api_version, client_id):

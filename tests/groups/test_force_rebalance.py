@@ -253,7 +253,12 @@ def test_classic_members_of_a_consumer_group_are_asked_to_rejoin():
     group = h.consumer()
     assert (group.classic_members, group.is_rebalancing) == (1, False)
     force(h)
+    modern.beat()
     assert h.heartbeat("g", classic.id, classic.generation).error is ErrorCode.REBALANCE_IN_PROGRESS
+    for _ in range(8):
+        modern.beat()
+        classic.beat()
+    assert (h.consumer().is_rebalancing, classic.generation) == (False, modern.epoch)
 
 
 def test_a_streams_group_gets_a_new_epoch_and_a_target_for_it():

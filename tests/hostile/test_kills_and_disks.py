@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "15"))
 NONE, COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 0, 14, 15, 56
 PAUSE_S = 0.02  # pause of a client that was refused, or whose server is dead
 TOPIC = "orders"
+BUSY_REQUESTS = 1_000
 
 
 class Load:
@@ -282,3 +284,27 @@ def test_a_full_disk_refuses_writes_answers_reads_and_forgets_nothing(small_disk
     server.restart(kill=True)
     with Connection(server.bootstrap) as link:
         assert keeps_all(link)
+
+
+def test_a_server_that_was_stopped_reads_the_heartbeats_it_missed_before_it_judges_sessions(coordinator_process):
+    """SIGSTOP for longer than the session timeout; meanwhile the member's heartbeat lies in the socket.
+
+    The server is busy when it stops, or it would be waiting for its sockets and read them first anyway.
+    """
+    server = coordinator_process(settings={"group.min.session.timeout.ms": 100, "limit.requests.in.flight": 1_000})
+    asked = {"group_id": "g", "session_timeout_ms": 500, "rebalance_timeout_ms": 5_000, "protocol_type": "consumer"}
+    asked["protocols"] = [{"name": "range", "metadata": b""}]
+    with Connection(server.bootstrap) as link, Connection(server.bootstrap, "busy") as busy:
+        joined = link.call("JoinGroup", 3, **asked, member_id="")
+        member = {name: joined[name] for name in ("generation_id", "member_id")} | {"group_id": "g"}
+        assert link.call("SyncGroup", 3, **member, assignments=[])["error_code"] == NONE
+        for _ in range(BUSY_REQUESTS):
+            busy.send("ApiVersions", 3, {})
+        busy.receive()
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            link.send("Heartbeat", 4, member)
+            time.sleep(2)  # the pause under test
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert link.receive()["error_code"] == NONE

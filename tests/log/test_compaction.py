@@ -141,7 +141,7 @@ def test_a_full_disk_ends_a_cleaning_without_harm(disk):
     disk.capacity_bytes = None
     clean_all(log)
     assert state(log) == dict(before)
-    assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint"))]
+    assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint", "list"))]
 
 
 def test_a_cleaning_that_is_abandoned_midway_leaves_no_trace(monkeypatch):
@@ -166,7 +166,7 @@ def test_a_cleaning_that_is_abandoned_midway_leaves_no_trace(monkeypatch):
         assert state(log) == before
         log.close()
         assert disk.files_open == 0
-        assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint"))]
+        assert not [name for name in disk.list(FOLDER) if not name.endswith((".log", "checkpoint", "list"))]
         steps += 1
     assert steps > 20
 
@@ -260,7 +260,8 @@ def test_opening_a_log_completes_a_swap_that_was_begun(disk):
     file.close()
     disk.open(f"{FOLDER}/{4:020d}.log.cleaned").close()
     log = reopened(disk, segment_bytes=150)
-    assert [name for name in disk.list(FOLDER) if name != "log-checkpoint"] == [f"{0:020d}.log", f"{4:020d}.log"]
+    names = [f"{0:020d}.log", f"{4:020d}.log", "log-checkpoint", "segment-list"]
+    assert disk.list(FOLDER) == names
     assert offsets(log.read(0, 10_000)) == [0]
     assert state(log) == {b"a": b"5", b"b": b"swapped"}
 

@@ -7,7 +7,7 @@ import pytest
 from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.segment import segment_name
-from tests.log.log_helpers import FOLDER, append, content, filled, open_log, reopened, settings
+from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, open_log, reopened, settings
 
 FIRST = f"{FOLDER}/{segment_name(0)}"
 RECORDS = [(b"key-%d" % i, b"value") for i in range(20)]
@@ -112,9 +112,32 @@ def test_a_bit_flipped_in_the_last_batch_is_a_torn_tail_unless_the_batch_was_syn
     whole = bytearray(disk.read(FIRST))
     whole[position] ^= 1
     overwrite(disk, FIRST, bytes(whole))
+    if position - LAST_BATCH.start in OFFSET:
+        assert refused(disk).position == LAST_BATCH.start, "no crash leaves an intact batch with another offset"
+        return
     log = reopened(disk)
     assert content(log) == RECORDS[:19]
     assert log.recovery.synced_offsets_lost == 0
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_batch_whose_offset_was_lost_with_a_sector_is_a_torn_tail(count):
+    """The batch begins in the last bytes of a sector that was not written, and its checksum does not cover them."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    log.append(make_batch(0, [(b"", b"")] * 300), 300, 1000)
+    log.append(make_batch(300, [(b"", bytes(512 - (log.size_bytes + 70 + count) % 512))]), 1, 1000)
+    assert log.size_bytes % 512 == 512 - count
+    log.sync()
+    end_offset, at = log.end_offset, log.size_bytes
+    append(log)
+    disk.kill()
+    whole = bytearray(disk.read(FIRST))
+    lost = whole[at : at + count]
+    whole[at : at + count] = bytes(count)
+    overwrite(disk, FIRST, bytes(whole))
+    log = reopened(disk)
+    assert log.end_offset == end_offset + (not any(lost))
 
 
 @pytest.mark.parametrize("batch", range(3))
@@ -156,18 +179,32 @@ def test_damage_in_a_closed_segment_is_refused():
         content(log)
     assert caught.value.file == FIRST
     overwrite(disk, FIRST, before[:-1])
-    log = reopened(disk, segment_bytes=600)
-    with pytest.raises(DamagedLog):
-        content(log)
-    assert disk.read(FIRST) == before[:-1]
+    error = refused(disk, segment_bytes=600)
+    assert (error.file, error.position) == (FIRST, len(before) - 1)
+    disk.remove(f"{FOLDER}/segment-list")
+    error = refused(disk, segment_bytes=600)
+    assert error.file == FIRST
 
 
 @pytest.mark.parametrize("which", [0, 1, -1, slice(None)])
-def test_a_missing_segment_is_refused_and_named_by_its_neighbour(which):
+def test_a_missing_segment_is_refused_and_named(which):
     disk = filled(segment_bytes=600)
     names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
     assert len(names) > 2
-    for name in names if isinstance(which, slice) else [names[which]]:
+    missing = names if isinstance(which, slice) else [names[which]]
+    for name in missing:
+        disk.remove(f"{FOLDER}/{name}")
+    error = refused(disk, segment_bytes=600)
+    assert (error.file, error.position) == (f"{FOLDER}/{missing[0]}", 0)
+    assert "the file is missing" in error.reason
+
+
+@pytest.mark.parametrize("which", [0, 1, -1, slice(None)])
+def test_a_missing_segment_is_noticed_without_a_list_too(which):
+    """In a folder of an earlier version there is none; the file that was found instead is named."""
+    disk = filled(segment_bytes=600)
+    names = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    for name in ["segment-list", *(names if isinstance(which, slice) else [names[which]])]:
         disk.remove(f"{FOLDER}/{name}")
     error = refused(disk, segment_bytes=600)
     neighbour = {0: names[1], 1: names[2], -1: names[-2]}

@@ -15,6 +15,8 @@ from coordinator.log.end_transaction_marker import end_transaction  # fmt: skip
 from coordinator.operations.progress import progress
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
+    ClassicGroupGenerationKey,
+    ClassicGroupGenerationValue,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -28,7 +30,7 @@ from coordinator.transactions.transaction import State, Transaction
 from tests.support.wire import Connection
 
 NOW_MS = 1_700_000_000_000
-SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey"))
+SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey", "ClassicGroupGenerationKey"))
 
 
 def commit(offset: int, group: str = "g", value: int | None = 42) -> LogRecord:
@@ -199,6 +201,20 @@ def test_dump_shows_topics_and_partitions_of_consumers(tmp_path, capsys):
     [row] = dumped(capsys, tmp_path)
     [shown] = row["value"]["members"]
     assert (shown["subscribed_topics"], shown["assigned_partitions"]) == (["t"], {"t": [0, 2]})
+
+
+def test_dump_shows_the_topics_of_a_generation_without_an_assignment(tmp_path, capsys):
+    member = ClassicGroupGenerationValue.MemberMetadata(
+        member_id="m-1", subscription=encode_subscription(Subscription(("t",), None, {}, -1, None, 0))
+    )
+    value = ClassicGroupGenerationValue(protocol_type="consumer", generation=2, members=[member])
+    pair = SERDE.encode(Record(ClassicGroupGenerationKey("g"), value))
+    write(tmp_path / "__consumer_offsets-0", encode_batch([LogRecord(0, NOW_MS, *pair)]))
+    [row] = dumped(capsys, tmp_path)
+    [shown] = row["value"]["members"]
+    assert (row["type"], row["value"]["generation"]) == ("ClassicGroupGeneration", 2)
+    assert shown["subscribed_topics"] == ["t"]
+    assert "assigned_partitions" not in shown
 
 
 def test_dump_shows_records_of_users_as_text_or_base64(tmp_path, capsys):

@@ -95,17 +95,35 @@ class History:
                      tombstone=True)  # fmt: skip
         return self.metadata(member, tombstone=True)
 
-    def generation(self, generation: int, members: dict[str, Any]) -> int:
-        """A classic group's record. `members`: id -> partitions of topic t, or bytes of an unknown protocol."""
+    def generation(
+        self, generation: int | None, members: dict[str, Any], instances: dict[str, str] | None = None
+    ) -> int:
+        """A classic group's record (None: its tombstone).
+
+        `members`: id -> partitions of topic t, or bytes of an unknown protocol. `instances`: instance ids of static members.
+        """
+        if generation is None:
+            return self._record(type="GroupMetadata", group_kind="classic", tombstone=True)
         rows = [
-            (member, None, f"client of {member}", "/127.0.0.1",
+            (member, (instances or {}).get(member), f"client of {member}", "/127.0.0.1",
              None if isinstance(held, bytes) else [("t", None, partition, None) for partition in held],
              held if isinstance(held, bytes) else None)
             for member, held in members.items()
         ]  # fmt: skip
         return self._record(type="GroupMetadata", group_kind="classic", generation=generation, epoch=generation,
-                            leader=next(iter(members), None), protocol="range", protocol_type="consumer",
-                            members=rows)  # fmt: skip
+                            leader=next(iter(members), None), protocol="range" if members else None,
+                            protocol_type="consumer", members=rows)  # fmt: skip
+
+    def forming(self, generation: int, members: list[str] | None, instances: dict[str, str] | None = None) -> int:
+        """The record of a generation that members know and that has no assignment; `members` None: its tombstone."""
+        if members is None:
+            return self._record(type="ClassicGroupGeneration", group_kind="classic", tombstone=True)
+        rows = [
+            (member, (instances or {}).get(member), f"client of {member}", "/127.0.0.1", None, None)
+            for member in members
+        ]
+        return self._record(type="ClassicGroupGeneration", group_kind="classic", generation=generation, epoch=generation,
+                            leader=members[0], protocol="range", protocol_type="consumer", members=rows)  # fmt: skip
 
     def offset(self, partition: int, committed: int | None, *, producer: int = -1) -> int:
         offset = self.end

@@ -373,6 +373,39 @@ def test_a_classic_group_shows_the_assignment_of_each_member():
     assert (row["members"][1]["assignment"], row["members"][1]["assignment_bytes"]) == (None, b"\xff")
 
 
+def test_a_rebalance_from_outside_is_state_of_a_classic_group():
+    value = messages.ClassicGroupForcedRebalanceValue(7, "an administrator forced a rebalance", "a test")
+    pair = made.encoded(messages.ClassicGroupForcedRebalanceKey("g"), 0), made.encoded(value, 0)
+    (forced,) = read(made.batch(0, [pair]), "state")
+    assert (forced["type"], forced["group"], forced["group_kind"]) == ("ClassicGroupForcedRebalance", "g", "classic")
+    assert json.loads(forced["value_json"])["value"] == {
+        "version": 0,
+        "generation": 7,
+        "cause": "an administrator forced a rebalance",
+        "reason": "a test",
+    }
+
+
+def test_a_generation_without_an_assignment_is_state_of_a_classic_group():
+    """Its type is one of ours, as those of events are, and it is no event."""
+    member = messages.ClassicGroupGenerationValue.MemberMetadata
+    members = [member(member_id="i-1", group_instance_id="i", client_id="c", client_host="/h", subscription=b"s")]
+    value = messages.ClassicGroupGenerationValue("consumer", 7, "range", "i-1", made.NOW_MS, members)
+    key = made.encoded(messages.ClassicGroupGenerationKey("g"), 0)
+    formed, gone = read(made.batch(0, [(key, made.encoded(value, 0)), (key, None)]), "state")
+    assert (formed["type"], formed["group"], formed["group_kind"]) == ("ClassicGroupGeneration", "g", "classic")
+    assert (formed["generation"], formed["leader"], formed["protocol"], formed["problem"]) == (7, "i-1", "range", None)
+    (named,) = formed["members"]
+    assert (named["member_id"], named["instance_id"], named["client_id"], named["assignment"]) == (
+        "i-1",
+        "i",
+        "c",
+        None,
+    )
+    assert json.loads(formed["value_json"])["value"]["members"][0]["subscription"] == "cw=="
+    assert (gone["tombstone"], gone["group"]) == (True, "g")
+
+
 def test_a_batch_of_another_format_version_is_refused():
     content = bytearray(made.batch(0, [(b"k", b"v")]))
     for magic, word in ((1, "before Kafka 0.11"), (3, "unknown version 3")):

@@ -131,8 +131,8 @@ def test_policies_are_replayed_by_request(judged):
 
 
 def test_the_accepted_zombie_is_the_only_violation(spark, moved, judged):
-    state, _ = moved.frames(spark)
-    found = invariants.check_invariants(state, owned_in(judged), judged.findings())
+    state, events = moved.frames(spark)
+    found = invariants.check_invariants(state, owned_in(judged), complete_from(spark), judged.findings(), events)
     assert rows(found, "rule", "log", "offset", "member_id", "partition") == {
         (vocabulary.ZOMBIE_ACCEPTED, "events", 2, "a", 1)
     }
@@ -150,9 +150,12 @@ def test_every_violation_is_found_with_its_offset(spark):
     h.target_epoch(4)
     h.commit_decided("a", 2, {0: 2}, member_epoch=1)
     h.commit_decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
+    for policy in ("report", "refuse"):
+        h.event("AssignmentInvalid", group_kind="classic", member_id="c", epoch=4, policy=policy,
+                partitions=[("t", None, 3, None, "two_members", None)])  # fmt: skip
     state, events = h.frames(spark)
     judged = judging(spark, state, events)
-    found = invariants.check_invariants(state, owned_in(judged), judged.findings())
+    found = invariants.check_invariants(state, owned_in(judged), complete_from(spark), judged.findings(), events)
     assert rows(found, "rule", "offset", "member_id") == {
         (vocabulary.SINCE_TOO_EARLY, 4, "a"),
         (vocabulary.TWO_OWNERS, 5, "b"),
@@ -160,6 +163,7 @@ def test_every_violation_is_found_with_its_offset(spark):
         (vocabulary.EPOCH_ORDER, 7, None),
         (vocabulary.EVENT_DISAGREES, 0, "a"),
         (vocabulary.VERDICT, 1, "a"),
+        (vocabulary.INVALID_ASSIGNMENT, 2, "c"),
     }
 
 
@@ -175,13 +179,15 @@ def test_a_static_member_that_left_temporarily_keeps_its_partitions(spark):
     judged = judging(spark, state, events)
     assert rows(judged.rows(), "truth") == {("ahead",)}
     assert rows(owned_in(judged), "from_offset", "to_offset") == {(3, None)}
-    assert invariants.check_invariants(state, owned_in(judged), judged.findings()).isEmpty()
+    assert invariants.check_invariants(
+        state, owned_in(judged), complete_from(spark), judged.findings(), events
+    ).isEmpty()
 
 
 def broken(spark: Any, h: History) -> set[tuple[Any, ...]]:
     state, events = h.frames(spark)
     found = judging(spark, state, events)
-    rows_found = invariants.check_invariants(state, owned_in(found), found.findings())
+    rows_found = invariants.check_invariants(state, owned_in(found), complete_from(spark), found.findings(), events)
     return rows(rows_found, "rule", "offset", "member_id", "partition")
 
 
@@ -321,6 +327,50 @@ def test_classic_groups_have_generations_and_owners_if_the_protocol_is_known(spa
         (2, 1, 2, None, None, None),
         (3, 2, 2, None, None, None),
     }
+
+
+def test_a_generation_number_that_was_given_out_twice_is_found(spark):
+    """By a server that lost the generation 2 in a crash, and by a Kafka that does not know forming generations."""
+    h = History()
+    h.generation(1, {"a": [0], "b": [1]})
+    h.forming(2, ["a", "b"])
+    h.forming(2, ["a", "c"])
+    h.generation(2, {"a": [0], "c": [1]})
+    h.forming(3, ["c", "a"])
+    h.generation(3, {"a": [0], "c": [1]})
+    state, _ = h.frames(spark)
+    found = invariants.generation_twice(state, complete_from(spark))
+    assert rows(found, "rule", "log", "offset", "detail") == {
+        (vocabulary.GENERATION_TWICE, "state", offset, f"generation {number}: {later}; at offset {first}: {earlier}")
+        for offset, number, later, first, earlier in (
+            (2, 2, "leader a, range, members a c", 1, "leader a, range, members a b"),
+            (3, 2, "leader a, range, members a c", 1, "leader a, range, members a b"),
+            (5, 3, "leader a, range, members a c", 4, "leader c, range, members a c"),
+        )
+    }
+    assert invariants.generation_twice(state, complete_from(spark, 6)).isEmpty()
+
+
+def test_ordinary_generations_are_not_given_out_twice(spark):
+    """Resumed after a crash, interrupted, with a static member under another id, emptied, deleted and begun again."""
+    h = History()
+    h.generation(0, {})
+    for _ in range(2):
+        h.forming(1, ["a", "old"], {"old": "i"})
+        h.generation(1, {"a": [0], "old": [1]}, {"old": "i"})
+        h.forming(1, None)
+        h.generation(1, {"a": [0], "new": [1]}, {"new": "i"})
+        h.forming(2, ["new", "b"], {"new": "i"})
+        h.forming(3, ["a", "b"])
+        h.generation(3, {"a": [0], "b": [1]})
+        h.forming(3, None)
+        h.generation(4, {})
+        h.generation(None, {})
+    state, _ = h.frames(spark)
+    assert invariants.generation_twice(state, complete_from(spark)).isEmpty()
+    members = intervals.member_intervals(state)
+    found = rebalances.rebalances(rebalances.epochs(state), members, None)
+    assert rows(found, "epoch", "members") == {(1, 2), (3, 2), (4, 0)}, "a forming generation is not one that began"
 
 
 def test_commits_of_streams_groups_are_judged_by_their_events(spark):

@@ -1,15 +1,22 @@
 """The subscriptions and assignments of consumers, in their four versions and beyond."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.subscription import (
+    KIP_792,
     Assignment,
     Subscription,
     encode_assignment,
     encode_subscription,
+    is_in_kip_order,
     parse_assignment,
     parse_subscription,
+    sticky_generation,
 )
 
 V3 = bytes.fromhex(
@@ -69,3 +76,65 @@ def test_assignments():
     assert parse_assignment(b"") == Assignment({}, None, 0)
     with pytest.raises(DecodeError):
         parse_assignment(data[:-1])
+
+
+STICKY = bytes.fromhex("00000002 000161 00000002 00000000 00000001 00026262 00000000 00000007")
+"""The user data of `sticky`, version 1: a-0, a-1, nothing of bb; generation 7."""
+
+
+@pytest.mark.parametrize(
+    ("user_data", "generation"),
+    [
+        (bytes.fromhex("00000007"), 7),
+        (STICKY, 7),
+        (bytes.fromhex("00000000 00000005"), 5),
+        (None, None),
+        (b"", None),
+        (bytes.fromhex("ffffffff"), None),
+        (STICKY[:-4], None),
+        (STICKY + b"\0", None),
+        (bytes.fromhex("00000001 ffff 00000001"), None),
+        (bytes.fromhex("7fffffff 0001"), None),
+    ],
+)
+def test_the_generation_is_read_from_user_data_that_have_one(user_data: bytes | None, generation: int | None):
+    """In both forms that clients write, and in no other."""
+    assert sticky_generation(user_data) == generation
+
+
+@given(st.binary(max_size=40))
+def test_no_user_data_are_too_odd_to_be_looked_at(user_data: bytes):
+    """The user's own assignor may be called cooperative-sticky."""
+    assert (sticky_generation(user_data) or 0) >= 0
+
+
+V2_IN_KIP_ORDER = bytes.fromhex(
+    "0002"  # version
+    "00000001 000161"  # topic a
+    "00000007"  # generation
+    "00000001 ff"  # user data
+    "00000001 000161 00000002 00000000 00000001"  # owned: a-0, a-1
+)
+
+
+def test_the_dialect_reads_the_order_of_the_proposal():
+    """GenerationId comes before UserData; it is written back as it came."""
+    subscription = parse_subscription(V2_IN_KIP_ORDER, KIP_792)
+    assert subscription == Subscription(("a",), b"\xff", {"a": (0, 1)}, 7, None, 2, KIP_792)
+    assert encode_subscription(subscription) == V2_IN_KIP_ORDER
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_the_dialect_also_reads_kafkas_order(version: int):
+    """A client may take the listener for its JoinGroup only."""
+    data = encode_subscription(Subscription(("a",), b"\0\1", {"a": (3,)}, 4, None, version))
+    kafkas = parse_subscription(data)
+    assert replace(parse_subscription(data, KIP_792), dialect=None) == kafkas
+    assert not is_in_kip_order(data)
+
+
+def test_the_order_of_the_proposal_is_recognized_where_it_is_not_read():
+    """By the version and the complete form."""
+    assert is_in_kip_order(V2_IN_KIP_ORDER)
+    for data in (V2_IN_KIP_ORDER[:-1], V2_IN_KIP_ORDER + b"\0", b"\0\3" + V2_IN_KIP_ORDER[2:], b"", V3):
+        assert not is_in_kip_order(data)

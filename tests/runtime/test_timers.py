@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.runtime.timers import Timers
+from coordinator.runtime.timers import GRACE_MS, GRACES_MAX, Timers
 
 
 class World:
@@ -90,3 +90,30 @@ def test_one_wake_up_is_scheduled_for_any_number_of_keys():
     for key in range(1_000):
         timers.arm((key,), 1_000 - key)
     assert len(world.scheduled) == 1
+
+
+def test_after_a_pause_of_the_process_the_sockets_are_read_before_a_deadline_counts():
+    """A session that ran out while the server was stopped is saved by the heartbeat that lay in the socket."""
+    world, fired = World(), []
+    timers = Timers(world.monotonic_ms, world.schedule, lambda key: fired.append((world.now, key)))
+    timers.arm(("saved",), 6_000)
+    timers.arm(("lost",), 6_000)
+    world.now = 20_000  # SIGSTOP, SIGCONT
+    world.advance(0)
+    assert fired == []
+    timers.arm(("saved",), 6_000)
+    world.advance(GRACE_MS)
+    assert fired == [(20_000 + GRACE_MS, ("lost",))]
+    world.advance(6_000)
+    assert fired[1:] == [(26_000, ("saved",))]
+
+
+def test_deadlines_count_on_a_server_that_is_always_late():
+    world, fired = World(), []
+    timers = Timers(world.monotonic_ms, world.schedule, fired.append)
+    timers.arm(("session",), 6_000)
+    for _ in range(GRACES_MAX + 1):
+        assert not fired
+        world.now += 10_000
+        world.advance(0)
+    assert fired == [("session",)]

@@ -92,7 +92,8 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
             wait_until_serving(process.bootstrap)
 
         wait_until_serving(process.bootstrap)
-        return Broker(process.bootstrap, restart, {dialect: port.address for dialect, port in ports.items()})
+        dialects = {dialect: port.address for dialect, port in ports.items()}
+        return Broker(process.bootstrap, restart, dialects, process.admin)
 
     yield from one_at_a_time(start)
 

@@ -1,6 +1,7 @@
 """Plays a story to a server, and writes the answers in the notation of stories."""
 
 import contextlib
+import http.client
 import json
 import random
 import re
@@ -52,12 +53,13 @@ class Differs(AssertionError):
 class Broker:
     """A server under test. `restart` kills it, starts it again on its data and returns when it answers.
 
-    `dialects` are the addresses of listeners that speak another dialect.
+    `dialects` are the addresses of listeners that speak another dialect; `admin` is the URL of our server's admin HTTP.
     """
 
     bootstrap: str
     restart: Callable[[], None]
     dialects: dict[str, str] = field(default_factory=dict)
+    admin: str = ""
 
 
 # Returns a server with these settings; a story that restarts its server gets its own, under the story's name.
@@ -177,6 +179,8 @@ class Conversation:
             self.actors.clear()
         elif match := re.fullmatch(r"(\w+) gets(, unordered)?", text):
             return self.hear(match[1], False, bool(match[2]))
+        elif match := re.fullmatch(r"POST (\S+) (\{.*\})", text):
+            return self.post(match[1], self.evaluate(parse(match[2])))
         elif match := re.fullmatch(r"(\w+) waits", text):
             self.must_wait(match[1], step)
         elif match := re.fullmatch(r"(\w+) sends (.*)", text):
@@ -192,6 +196,16 @@ class Conversation:
         else:
             raise StoryError(f"{self.story.path.name}:{step.line}: cannot read {text!r}")
         return None
+
+    def post(self, path: str, body: dict[str, Any]) -> str:
+        """A command by admin HTTP; the answer is its JSON, with the status."""
+        path = "/".join(self.real.get(part, part) for part in path.split("/"))
+        connection = http.client.HTTPConnection(self.broker.admin.removeprefix("http://"), timeout=ANSWER_WITHIN_S)
+        with contextlib.closing(connection):
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = {"status": response.status, **json.loads(response.read())}
+        return layout(self.texts("", answer))
 
     def actor(self, name: str) -> Connection:
         if name not in self.actors:

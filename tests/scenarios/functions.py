@@ -9,15 +9,21 @@ from tests.support.record_batch import TRANSACTIONAL, Batch
 
 
 def subscription(*topics: str, v: int = 1, **more: Any) -> bytes:
-    """A ConsumerProtocol subscription. `owned` maps topics to partitions (v1+), `generation` is v2+, `rack` v3+."""
+    """A ConsumerProtocol subscription. `owned` maps topics to partitions (v1+), `generation` is v2+, `rack` v3+.
+
+    `order: kip` puts the generation where KIP-792 wrote it: before the user data.
+    """
     out = struct.pack(">h", v) + array([text(topic) for topic in topics])
     user = more.get("user")
-    out += struct.pack(">i", -1) if user is None else struct.pack(">i", len(user)) + user.encode()
+    user = user.encode() if isinstance(user, str) else user
+    generation = struct.pack(">i", more.get("generation", -1)) if v >= 2 else b""
+    if more.get("order") == "kip":
+        out, generation = out + generation, b""
+    out += struct.pack(">i", -1) if user is None else struct.pack(">i", len(user)) + user
     if v >= 1:
         owned = more.get("owned", {})
         out += array([text(topic) + array([struct.pack(">i", p) for p in ps]) for topic, ps in owned.items()])
-    if v >= 2:
-        out += struct.pack(">i", more.get("generation", -1))
+    out += generation
     if v >= 3:
         out += struct.pack(">h", -1) if more.get("rack") is None else text(more["rack"])
     return out
@@ -76,6 +82,7 @@ def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "subscription": subscription,
     "assignment": assignment,
+    "generation": struct.Struct(">i").pack,
     "batch": batch,
     "repeat": lambda letter, count: letter * count,
 }

@@ -23,6 +23,8 @@ wait for the answer. After a request, `, eventually` repeats it until the answer
 takes time to spread), and `, unordered` sorts the lists of the answer (in Kafka their order is that of a hash map). The
 members in answers of JoinGroup, DescribeGroups, ConsumerGroupDescribe and StreamsGroupDescribe are always sorted.
 
+`POST /path {...}` is a request to our server's admin HTTP, answered with the status and the fields of its JSON.
+
 Other lines: `wait 500ms`; `a closes`; `a is {client_id: null, dialect: kip-792}` before a's first request; `restart`,
 which is SIGKILL and a new start on the same data.
 

@@ -22,6 +22,12 @@ def scrape(server: ServerProcess) -> dict[str, dict[tuple[str, ...], float]]:
     return {name: values for name, values in samples.items() if name.startswith("coordinator_")}
 
 
+def check_assignments(server: ServerProcess) -> None:
+    """No leader of a classic group has assigned against a rule since the server started."""
+    violations = scrape(server)["coordinator_invalid_assignments_total"]
+    assert not any(violations.values()), (violations, server.log[-5_000:])
+
+
 def parse_metrics(text: str) -> dict[str, dict[tuple[str, ...], float]]:
     """Sample name -> label values -> number."""
     samples: dict[str, dict[tuple[str, ...], float]] = {}

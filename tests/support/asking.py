@@ -34,6 +34,7 @@ class ReplyTarget:
     advertised = ("kafka.example", 9092)
     client_id = "test"
     client_host = "/127.0.0.1"
+    dialect = None
 
     def __init__(self, api, version, request, apis):
         self.api = api

@@ -27,6 +27,7 @@ TIMEOUT_MS = 60_000
 class RequestContext:
     client_id = "test"
     client_host = "/127.0.0.1"
+    dialect = None
     fresh_id = ""
 
     def __init__(self, api_version):

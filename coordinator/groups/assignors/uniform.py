@@ -12,7 +12,8 @@ to the subscriber with the fewest; then partitions are moved from the fullest to
 that makes them more equal. Topics with few subscribers come first since they have the least choice. One pass over the topics
 nearly always settles it; after `PASSES_MAX` passes the result is good enough.
 
-Members and topics are processed in sorted order, so that the result does not depend on the order of the input.
+The result does not depend on the order of the input. Topics are processed in sorted order. So are members, but where all
+subscribe to the same they are taken in the order of Kafka's hash table, and the same members get one more here as there.
 
 Kafka: `UniformAssignor`, `UniformHomogeneousAssignmentBuilder`, `UniformHeterogeneousAssignmentBuilder`.
 """
@@ -22,6 +23,7 @@ from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush, heapreplace
 
 from coordinator.groups.assignors.assignor import BuiltIn, GroupSpec, Partitions
+from coordinator.protocol.java import hash_map_order
 
 PASSES_MAX = 16
 _NONE: frozenset[int] = frozenset()
@@ -50,7 +52,7 @@ def _assign_evenly(group: GroupSpec, topics: Sequence[bytes]) -> dict[str, Parti
         free = group.free
         assigned = {member_id: member.assigned for member_id, member in group.members.items()}
         sizes = {member_id: member.assigned_count for member_id, member in group.members.items()}
-    members = sorted(group.members)
+    members = hash_map_order(sorted(group.members))
     quota, longer = divmod(sum(group.partitions[topic_id] for topic_id in topics), len(members))
     target: dict[str, Partitions] = {}
     unfilled: list[tuple[str, int]] = []

@@ -5,10 +5,10 @@ the leader's error, commits with REBALANCE_IN_PROGRESS. Any JoinGroup starts the
 metadata, which otherwise receives the current generation. Members that do nothing are removed as always: by the sync timer if
 they never asked for their assignment, by their session otherwise.
 
-A plain client sees the error alone. Only errors are allowed that Java, librdkafka and kafka-python hand to the application
-(leader_extensions.py); on others some client would join again at once, and the leader would fail again at once.
+A plain client sees the error alone. Only errors are allowed on which no known client joins again at once by itself
+(leader_extensions.py): the leader would fail again at once.
 
-Nothing of this is durable. After a crash the generation waits for its leader as if it had not answered.
+Nothing of this is durable. After a crash the generation waits for its leader as if it had not answered, or for any join.
 """
 
 from coordinator.groups.classic.group import ClassicGroup

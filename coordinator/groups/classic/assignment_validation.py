@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from coordinator.groups.classic.assignment_rules import InvalidAssignment, find_violations
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.owned_partitions import is_stale
+from coordinator.groups.classic.owned_partitions import claimed_generation, is_stale
 from coordinator.groups.classic.rebalance import read_subscriptions
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import OFF, REFUSE
@@ -27,6 +27,9 @@ from coordinator.protocol.subscription import TopicPartitions, parse_assignment
 from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import Event, MessageEvent
 
+VALIDATED_BYTES_MAX = 2 << 20
+"""A generation with more bytes of assignments is not validated. These are half a million partitions, which take 0.1 s; a
+request may have fifty times as many."""
 _COOPERATIVE = "cooperative"
 _Violation = AssignmentInvalidValue.Violation
 _Partition = AssignmentInvalidValue.Partition
@@ -43,8 +46,7 @@ def validate_resync(groups: Groups, group: ClassicGroup, assignments: Mapping[st
 
     Members of a cooperative assignor read on while they wait, so in a resync they claim what the generation assigned to them.
     """
-    given = {member_id: assignments.get(member_id, b"") for member_id in group.members}
-    return _validate(groups, group, given, _held, update)
+    return _validate(groups, group, assignments, _held, update)
 
 
 def _validate(
@@ -57,6 +59,10 @@ def _validate(
     policy = groups.settings.classic(group.group_id).validate_assignments
     group.invalid_assignment = None
     if policy == OFF or not group.uses_consumer_protocol:
+        return True
+    size_bytes = sum(map(len, given.values()))
+    if size_bytes > VALIDATED_BYTES_MAX:
+        update.emit("assignment_not_validated", generation=group.generation, bytes=size_bytes)
         return True
     violations = find_violations(_parsed(given), group.subscribed_topics, claims(group))
     if not violations:
@@ -106,7 +112,8 @@ def _claims(group: ClassicGroup) -> Iterator[tuple[str, TopicPartitions]]:
     if _COOPERATIVE not in (group.protocol_name or ""):
         return
     for member_id, subscription in read_subscriptions(group):
-        if subscription.owned and not is_stale(subscription, group.generation, group.assigned_generation):
+        generation = claimed_generation(subscription, group.protocol_name)
+        if generation is None or not is_stale(generation, group.generation, group.assigned_generation):
             yield member_id, subscription.owned
 
 

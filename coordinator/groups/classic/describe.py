@@ -101,7 +101,11 @@ def _assignment(group: ClassicGroup, assignment: bytes) -> dict[str, list[int]] 
 
 def _claims(group: ClassicGroup) -> dict[str, Any]:
     """Invalid claims on partitions (KIP-792): counts over the life of the round, details of this generation."""
-    view: dict[str, Any] = {"stale": group.claims_stale, "contested": group.claims_contested}
+    view: dict[str, Any] = {
+        "stale": group.claims_stale,
+        "contested": group.claims_contested,
+        "subscriptions_in_kip_order": group.claims_in_kip_order,
+    }
     if group.claims is not None:
         view["generation"] = group.claims.generation
         view["stale_claims"] = [

@@ -198,6 +198,7 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, attempt: JoinAttem
         attempt.rebalance_timeout_ms,
     )
     member.client_reason = attempt.client_reason
+    member.dialect = context.dialect
     member.is_new = True
     if group.initial_delay is not None:
         group.initial_delay.member_came = True

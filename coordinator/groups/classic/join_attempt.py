@@ -44,6 +44,7 @@ class JoinAttempt:
         return member_id
 
     def apply_to(self, member: ClassicMember) -> None:
-        """Gives the member the timeouts and the reason of this request."""
+        """Gives the member the timeouts, the reason and the dialect of this request."""
         member.set_timeouts(self.request.session_timeout_ms, self.rebalance_timeout_ms)
         member.client_reason = self.client_reason
+        member.dialect = self.context.dialect

@@ -8,7 +8,7 @@ clients never send, and plain ones in SyncGroup v6 of the dialect `client-side-a
 by Kafka.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,8 +50,6 @@ class Resync:
     leader_id: str
     generation: int
     started_ms: int
-    left_out: int
-    """Members that the leader named no assignment for; theirs becomes empty."""
     assignments: dict[str, bytes]
     """Member id -> the new assignment, for members whose assignment changes."""
     awaited: dict[str, None]
@@ -71,7 +69,7 @@ def uses_extension(request: SyncGroupRequest) -> bool:
     return request.resync or request.error_code != ErrorCode.NONE
 
 
-def fence_extension(request: SyncGroupRequest, *, is_leader: bool, is_assigned: bool) -> None:
+def fence_extension(request: SyncGroupRequest, members: Collection[str], *, is_leader: bool, is_assigned: bool) -> None:
     """Returns if the member may ask for what its SyncGroup asks for.
 
     `is_assigned`: the generation has its assignments. Raises INVALID_REQUEST with the reason.
@@ -88,5 +86,7 @@ def fence_extension(request: SyncGroupRequest, *, is_leader: bool, is_assigned: 
             reason = f"a leader may not give its members the error {request.error_code}"
         elif is_assigned:
             reason = "the generation is assigned already"
+    elif is_assigned and {each.member_id for each in request.assignments} != set(members):
+        reason = "a resync has an assignment for each member and no other"
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)

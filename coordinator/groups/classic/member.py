@@ -17,7 +17,7 @@ class ClassicMember:
 
     __slots__ = (
         "alive", "assignment", "awaiting_join", "awaiting_sync", "client_host", "client_id", "client_reason",
-        "group_instance_id", "is_new", "member_id", "must_rejoin", "protocols", "reading", "rebalance_timeout_ms",
+        "dialect", "group_instance_id", "is_new", "member_id", "must_rejoin", "protocols", "reading", "rebalance_timeout_ms",
         "session_timer",
     )  # fmt: skip
 
@@ -39,6 +39,8 @@ class ClassicMember:
         self.client_host = client_host
         self.client_reason: str | None = None
         """Why the client joined, in its own words (KIP-800)."""
+        self.dialect: str | None = None
+        """The dialect in which the member's metadata are read: that of its listener. A restart forgets it."""
         self.protocols = protocols
         self.assignment = assignment
         """What the member holds or may fetch; empty in a generation that is not assigned yet."""

@@ -16,7 +16,11 @@ Clients see no effect: findings are counted, emitted and shown in the admin view
 partition stays as it is, because the coordinator cannot know which member owns it. Members that send their generation with
 the join itself (join.py) are fenced earlier.
 
-Claims of versions 0 and 1 carry no generation and can only be contested.
+Claims of versions 0 and 1 carry no generation of their own. The assignor `cooperative-sticky` carries it in its user data,
+which was Kafka's remedy before KIP-792. It is used where the field is missing, as Kafka's assignor uses it, and is the
+generation whose assignment the member received last. Without any generation a claim can only be contested. (The eager
+assignor `sticky` also writes a previous assignment and its generation there. That is a wish and no claim: the member has
+given everything up.)
 """
 
 from collections.abc import Iterable
@@ -25,11 +29,20 @@ from typing import NamedTuple
 
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import ConsumerProtocolSubscription
-from coordinator.protocol.subscription import NO_GENERATION, Subscription, encode_subscription, parse_subscription
+from coordinator.protocol.subscription import (
+    NO_GENERATION,
+    Subscription,
+    encode_subscription,
+    is_in_kip_order,
+    parse_subscription,
+    sticky_generation,
+)
 
 FINDINGS_KEPT = 100
 """A group keeps this many findings of each kind; the counts cover all of them."""
 
+COOPERATIVE_STICKY = "cooperative-sticky"
+"""The assignor's name in all clients."""
 _GENERATION_SINCE = 2
 _VERSION_BYTES = 2
 
@@ -74,19 +87,30 @@ class Reading(NamedTuple):
     """None if the metadata are not a subscription."""
     subscription: Subscription | None
     """None if any part of the metadata is malformed."""
+    dialect: str | None
+    """That of the member's listener."""
+    is_in_kip_order: bool
+    """Whether the fields are in the order of KIP-792, which the member's listener does not speak."""
 
 
-def read_metadata(metadata: bytes) -> Reading:
+def read_metadata(metadata: bytes, dialect: str | None) -> Reading:
     """Parses metadata of protocol type "consumer". Finds the topics even if the fields behind them are malformed."""
+    if dialect is None and is_in_kip_order(metadata):
+        return Reading(metadata, _topics(metadata), None, dialect, True)
     try:
-        subscription = parse_subscription(metadata)
+        subscription = parse_subscription(metadata, dialect)
     except DecodeError:
-        return Reading(metadata, _topics(metadata), None)
-    return Reading(metadata, frozenset(subscription.topics), subscription)
+        return Reading(metadata, _topics(metadata), None, dialect, False)
+    return Reading(metadata, frozenset(subscription.topics), subscription, dialect, False)
 
 
 def check_claims(
-    subscriptions: Iterable[tuple[str, Subscription]], *, forming: int, assigned: int, sanitize: bool
+    subscriptions: Iterable[tuple[str, Subscription]],
+    *,
+    forming: int,
+    assigned: int,
+    assignor: str | None,
+    sanitize: bool,
 ) -> Claims | None:
     """Checks the claims of (member id, subscription) for the generation `forming`; None if all are valid.
 
@@ -101,12 +125,13 @@ def check_claims(
         owned = subscription.owned
         if not owned:
             continue
-        if is_stale(subscription, forming, assigned):
+        generation = claimed_generation(subscription, assignor)
+        if generation is not None and is_stale(generation, forming, assigned):
             partitions = tuple((topic, index) for topic, indexes in owned.items() for index in indexes)
             if not partitions:
                 continue
             stale_count += len(partitions)
-            stale.append(StaleClaim(member_id, subscription.generation_id, partitions))
+            stale.append(StaleClaim(member_id, generation, partitions))
             if sanitize:
                 cleared[member_id] = encode_subscription(replace(subscription, owned={}, generation_id=NO_GENERATION))
             continue
@@ -134,9 +159,23 @@ def check_claims(
     )
 
 
-def is_stale(subscription: Subscription, forming: int, assigned: int) -> bool:
-    """Whether the claims are from another generation than those from `assigned` up to `forming`; no, if they name none."""
-    return subscription.version >= _GENERATION_SINCE and not assigned <= subscription.generation_id < forming
+def claimed_generation(subscription: Subscription, assignor: str | None) -> int | None:
+    """The generation of a member's claims; -1 if the member does not know it, None if the subscription cannot say it.
+
+    Mirrors `CooperativeStickyAssignor.memberData`.
+    """
+    if subscription.generation_id != NO_GENERATION:
+        return subscription.generation_id
+    if assignor == COOPERATIVE_STICKY:
+        generation = sticky_generation(subscription.user_data)
+        if generation is not None:
+            return generation
+    return NO_GENERATION if subscription.version >= _GENERATION_SINCE else None
+
+
+def is_stale(generation: int, forming: int, assigned: int) -> bool:
+    """Whether claims of this generation are from before `assigned`, or not from before `forming`."""
+    return not assigned <= generation < forming
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:

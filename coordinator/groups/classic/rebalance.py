@@ -197,14 +197,15 @@ def read_subscriptions(group: Round) -> list[tuple[str, Subscription]]:
     topics: set[str] = set()
     readable = True
     subscriptions = []
-    readings: dict[bytes, Reading] = {}  # Members that claim no partitions have equal metadata: parse it once.
+    # Members that claim no partitions have equal metadata: parse it once.
+    readings: dict[tuple[bytes, str | None], Reading] = {}
     for member_id, member in group.members.items():
-        metadata = member.metadata(group.protocol_name) or b""
+        metadata, dialect = member.metadata(group.protocol_name) or b"", member.dialect
         reading = member.reading
-        if reading is None or reading.metadata != metadata:
-            reading = readings.get(metadata)
+        if reading is None or reading.metadata != metadata or reading.dialect != dialect:
+            reading = readings.get((metadata, dialect))
             if reading is None:
-                reading = readings[metadata] = read_metadata(metadata)
+                reading = readings[metadata, dialect] = read_metadata(metadata, dialect)
             member.reading = reading
         if reading.topics is None:
             readable = False
@@ -223,6 +224,7 @@ def read_claims(groups: Groups, group: ClassicGroup) -> None:
         read_subscriptions(group),
         forming=group.generation,
         assigned=group.assigned_generation,
+        assignor=group.protocol_name,
         sanitize=groups.config.group_classic_sanitize_owned_partitions,
     )
 
@@ -240,6 +242,15 @@ def _check_claims(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> N
             contested=claims.contested_count,
             cleared=len(claims.cleared),
             members=[claim.member_id for claim in claims.stale[:MEMBERS_NAMED_MAX]],
+        )
+    unread = [each.member_id for each in group.members.values() if each.reading and each.reading.is_in_kip_order]
+    if unread:
+        group.claims_in_kip_order += len(unread)
+        update.emit(
+            "subscriptions_in_kip_order",
+            generation=group.generation,
+            subscriptions=len(unread),
+            members=unread[:MEMBERS_NAMED_MAX],
         )
 
 

@@ -56,12 +56,12 @@ def begin_resync(
 ) -> None:
     """Parks the leader's request until all members whose assignment changes have asked for the new one.
 
-    `given`: member id -> assignment, as the leader sent them.
+    `given`: member id -> assignment, for all members.
     """
     changing = {
-        member_id: assignment
+        member_id: given[member_id]
         for member_id, member in group.members.items()
-        if (assignment := given.get(member_id, b"")) != member.assignment
+        if given[member_id] != member.assignment
     }
     _park(leader, context, update)
     earlier = group.resync
@@ -71,7 +71,6 @@ def begin_resync(
         leader.member_id,
         group.generation,
         now_ms,
-        left_out=len(group.members.keys() - given.keys()),
         assignments=changing,
         awaited={each: None for each in changing if group.members[each].awaiting_sync is None},
     )
@@ -127,13 +126,14 @@ def fetches_resynced(group: Round, member: ClassicMember, offered: Protocols) ->
     if not is_resyncing(group, member.member_id) or len(member.protocols) != len(offered):
         return False
     return all(
-        name == other and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, metadata, again)))
+        name == other
+        and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, member.dialect, metadata, again)))
         for (name, metadata), (other, again) in zip(member.protocols, offered, strict=True)
     )
 
 
-def _asks_same(protocol_name: str, metadata: bytes, again: bytes) -> bool:
-    before, after = read_metadata(metadata).subscription, read_metadata(again).subscription
+def _asks_same(protocol_name: str, dialect: str | None, metadata: bytes, again: bytes) -> bool:
+    before, after = (read_metadata(each, dialect).subscription for each in (metadata, again))
     return before is not None and after is not None and _wish(protocol_name, before) == _wish(protocol_name, after)
 
 
@@ -163,7 +163,6 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
         _event(group, resync, now_ms - resync.started_ms),
         generation=resync.generation,
         changed=len(resync.assignments),
-        left_out=resync.left_out,
         took_ms=now_ms - resync.started_ms,
     )
 

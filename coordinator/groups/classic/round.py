@@ -83,11 +83,10 @@ class Round(Group):
     """The round of one classic group, or of a simple group (`protocol_type` None, state Empty)."""
 
     __slots__ = (
-        "awaiting_joins", "claims", "claims_contested", "claims_stale", "failure", "generation", "group_id",
-        "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id",
+        "awaiting_joins", "claims", "claims_contested", "claims_in_kip_order", "claims_stale", "failure", "generation",
+        "group_id", "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id",
         "members", "owners", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
-        "state", "state_timestamp_ms", "static_members",
-        "subscribed_topics", "support",
+        "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
     )  # fmt: skip
 
     kind = Kind.CLASSIC
@@ -130,6 +129,8 @@ class Round(Group):
         """Partitions claimed from an older generation, over the life of this round."""
         self.claims_contested = 0
         """Partitions claimed by more than one member, over the life of this round."""
+        self.claims_in_kip_order = 0
+        """Subscriptions that were not read because only the listener of dialect kip-792 knows their order, in all rounds."""
         self.failure: AssignmentFailure | None = None
         """Why the current generation has no assignment and gets none; None where its leader has not said so."""
         self.resync: Resync | None = None

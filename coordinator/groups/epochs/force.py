@@ -1,9 +1,9 @@
 """A rebalance of a group with epochs that nothing in the group asks for: an administrator does, or the rebalance interval.
 
-The group's epoch is raised as for any change, with the group's metadata as they are. The target for it is computed by the
-next heartbeat of any member, not before the assignment interval has passed (KIP-1263) and not before a streams group's
-initial delay is over: whoever asks often cannot make the group compute more often. Members whose part of the target stays the
-same only move to its epoch.
+The group's epoch is raised as for any change, with the group's metadata as they are. A member's next heartbeat computes the
+target for it, not before the assignment interval has passed (KIP-1263) and not before a streams group's initial delay is
+over: whoever asks often cannot make the group compute more often. Members whose part of the target stays the same only move
+to its epoch.
 """
 
 from typing import Any

@@ -136,7 +136,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         """Writes the group epoch of the group without these members, and other records that their removal needs."""
 
     def start_rebalance(self, cause: str, reason: str | None) -> None:
-        """Raises the group's epoch although nothing has changed: the next heartbeat that may computes a target for it."""
+        """Raises the group's epoch although nothing has changed; a later heartbeat computes a target for it."""
         self._raise_epoch_without((), cause, reason)
 
     # --- rebalances ---------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ Kafka accepts any member id in a JoinGroup here, because it does not remember wh
 partitions was a member, was removed, and may be reading what another member has by now; this server answers
 UNKNOWN_MEMBER_ID, and the client comes back with nothing.
 
-Only members move a group forward, and all members may be classic ones: so a classic member's heartbeat also computes a target
-that is due.
+Only members move a group forward: those of the consumer protocol, and classic ones by JoinGroup. Where all members are classic
+ones, their heartbeats also compute a target that is due, unlike in Kafka, where nothing does.
 """
 
 from dataclasses import replace
@@ -81,14 +81,14 @@ def join(
     """Joins a consumer group that has members.
 
     Every error is in the reply: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, ILLEGAL_GENERATION (KIP-792). Mirrors
-    `GroupMetadataManager.classicGroupJoinToConsumerGroup`.
+    FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, ILLEGAL_GENERATION (KIP-792). As in Kafka none returns the member id of the
+    request. Mirrors `GroupMetadataManager.classicGroupJoinToConsumerGroup`.
     """
     try:
         return _join(groups, group, JoinAttempt(request, context, now_ms))
     except KafkaError as error:
         facts = fenced_classic(groups, request, error.code)
-        return Result(join_error(context.api_version, error.code, request.member_id), facts=facts)
+        return Result(join_error(context.api_version, error.code, ""), facts=facts)
 
 
 def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
@@ -99,22 +99,20 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
     member_id = short_id(context.fresh_id) if is_new else request.member_id
     instance_id = request.group_instance_id
     fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
-    subscription = _subscription(group, attempt)
+    _check_protocols(group, attempt)
     if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         return Result(join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
     update = ConsumerUpdate(groups, group, now_ms)
-    holder: ConsumerMember | None = None
     if instance_id is None:
         old = group.members.get(member_id) or ConsumerMember(member_id=member_id)
-        if not is_new and member_id not in group.members and any(subscription.owned.values()):
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    elif is_new:
-        holder = group.members.get(group.static_members.get(instance_id, ""))
-        if holder is not None and may_downgrade_replacing(groups, group, holder):
-            return _turn_classic(update, holder, member_id, subscription, attempt)
-        old = join_static(update, member_id, instance_id, speaks_classic=True)
     else:
-        old = holder_of(group, member_id, instance_id)
+        holder = _holder(group, request.member_id, instance_id)
+        if holder is not None and may_downgrade_replacing(groups, group, holder):
+            return _turn_classic(update, holder, member_id, _subscription(attempt), attempt)
+        old = join_static(update, member_id, instance_id, speaks_classic=True) if is_new or holder is None else holder
+    subscription = _subscription(attempt)
+    if instance_id is None and not is_new and member_id not in group.members and any(subscription.owned.values()):
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if request.generation_id not in (_NO_GENERATION, old.member_epoch):
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     new = _with_request(old, attempt, subscription)
@@ -140,6 +138,13 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
     update.arm(session_key(group_id, member_id), request.session_timeout_ms)
     update.arm(sync_key(group_id, member_id), max(attempt.rebalance_timeout_ms, 0))
     return update.result(_joined(attempt, member_id, stepped.member_epoch))
+
+
+def _holder(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember | None:
+    """The holder of the instance id; None if a new member brings one that is free. Raises as `holder_of`."""
+    if member_id:
+        return holder_of(group, member_id, instance_id)
+    return group.members.get(group.static_members.get(instance_id, ""))
 
 
 def _joined(attempt: JoinAttempt, member_id: str, generation: int) -> JoinGroupResponse:
@@ -174,31 +179,40 @@ def _turn_classic(
     wants_the_same = successor.topics == holder.topics and not holder.regex
     rebalances = not (is_settled and has_its_target and wants_the_same)
     downgrade_replacing(update, holder, successor, rebalances=rebalances)
-    group_id, instance_id = group.group_id, holder.instance_id
-    update.facts += (
-        event_only(
-            member_fenced(
-                group_id,
-                Kind.CONSUMER,
-                holder.member_id,
-                instance_id,
-                holder.member_epoch,
-                ErrorCode.FENCED_INSTANCE_ID,
-                "JoinGroup",
-            )
-        ),
-        member_joined(group_id, Kind.CLASSIC, member_id, instance_id, attempt.context, group.group_epoch),
-    )
+    _emit_turned(update, holder, member_id, attempt)
     return update.result(_joined(attempt, member_id, group.group_epoch))
 
 
-def _subscription(group: ConsumerGroup, attempt: JoinAttempt) -> Subscription:
-    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be a member of a consumer group."""
+def _emit_turned(update: ConsumerUpdate, holder: ConsumerMember, member_id: str, attempt: JoinAttempt) -> None:
+    """Emits that a classic member took the place of the holder, which is fenced if that had another member id."""
+    group, instance_id = update.group, holder.instance_id
+    if member_id != holder.member_id:
+        fence = member_fenced(
+            group.group_id,
+            Kind.CONSUMER,
+            holder.member_id,
+            instance_id,
+            holder.member_epoch,
+            ErrorCode.FENCED_INSTANCE_ID,
+            "JoinGroup",
+        )
+        update.facts.append(event_only(fence))
+    update.facts.append(
+        member_joined(group.group_id, Kind.CLASSIC, member_id, instance_id, attempt.context, group.group_epoch)
+    )
+
+
+def _check_protocols(group: ConsumerGroup, attempt: JoinAttempt) -> None:
+    """Raises INCONSISTENT_GROUP_PROTOCOL for a member whose protocols do not go with those of the group."""
     names = attempt.protocol_names()
     if attempt.request.protocol_type != CONSUMER_PROTOCOL_TYPE or len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not group.supports_classic(names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _subscription(attempt: JoinAttempt) -> Subscription:
+    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be read."""
     try:
         return parse_subscription(attempt.protocols[0][1])
     except DecodeError:
@@ -281,7 +295,8 @@ def _heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, 
     update = ConsumerUpdate(groups, group, now_ms)
     update.arm(session_key(group.group_id, member.member_id), member.classic.session_timeout_ms)
     target_epoch = group.target_epoch
-    if target_epoch < group.group_epoch or group.soft.catalog_version != groups.catalog.version:
+    is_behind = target_epoch < group.group_epoch or group.soft.catalog_version != groups.catalog.version
+    if is_behind and group.classic_members == len(group.members):
         target_epoch, _ = update.catch_up(member, member)
     code = ErrorCode.NONE
     if _must_join(group, member, target_epoch):

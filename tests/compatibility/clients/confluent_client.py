@@ -17,12 +17,16 @@ def pairs(partitions: list[TopicPartition]) -> list[list[Any]]:
 
 class Confluent(Program):
     consumer: Consumer | None = None
+    reports_errors = False
 
     def poll(self) -> bool:
         if self.consumer is None:
             return False
         message = self.consumer.poll(POLL_S)
-        if message is not None and message.error() is None:
+        if message is not None and message.error() is not None:
+            if self.reports_errors:
+                say(event="error", partitions=[], error=str(message.error()))
+        elif message is not None:
             say(
                 event="records",
                 records=[[message.topic(), message.partition(), message.offset(), message.value().decode()]],
@@ -45,6 +49,7 @@ class Confluent(Program):
             settings["partition.assignment.strategy"] = how["assignors"]
             settings["session.timeout.ms"] = how["session_timeout_ms"]
             settings["heartbeat.interval.ms"] = how["heartbeat_ms"]
+        self.reports_errors = how.get("report_errors", False)
         if how.get("instance"):
             settings["group.instance.id"] = how["instance"]
         self.consumer = Consumer(settings)

@@ -10,7 +10,7 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import RetriableError
+from kafka.errors import KafkaError, RetriableError
 from kafka.structs import OffsetAndMetadata
 
 ASSIGNORS = {
@@ -35,6 +35,7 @@ class Listener(ConsumerRebalanceListener):
 
 class KafkaPython(Program):
     consumer: KafkaConsumer | None = None
+    reports_errors = False
 
     def poll(self) -> bool:
         if self.consumer is None:
@@ -44,12 +45,18 @@ class KafkaPython(Program):
         except RetriableError:  # its poll raises while the broker is away; a user's loop continues
             time.sleep(POLL_S)
             return True
+        except KafkaError as error:
+            if not self.reports_errors:
+                raise
+            say(event="error", partitions=[], error=repr(error))
+            return True
         for partition, records in polled.items():
             found = [[*partition, record.offset, record.value.decode()] for record in records]
             say(event="records", records=found)
         return True
 
     def do_join(self, group: str, topics: list[str], **how: Any) -> None:
+        self.reports_errors = how.get("report_errors", False)
         self.consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             client_id=how["client_id"],

@@ -45,6 +45,7 @@ public final class ClientProgram {
 
     private final String bootstrap;
     private KafkaConsumer<String, String> consumer;
+    private boolean reportsErrors;
 
     private ClientProgram(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -82,11 +83,22 @@ public final class ClientProgram {
 
     private void poll() throws Exception {
         List<List<Object>> found = new ArrayList<>();
-        consumer.poll(POLL).forEach(record ->
-            found.add(List.of(record.topic(), record.partition(), record.offset(), record.value())));
+        try {
+            read(found);
+        } catch (org.apache.kafka.common.KafkaException error) {
+            if (!reportsErrors) {
+                throw error;
+            }
+            say(Map.of("event", "error", "partitions", List.of(), "error", error.toString()));
+        }
         if (!found.isEmpty()) {
             say(Map.of("event", "records", "records", found));
         }
+    }
+
+    private void read(List<List<Object>> found) {
+        consumer.poll(POLL).forEach(record ->
+            found.add(List.of(record.topic(), record.partition(), record.offset(), record.value())));
     }
 
     private void obey(JsonNode command) throws Exception {
@@ -120,6 +132,7 @@ public final class ClientProgram {
     }
 
     private Object join(JsonNode how) {
+        reportsErrors = how.path("report_errors").asBoolean();
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("client.id", how.get("client_id").asText());

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator.groups.classic import assignment_validation
 from coordinator.groups.classic.describe import details
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Assignment, encode_assignment
@@ -191,6 +192,18 @@ def test_bytes_that_are_no_assignment_are_skipped():
     leader, follower = completing(h)
     both = assign(h, leader, follower, b"\0\1\0\0\0\5", b"\0\1\0\0\0\5")
     assert [each.error for each in both] == [ErrorCode.NONE] * 2
+
+
+@pytest.mark.parametrize("spare_bytes", [-1, 0])
+def test_an_assignment_that_would_take_too_long_is_not_validated(spare_bytes, monkeypatch):
+    h = GroupHarness(group_classic_validate_assignments="refuse")
+    leader, follower = completing(h)
+    same = assigned(t=range(1_000))
+    monkeypatch.setattr(assignment_validation, "VALIDATED_BYTES_MAX", 2 * len(same) + spare_bytes)
+    _, leaders = assign(h, leader, follower, same, same)
+    assert leaders.error is (ErrorCode.NONE if spare_bytes < 0 else ErrorCode.REBALANCE_IN_PROGRESS)
+    skipped = [{"group_id": "g", "generation": 2, "bytes": 2 * len(same)}] if spare_bytes < 0 else []
+    assert h.facts_named("assignment_not_validated") == skipped
 
 
 def test_members_that_the_leader_made_up_own_nothing():

@@ -17,6 +17,7 @@ class StubContext:
     api_version = 9
     client_id = "client"
     client_host = "/127.0.0.1"
+    dialect = None
 
     def __init__(self, fresh_id):
         self.fresh_id = fresh_id

@@ -1,6 +1,9 @@
 """The group checks the partitions that its members claim to own (KIP-792)."""
 
-from coordinator.protocol.subscription import parse_subscription
+import pytest
+
+from coordinator.groups.classic.describe import details
+from coordinator.protocol.subscription import KIP_792, Subscription, encode_subscription, parse_subscription
 from tests.groups.harness import GroupHarness, subscription
 
 
@@ -75,6 +78,74 @@ def test_version_1_claims_can_be_contested_but_not_stale():
     rebalance_with_claims(h, owning(0, generation=-1, version=1), owning(0, generation=-1, version=1))
     claims = h.group().claims
     assert (claims.stale_count, claims.contested_count) == (0, 1)
+
+
+def from_old_client(*partitions, generation, assignor="cooperative-sticky"):
+    """What a client before KIP-792 sends: the generation is in the user data, as Java writes it."""
+    user_data = generation.to_bytes(4, "big", signed=True)
+    return {assignor: encode_subscription(Subscription(("t",), user_data, {"t": partitions}, -1, None, 1))}
+
+
+def test_the_generation_in_the_user_data_of_cooperative_sticky_is_used_where_the_field_is_missing():
+    h = GroupHarness()
+    _, follower = h.stable(protocols={"cooperative-sticky": subscription()})
+    rebalance_with_claims(h, from_old_client(0, generation=1), from_old_client(1, generation=1))
+    assert h.group().claims is None
+    rebalance_with_claims(h, from_old_client(0, 1, generation=2), from_old_client(1, generation=1))
+    claims = h.group().claims
+    assert claims.stale == ((follower, 1, (("t", 1),)),)
+    assert claims.contested == (), "the leader's claim is the only valid one"
+
+
+def test_the_field_counts_where_user_data_say_otherwise():
+    h = GroupHarness()
+    h.stable(protocols={"cooperative-sticky": subscription()})
+    claim = Subscription(("t",), (0).to_bytes(4), {"t": (0,)}, 1, None, 2)
+    stale = Subscription(("t",), (0).to_bytes(4), {"t": (1,)}, -1, None, 2)
+    rebalance_with_claims(
+        h, {"cooperative-sticky": encode_subscription(claim)}, {"cooperative-sticky": encode_subscription(stale)}
+    )
+    assert [each.generation_id for each in h.group().claims.stale] == [0]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [from_old_client(1, generation=0, assignor="my-cooperative"), from_old_client(1, generation=-1)],
+    ids=["another assignor", "a member that has had no assignment"],
+)
+def test_no_other_user_data_have_a_generation(claim):
+    h = GroupHarness()
+    (assignor,) = claim
+    h.stable(protocols={assignor: subscription()})
+    rebalance_with_claims(h, from_old_client(0, generation=1, assignor=assignor), claim)
+    assert h.group().claims is None
+
+
+IN_KIP_ORDER = encode_subscription(Subscription(("t",), None, {"t": (1,)}, 0, None, 2, KIP_792))
+
+
+def test_the_order_of_kip_792_is_read_on_a_listener_of_its_dialect():
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.join(member_id=leader, protocols=owning(0, generation=1), version=8)
+    reply = h.join(member_id=follower, protocols={"range": IN_KIP_ORDER}, version=8, dialect=KIP_792)
+    assert h.group().claims.stale == ((follower, 0, (("t", 1),)),)
+    assert h.facts_named("subscriptions_in_kip_order") == []
+    received = {each.member_id: each.metadata for each in h.sent[-2].reply.members}
+    assert received[follower] == IN_KIP_ORDER, "members pass their bytes to each other"
+    assert reply.ok
+
+
+def test_the_order_of_kip_792_is_counted_on_other_listeners():
+    h = GroupHarness()
+    _, follower = h.stable()
+    rebalance_with_claims(h, owning(0, generation=1), {"range": IN_KIP_ORDER})
+    assert h.group().claims is None
+    assert h.group().subscribed_topics == {"t"}
+    assert h.facts_named("subscriptions_in_kip_order") == [
+        {"group_id": "g", "generation": 2, "subscriptions": 1, "members": [follower]}
+    ]
+    assert details(h.groups, h.group())["claims"] == {"stale": 0, "contested": 0, "subscriptions_in_kip_order": 1}
 
 
 def test_a_partition_that_one_member_lists_twice_is_not_contested():

@@ -87,12 +87,15 @@ def test_a_resync_that_changes_nothing_writes_nothing():
     assert not h.group().is_resynced
 
 
-def test_members_that_the_leader_leaves_out_get_an_empty_assignment():
+@pytest.mark.parametrize("stale", ["a member is missing", "a member is gone"])
+def test_a_resync_names_exactly_the_members_because_static_ones_may_have_new_ids(stale):
     h = GroupHarness()
     leader, follower = h.stable()
-    resync(h, leader, {leader: b"all"})
-    assert h.sync("g", follower, 1).reply.assignment == b""
-    assert h.facts_named("group_resynced")[-1]["left_out"] == 1
+    given = {leader: b"all"} if stale == "a member is missing" else {leader: b"x", follower: b"y", "gone": b"z"}
+    refused = resync(h, leader, given)
+    assert refused.reply.error_message == "a resync has an assignment for each member and no other"
+    assert h.heartbeat("g", follower, 1).ok
+    assert held(h) == [b"A0", b"A1"]
 
 
 def test_without_the_field_a_second_assignment_of_the_leader_is_ignored():

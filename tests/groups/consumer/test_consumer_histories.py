@@ -10,6 +10,8 @@ take. In the end the group comes to rest, with everything read once, evenly wher
 must do (I13) is in test_assignors.py.
 """
 
+from contextlib import suppress
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -17,7 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from coordinator.groups.classic.group import find_classic_group
 from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.fencing import stale_because
+from coordinator.groups.force_rebalance import ForceRebalance, force_rebalance
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH, STRICT, ConsumerSettings
+from coordinator.protocol.errors import KafkaError
 from tests.groups.consumer.consumer_world import (
     Classic,
     ConsumerHarness,
@@ -105,6 +109,11 @@ class ConsumerHistories(RuleBasedStateMachine):
         classics = [client for client in self.clients if isinstance(client, Classic)]
         if len(self.clients) < 8 and all(client.cooperative == cooperative for client in classics):
             self.clients.append(Classic(self.h, topics=topics, cooperative=cooperative))
+
+    @rule()
+    def an_administrator_forces_a_rebalance(self):
+        with suppress(KafkaError):
+            self.h.call(force_rebalance, ForceRebalance("g", "a test"))
 
     @rule(i=clients)
     def leaves(self, i):

@@ -118,6 +118,7 @@ class Exchange:
         self.api_version = version
         self.client_id = "client"
         self.client_host = "/127.0.0.1"
+        self.dialect = None
         self.fresh_id = ""
         self.writes = self.api.writes
         self.request = request

@@ -10,6 +10,7 @@ Half of the histories have an assignor that throws dice: it moves tasks between 
 would, but gives a process no task twice.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -18,10 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.groups.fencing import stale_because
+from coordinator.groups.force_rebalance import ForceRebalance, force_rebalance
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES
 from coordinator.groups.streams import sticky, update
 from coordinator.groups.streams.group import State, find_streams_group
 from coordinator.groups.streams.member import TasksTuple
+from coordinator.protocol.errors import KafkaError
 from tests.groups.consumer.consumer_world import cleaned, compacted
 from tests.groups.streams.streams_world import (
     STATEFUL,
@@ -106,6 +109,11 @@ class StreamsHistories(RuleBasedStateMachine):
         self.names += 1
         process = process if instance is None else f"p-{instance}"
         self.threads.append(Thread(self.h, f"m{self.names}", process=process, sent=self.sent, instance=instance))
+
+    @rule()
+    def an_administrator_forces_a_rebalance(self):
+        with suppress(KafkaError):
+            self.h.call(force_rebalance, ForceRebalance("g", "a test"))
 
     @rule(i=threads)
     def leaves(self, i):

@@ -1,0 +1,65 @@
+"""What a data folder says about its logs, read without changing it: the catalog, the cluster's id, and the topics."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordinator.log import catalog
+from coordinator.log.batch import BatchHeader, CorruptBatch, key_values
+from coordinator.log.catalog import NO_ID, KnownLog
+from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, damage
+from coordinator.protocol.codec import DecodeError
+from coordinator.topics import metadata_records, names
+from coordinator.topics.registry import Registry
+from coordinator.world.disk import RealDisk
+
+META_PROPERTIES = "meta.properties"
+
+
+def data_folder_of(path: Path) -> Path:
+    """The data folder, if `path` is one of its partition folders; else `path` itself."""
+    return path.parent if (path.parent / catalog.NAME).exists() and not (path / catalog.NAME).exists() else path
+
+
+def known_logs(data_folder: Path) -> dict[str, KnownLog]:
+    """Folder -> what the catalog has about its log, without the logs of deleted topics; empty if the catalog is damaged."""
+    found = catalog.read(RealDisk(), str(data_folder))
+    if found is None:
+        return {}
+    topics = registry_of(data_folder).topics
+    return {
+        name: log
+        for name, log in found.logs.items()
+        if log.topic_id in {NO_ID, topics[topic].topic_id.hex() if (topic := name.rpartition("-")[0]) in topics else ""}
+    }
+
+
+def registry_of(data_folder: Path) -> Registry:
+    """The topics, as far as the metadata log can be read."""
+    registry = Registry()
+
+    def replay(segment: SegmentFile, header: BatchHeader, position: int) -> None:
+        if header.is_control:
+            return
+        try:
+            for _, _, value in key_values(segment.batch(position, header), 0, header):
+                message = metadata_records.decode(value) if value is not None else None
+                if message is not None:
+                    registry.replay(message)
+        except (CorruptBatch, DecodeError):
+            return  # `log check` reports it
+
+    for _ in LogFolder(data_folder / f"{names.CLUSTER_METADATA}-0").walk(replay):
+        pass
+    return registry
+
+
+def data_folder_problems(data_folder: Path) -> Iterator[Problem]:
+    """What is wrong with the files of the data folder that belong to no log, as a start would report it."""
+    found = catalog.read(RealDisk(), str(data_folder))
+    path = data_folder / META_PROPERTIES
+    if found is None:
+        yield damage(data_folder / catalog.NAME, 0, -1, "wrong checksum")
+    elif found.cluster_id and not path.exists():
+        yield damage(path, 0, -1, f"the file is missing; it had cluster.id={found.cluster_id}")
+    elif found.cluster_id and f"cluster.id={found.cluster_id}" not in path.read_text("utf-8", "replace").split():
+        yield damage(path, 0, -1, f"it has not the cluster.id of the catalog, {found.cluster_id}")

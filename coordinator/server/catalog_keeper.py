@@ -1,0 +1,100 @@
+"""Keeps the catalog of the data folder (log/catalog.py): written at the start, at the stop, and in between when logs appear."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from coordinator.log import catalog
+from coordinator.log.catalog import Catalog, KnownLog
+from coordinator.runtime.timers import Handle, Schedule
+from coordinator.world.disk import Disk
+from coordinator.world.worker import RunInWorker
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_MS = 60_000
+"""As often as Kafka writes its offset checkpoints."""
+
+
+class CatalogKeeper:
+    """Writes the catalog of one data folder. Errors are logged: an older catalog is valid too."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_folder: str,
+        found: Catalog,
+        cluster_id: str,
+        logs: Callable[[], Iterable[KnownLog]],
+        *,
+        run_in_worker: RunInWorker,
+        schedule: Schedule,
+    ) -> None:
+        """`found`: the catalog that the start has read. `logs()`: every log that has durable records."""
+        self._disk = disk
+        self._data_folder = data_folder
+        self._cluster_id = cluster_id
+        self._logs = logs
+        self._run_in_worker = run_in_worker
+        self._schedule = schedule
+        self._written = found
+        self._timer: Handle | None = None
+        self.idle = True
+        """Whether no write is in progress."""
+
+    def begin(self) -> None:
+        """Writes the catalog, and looks for new logs from now on."""
+        self.write()
+        self._timer = self._schedule(INTERVAL_MS, self._look)
+
+    def stop(self) -> None:
+        """Ends the looking; a write in progress goes on until `idle`."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def write(self) -> None:
+        """Writes the catalog at once, if it has changed."""
+        try:
+            present = self._present()
+            if present != self._written:
+                catalog.write(self._disk, self._data_folder, present)
+                self._written = present
+        except OSError as error:
+            _failed(error)
+
+    def _present(self) -> Catalog:
+        return Catalog(self._cluster_id, {log.folder: log for log in self._logs()})
+
+    def _look(self) -> None:
+        """Writes the catalog in the worker if a log has got its first records or a new segment."""
+        self._timer = self._schedule(INTERVAL_MS, self._look)
+        if not self.idle:
+            return
+        try:
+            present = self._present()
+        except OSError as error:
+            _failed(error)
+            return
+        if _segments_of(present) != _segments_of(self._written):
+            self.idle = False
+            self._run_in_worker(
+                lambda: catalog.write(self._disk, self._data_folder, present),
+                lambda outcome: self._done(present, outcome),
+            )
+
+    def _done(self, written: Catalog, outcome: Any) -> None:
+        self.idle = True
+        if isinstance(outcome, OSError):
+            _failed(outcome)
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            self._written = written
+
+
+def _segments_of(present: Catalog) -> dict[str, tuple[str, int]]:
+    return {log.folder: (log.topic_id, log.base_offset) for log in present.logs.values()}
+
+
+def _failed(error: OSError) -> None:
+    _log.warning('event=catalog_not_written reason="%s"', error)
