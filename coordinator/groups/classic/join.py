@@ -32,7 +32,7 @@ from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.rebalance import prepare_or_continue_rebalance
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic.responses import current_generation, join_error
-from coordinator.groups.classic.resync import fetches_resynced
+from coordinator.groups.classic.resync import joins_resync
 from coordinator.groups.classic.round import Cause, pending_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.classic.static_members import replace_static_member
@@ -217,8 +217,7 @@ def _rejoin(
 ) -> JoinGroupResponse | None:
     """Mirrors `GroupMetadataManager.classicGroupJoinExistingMember`."""
     is_unchanged = member.protocols == attempt.protocols
-    if fetches_resynced(group, member, attempt.protocols):
-        group.set_protocols(member, attempt.protocols)
+    if joins_resync(group, member, attempt.protocols):
         return current_generation(group, member.member_id)
     if group.state is State.COMPLETING_REBALANCE and is_unchanged and not (group.is_resumed or group.failure):
         return current_generation(group, member.member_id)
