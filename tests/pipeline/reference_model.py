@@ -119,7 +119,7 @@ def _record(out: ReferenceResult, offset: int, record: Any) -> None:
     if value is None:
         return
     wrong = False
-    if name == "ConsumerGroupCurrentMemberAssignment" and value.member_epoch >= 0:
+    if name == "ConsumerGroupCurrentMemberAssignment" and value.member_epoch > 0:
         wrong = value.revocation_epoch >= value.member_epoch if value.revocation_epoch >= 0 else False
         wrong |= group.target is not None and value.member_epoch > group.target
         wrong |= group.epoch is not None and value.member_epoch > group.epoch
