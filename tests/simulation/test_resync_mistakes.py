@@ -30,14 +30,8 @@ MISTAKES: Mapping[Patch, str] = {nobody_is_waited_for: "I8", the_new_assignments
 def test_a_known_mistake_in_resyncs_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     mistake(monkeypatch)
     for seed in range(1, 21):
-        how: dict[str, Any] = {
-            "groups": 1,
-            "members": 3,
-            "consumer_groups": 0,
-            "mixed_groups": 0,
-            "streams_groups": 0,
-            "resyncs": 0.3,
-        }
+        how: dict[str, Any] = {"groups": 1, "members": 3, "resyncs": 0.3, "kill_s": 5.0, "downtime_s": 0.1}
+        how |= {"consumer_groups": 0, "mixed_groups": 0, "streams_groups": 0}
         broken = simulator.run(replace(draw(seed, 40.0), **how)).broken
         if broken is not None:
             assert broken.startswith(MISTAKES[mistake]), broken
