@@ -244,9 +244,10 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         with Connection(server.bootstrap) as link:
             join_modern(link, "modern", ["t"])
             join_application(link)
+            lead_static_lives(link)
             halted = Halted(link)
             assert halted.assignment(link) == ("CompletingRebalance", b"first")
-        wanted = classic_groups(server.bootstrap), modern_group(server.bootstrap), application(server.bootstrap)
+        wanted = classic_groups(server.bootstrap), modern_groups(server.bootstrap), application(server.bootstrap)
         assert wanted[2]["group_state"] == "Stable"
         for member in members:
             member.die()
@@ -271,7 +272,7 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         kafka.start()
         try:
             wait_until_serving(kafka.bootstrap)
-            seen = classic_groups(kafka.bootstrap), modern_group(kafka.bootstrap), application(kafka.bootstrap)
+            seen = classic_groups(kafka.bootstrap), modern_groups(kafka.bootstrap), application(kafka.bootstrap)
             assert seen == wanted
             with Connection(kafka.bootstrap) as link:
                 assert halted.assignment(link) == ("Stable", b"first")
@@ -298,12 +299,35 @@ def classic_groups(bootstrap: str) -> list[dict[str, Any]]:
     return [group for group in what_a_client_sees(bootstrap)["groups"] if group["group_id"] in names]
 
 
-def modern_group(bootstrap: str) -> tuple[Any, ...]:
+def lead_static_lives(link: Connection) -> None:
+    """Static members that leave temporarily: one stays away, one returns under its member id, one under another and back."""
+    for group, returns in (("away", ()), ("back", ("m",)), ("replaced", ("n", "m"))):
+        about = {"group_id": group, "instance_id": "i"}
+        joining = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        calls = [("m", 0)]
+        for member_id in returns:
+            calls += [(calls[-1][0], -2), (member_id, 0)]
+        if not returns:
+            calls.append(("m", -2))
+        for member_id, epoch in calls:
+            what = joining if epoch == 0 else {}
+            answer = link.call("ConsumerGroupHeartbeat", 1, **about, member_id=member_id, member_epoch=epoch, **what)
+            assert answer["error_code"] == 0
+
+
+def modern_groups(bootstrap: str) -> list[tuple[Any, ...]]:
     """State and epochs; each server has its own mapping of topic ids."""
     with Connection(bootstrap) as link:
-        (group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
-    members = [(member["member_id"], member["member_epoch"], member["member_type"]) for member in group["members"]]
-    return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
+        names = ["modern", "away", "back", "replaced"]
+        groups = link.call("ConsumerGroupDescribe", 1, group_ids=names)["groups"]
+    return [
+        (
+            group["group_state"], group["group_epoch"], group["assignment_epoch"],
+            [(member["member_id"], member["instance_id"], member["member_epoch"], member["member_type"])
+             for member in group["members"]],
+        )
+        for group in groups
+    ]  # fmt: skip
 
 
 TOPOLOGY = {
