@@ -18,10 +18,13 @@ from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import (
+    ClassicGroupGenerationKey,
+    ClassicGroupGenerationValue,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     EventLogOpenedKey,
     EventLogOpenedValue,
+    GroupMetadataKey,
     OffsetCommitRequest,
 )
 from coordinator.requests import offset_commit as commit_api
@@ -201,6 +204,24 @@ class SimulatedHistory(ConsumerHarness):
                 self._forge(group_id, member_id, group.group_epoch + 5, 0, [])
                 return len(self.records) - 1
         return None
+
+    def repeat_generation(self) -> int:
+        """Gives the last generation of the classic group out again, to a stranger; returns the record's offset."""
+        last = next(
+            record.value
+            for record in reversed(self.records)
+            if isinstance(record.key, GroupMetadataKey)
+            and record.key.group == "c"
+            and record.value
+            and record.value.members
+        )
+        member = ClassicGroupGenerationValue.MemberMetadata(member_id="stranger")
+        value = ClassicGroupGenerationValue(
+            "consumer", last.generation, last.protocol, "stranger", self.now_ms, [member]
+        )
+        self.records.append(Record(ClassicGroupGenerationKey("c"), value))
+        self.times.append(self.now_ms)
+        return len(self.records) - 1
 
     def _forge(self, group_id: str, member_id: str, epoch: int, lost: int, assigned: list[Any]) -> None:
         value = ConsumerGroupCurrentMemberAssignmentValue(epoch, epoch - 1, 0, assigned, [], lost)

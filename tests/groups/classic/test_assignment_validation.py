@@ -160,6 +160,17 @@ def test_a_refused_assignment_is_not_written_and_its_members_join_again():
     assert view(h) == {"two_members": 1, "no_subscriber": 0, "not_revoked": 0}
 
 
+@pytest.mark.parametrize("rule", ["two_members", "no_subscriber", "not_revoked"])
+def test_the_round_that_a_crash_brings_back_is_validated(rule):
+    h = GroupHarness(group_classic_validate_assignments="refuse")
+    leader, follower = completing(h, [(0, 1), (2, 3)])
+    h.restart()
+    first = {"two_members": {"t": [0, 1]}, "no_subscriber": {"u": [0]}, "not_revoked": {"t": [0, 1, 2]}}[rule]
+    both = assign(h, leader, follower, assigned(**first), assigned(t=[1] if rule == "two_members" else [3]))
+    assert [each.error for each in both] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    assert [each[0] for each in found(h)] == [rule]
+
+
 def test_off_reads_nothing():
     h = GroupHarness(group_classic_validate_assignments="off")
     leader, follower = completing(h)
