@@ -221,7 +221,7 @@ def _add_groups_commands(commands: Any) -> None:
 
 
 def _add_log_commands(commands: Any) -> None:
-    what = commands.add_parser("log", help="inspect log folders, without changing them").add_subparsers(
+    what = commands.add_parser("log", help="inspect log folders, and repair damaged ones").add_subparsers(
         required=True, metavar="WHAT"
     )
     folder = "a data folder or the folder of one partition, of this server or of Kafka"
@@ -242,6 +242,18 @@ def _add_log_commands(commands: Any) -> None:
     check.add_argument("folder", type=Path, metavar="DIR", help=folder)
     check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(command=log_check)
+    repairing = what.add_parser(
+        "repair",
+        help="show what can be saved of damaged logs; with --execute, save it",
+        description="Show what is damaged in a data folder, what a repair would do, and what is lost. Exit code 1: there is"
+        " damage. Without --execute nothing is changed.",
+    )
+    repairing.add_argument("folder", type=Path, metavar="DATA_DIR", help="the data folder of a server that is stopped")
+    repairing.add_argument(
+        "--execute", action="store_true", help="repair it, and keep the replaced files in a folder beside it"
+    )
+    repairing.add_argument("--json", action="store_true", help="print one JSON object")
+    repairing.set_defaults(command=log_repair)
 
 
 def _add_pipeline_commands(commands: Any) -> None:
@@ -424,6 +436,21 @@ def log_check(options: argparse.Namespace) -> int:
 
     try:
         return checking.run(options.folder, as_json=options.json)
+    except (NoLogFolder, OSError) as error:
+        return _refused_unless_closed(error)
+
+
+def log_repair(options: argparse.Namespace) -> int:
+    """Shows or carries out the repair of a data folder."""
+    from coordinator.operations import log_repair as repairing  # noqa: PLC0415 - see the module's docstring
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - as above
+    from coordinator.server import CannotStart  # noqa: PLC0415 - as above
+
+    try:
+        return repairing.run(options.folder, execute=options.execute, as_json=options.json)
+    except CannotStart as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return 1
     except (NoLogFolder, OSError) as error:
         return _refused_unless_closed(error)
 

@@ -229,7 +229,10 @@ def _current(value: kafka.ConsumerGroupCurrentMemberAssignmentValue) -> Row:
 
 
 def _streams_current(value: kafka.StreamsGroupCurrentMemberAssignmentValue) -> Row:
-    return _epochs(value, _STREAMS_MEMBER_STATES.get(value.state, f"UNKNOWN({value.state})"))
+    return {
+        **_epochs(value, _STREAMS_MEMBER_STATES.get(value.state, f"UNKNOWN({value.state})")),
+        "revocation_epoch": _non_negative(value.active_task_revocation_epoch),
+    }
 
 
 def _epochs(

@@ -33,13 +33,12 @@ from coordinator.topics.topic_settings import (
 )
 
 _KINDS = {
-    "default.replication.factor": Kind.INT,
     "log.cleanup.policy": Kind.LIST,
     "log.dir": Kind.LIST,
     "offsets.topic.replication.factor": Kind.SHORT,
     "transaction.state.log.replication.factor": Kind.SHORT,
 }
-"""Kafka's types of settings that are of another type here."""
+"""Kafka's types, where they do not follow from the default."""
 
 
 class _Fact(NamedTuple):

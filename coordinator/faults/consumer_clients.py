@@ -27,6 +27,8 @@ from coordinator.protocol.messages import (
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 MUST_REJOIN = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
 PATTERN = "(orders|audit)"
+LATE_COMMITS = 0.2
+"""The share of commits that have an earlier epoch of their member, as if they had been on their way for long."""
 Partition = tuple[str, int]
 _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 
@@ -102,6 +104,10 @@ class ConsumerMember(Client):
     def _restart(self) -> None:
         """Starts like a new process, with a new member id."""
         self.member_id = str(UUID(bytes=self.random.randbytes(16)))
+        self.former_epochs: list[int] = []
+        """Epochs that it has had under this id."""
+        self.refused: list[tuple[int, list[Partition]]] = []
+        """Commits that were refused under this id."""
         self._rejoin()
 
     def _rejoin(self) -> None:
@@ -168,10 +174,15 @@ class ConsumerMember(Client):
             self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
         self.ownership.epoch_received(self.group_id, member_id, response.member_epoch, asked)
         self.sends_everything = self.must_acknowledge = False
-        self.epoch = response.member_epoch
+        self._take_epoch(response.member_epoch)
         if response.assignment is not None:
             await self._apply_assignment(response.assignment)
         self.stable = not self.must_acknowledge
+
+    def _take_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch and self.epoch > 0:
+            self.former_epochs.append(self.epoch)
+        self.epoch = epoch
 
     async def _apply_assignment(self, assignment: Any) -> None:
         names = [await self._name(topic.topic_id) for topic in assignment.topic_partitions]
@@ -221,19 +232,35 @@ class ConsumerMember(Client):
     # --- consuming ----------------------------------------------------------------------------------------------------
 
     async def _commit(self) -> None:
-        chosen = self.random.sample(sorted(self.positions), self.random.randint(1, len(self.positions)))
+        epoch, chosen = (
+            self.epoch,
+            self.random.sample(sorted(self.positions), self.random.randint(1, len(self.positions))),
+        )
+        if self.former_epochs and self.random.random() < LATE_COMMITS:
+            epoch, chosen = self._late_commit(chosen)
         for partition in chosen:
             self.positions[partition] += self.random.randint(1, 10)
         offsets = {partition: self.positions[partition] for partition in chosen}
-        member_id, epoch = self.member_id, self.epoch
+        member_id = self.member_id
         asked, answer, attempts = await self.send_commit(
             self.group_id, offsets, self.commit_version, epoch, member_id, None
         )
         code = await self.await_commit(self.group_id, asked, answer, attempts, epoch, "")
         if code is ErrorCode.NONE:
             self.ownership.accepted(self.group_id, member_id, set(chosen), asked, "commit")
-        elif code is not ErrorCode.STALE_MEMBER_EPOCH:
+        elif code is ErrorCode.STALE_MEMBER_EPOCH:
+            self.refused.append((epoch, chosen))
+        else:
             self._on_error("OffsetCommit", code)
+
+    def _late_commit(self, chosen: list[Partition]) -> tuple[int, list[Partition]]:
+        """An earlier epoch, and partitions that the member has now; often those of a commit that was refused before."""
+        if self.refused and self.random.random() < 0.7:
+            epoch, refused = self.random.choice(self.refused)
+            again = [partition for partition in refused if partition in self.positions]
+            if again and epoch != self.epoch:
+                return epoch, again
+        return self.random.choice(self.former_epochs), chosen[:1]
 
     async def _read(self) -> None:
         """Fetches offsets as a member: the server rejects other member ids and stale epochs."""
@@ -265,7 +292,7 @@ class ConsumerMember(Client):
         if chance < 0.25:
             await self._leave(LEAVING)
         elif chance < 0.4 and self.instance_id is not None:
-            await self._leave(LEAVING_FOR_A_WHILE)
+            await self._leave(LEAVING_FOR_A_WHILE, keeps_id=self.random.random() < 0.5)
         elif chance < 0.6:
             self.caller.give_up()
             self._restart()
@@ -281,12 +308,17 @@ class ConsumerMember(Client):
         self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
         self.sends_everything = True
 
-    async def _leave(self, epoch: int) -> None:
+    async def _leave(self, epoch: int, *, keeps_id: bool = False) -> None:
+        """Leaves, and starts again: under its member id (as a Java consumer that subscribes again) or as a new process."""
         request = self._leaving(epoch)
         try:
             await self.call(request, 1)
         finally:
-            self._restart()
+            if keeps_id:
+                self.former_epochs.append(self.epoch)
+                self._rejoin()
+            else:
+                self._restart()
         await self.think()
 
     def _leaving(self, epoch: int) -> Message:

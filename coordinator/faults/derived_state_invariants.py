@@ -5,6 +5,7 @@
 - I8, the part that only the server can see: no process of a streams group has a task twice.
 - I18: gauges, and the counts and indexes that operations maintain incrementally, equal a recount from the members and
   offsets, written as simply as possible.
+- I31: no assignment of a classic group's leader counts as invalid, because simulated leaders make no mistakes.
 """
 
 from collections import Counter
@@ -44,6 +45,8 @@ def check(server: Server, broken: OnBroken) -> None:
                 broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {problem}")
             for problem in _streams_mismatches(streams):
                 broken("I18 derived state equals a recount", f"shard {shard.index}, {streams.group_id}: {problem}")
+        if shard.state.counters.invalid_partitions:
+            broken("I31 no false alarms", f"shard {shard.index}: {shard.state.counters.invalid_partitions}")
     for problem in _gauge_mismatches(server):
         broken("I18 derived state equals a recount", problem)
 

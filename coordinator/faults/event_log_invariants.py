@@ -5,6 +5,7 @@
 - I22: no gap is undeclared. Every offset ever committed is covered by a valid event, or lies in a range for which an
   `EventLogOpened` says that events may be missing, or lies after everything covered while the log reports that it accepts
   no events.
+- I24: see epoch_invariants.py.
 
 An event is valid unless a later `EventLogOpened` declares it undone. The check reads the events from the segment files and
 compares them with every record ever appended to the shard's log, so that compaction does not matter.
@@ -13,6 +14,7 @@ compares them with every record ever appended to the shard's log, so that compac
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from coordinator.faults.epoch_invariants import check_refusals
 from coordinator.faults.history import OnBroken
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
@@ -31,6 +33,8 @@ from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
 from coordinator.server.composition import Server
 
+_GROUP_RECORDS = ("GroupMetadataKey", "ConsumerGroupMetadataKey", "StreamsGroupMetadataKey")
+"""Their tombstones end a group."""
 Commit = tuple[str, str, int, int]
 """Group, topic, partition, offset."""
 ReadBatches = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
@@ -56,11 +60,13 @@ class EventLogInvariants:
             self._check(shard, events)
 
     def _check(self, shard: Shard[GroupMachine], events: EventLog) -> None:
-        committed = self._committed(shard)
+        ends: dict[str, list[int]] = {}
+        committed = self._committed(shard, ends)
         reported_by: dict[int, int] = {}
         """Offset of a state record -> offset of the event that reports it."""
         declared_gaps: set[int] = set()
         standing, covered = self._standing(events, declared_gaps)
+        check_refusals(standing, ends, self._broken)
         for offset, key, value in standing:
             for state_offset, commit in enumerate(_accepted(key, value), value.state_offset):
                 if committed.get(state_offset) != commit:
@@ -84,13 +90,17 @@ class EventLogInvariants:
                 f"shard {shard.index}: no event has {missing[:10]}; covered up to {covered}, {events.lost} lost",
             )
 
-    def _committed(self, shard: Shard[GroupMachine]) -> dict[int, Commit]:
-        """State offset -> the commit in that record."""
+    def _committed(self, shard: Shard[GroupMachine], ends: dict[str, list[int]]) -> dict[int, Commit]:
+        """State offset -> the commit in that record. Adds to `ends` where each group ended or changed its kind."""
         found = {}
         for offset, key, value, _, attributes in self._appended[shard.index][: shard.log.end_offset]:
             if key is None or attributes & CONTROL:
                 continue
             record = self._state.decode(key, value)
+            if record is not None and record.value is None and record.key.NAME in _GROUP_RECORDS:
+                ends.setdefault(
+                    str(getattr(record.key, "group_id", "") or getattr(record.key, "group", "")), []
+                ).append(offset)
             if record is not None and isinstance(record.value, OffsetCommitValue):
                 assert isinstance(record.key, OffsetCommitKey)
                 name = record.key

@@ -5,7 +5,8 @@
 - I2: compaction is invisible. Replaying every record ever appended, in order, yields the same state.
 - I3: records reported as durable are in the log after a crash.
 - I4: a log contains only records that were appended to it, each at its offset.
-- I6: see expiry.py. I16 and I18: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py.
+- I6: see expiry.py. I16, I18 and I31: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py. I23 and I24:
+  see epoch_invariants.py.
 
 For I2 and I4, every append to a shard's log is recorded when it happens. If a log continues from an earlier offset, because
 a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read from disk by separate code: a walk
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from coordinator.faults import derived_state_invariants
+from coordinator.faults.epoch_invariants import EpochsOfMembers
 from coordinator.faults.event_log_invariants import EventLogInvariants
 from coordinator.faults.expiry import Appended, Expiry
 from coordinator.faults.history import FORCED, OnBroken
@@ -170,7 +172,8 @@ class Invariants:
         server: Server,
     ) -> None:
         state = GroupMachine(server.config.groups, server.topics)
-        for _, key, value, producer, attributes in records:
+        epochs = EpochsOfMembers(self._broken) if records is self._appended[shard.index] else None
+        for offset, key, value, producer, attributes in records:
             if attributes & CONTROL:
                 end = read_end_transaction(key, value)
                 assert end is not None
@@ -178,6 +181,8 @@ class Invariants:
                 continue
             record = None if key is None else self._serde.decode(key, value)
             if record is not None:
+                if epochs is not None:
+                    epochs.see(offset, record)
                 if attributes & TRANSACTIONAL:
                     state.replay_pending(record, producer)
                 else:

@@ -11,9 +11,10 @@ a partition up before it reports that. No partition may have two owners of any k
 from random import Random
 from uuid import UUID
 
-from coordinator.faults.classic_clients import ClassicMember, Rejoin
+from coordinator.faults.classic_clients import RANGE, ClassicMember, Rejoin
 from coordinator.faults.clients import TOPICS, World
 from coordinator.faults.consumer_clients import LEAVING, ConsumerMember, Ownership, Partition
+from coordinator.groups.classic.owned_partitions import COOPERATIVE_STICKY
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatRequest, JoinGroupResponse, SyncGroupRequest
 from coordinator.protocol.subscription import Assignment, encode_assignment, parse_assignment, parse_subscription
@@ -61,6 +62,7 @@ class MixedClassicMember(ClassicMember):
         super().__init__(world, group_id, number)
         self.ownership = ownership
         self.is_cooperative = Random(f"{world.plan.seed} {group_id}").random() < 0.5
+        self.assignor = COOPERATIVE_STICKY if self.is_cooperative else RANGE
         self.instance_id = None
         # From version 1 on, a subscription contains the partitions that its member owns.
         self.join_version = self.random.randrange(1, 10)
@@ -87,7 +89,7 @@ class MixedClassicMember(ClassicMember):
             generation_id=self.generation,
             member_id=self.member_id,
             protocol_type="consumer",
-            protocol_name="range",
+            protocol_name=self.assignor,
             assignments=self._assign(joined) if leads else [],
         )
         owned_then, asked = set(self.positions), history.tick()

@@ -192,7 +192,8 @@ class Simulation:
         await self._sleep(0.1)
         if self.machine.server is not None:
             self.invariants.check_events(self.machine.server)
-        await self.machine.stop()
+        if self._broken is None:
+            await self.machine.stop()
 
     def _start_clients(self, auditor: clients.Auditor) -> list[asyncio.Task[None]]:
         """Creates all clients of the plan; each starts at a random moment of the first five seconds."""

@@ -76,7 +76,7 @@ class StreamsMember(ConsumerMember):
             self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
         self.ownership.epoch_received(self.group_id, member_id, response.member_epoch, asked)
         self.sends_everything = self.must_acknowledge = self.reports = False
-        self.epoch = response.member_epoch
+        self._take_epoch(response.member_epoch)
         if response.active_tasks is not None:
             await self._apply_assignment(response)
         self.stable = not self.must_acknowledge

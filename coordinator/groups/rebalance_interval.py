@@ -46,11 +46,11 @@ def timers_after_load(groups: Groups) -> Iterable[Timer]:
 
 def settings_changed(groups: Groups, group_id: str, now_ms: int) -> Result:
     """The group's settings have changed, and perhaps its interval."""
-    group = groups.by_id.get(group_id)
-    if group is None or not group.members:
-        return Result()
-    interval_ms = groups.settings.rebalance_interval_ms(group_id)
-    return Result(timers=[Timer(interval_key(group_id), _left_ms(group, interval_ms, now_ms) if interval_ms else None)])
+    group, interval_ms = groups.by_id.get(group_id), groups.settings.rebalance_interval_ms(group_id)
+    delay_ms = None
+    if group is not None and group.members and interval_ms:
+        delay_ms = _left_ms(group, interval_ms, now_ms)
+    return Result(timers=[Timer(interval_key(group_id), delay_ms)])
 
 
 def _left_ms(group: Group, interval_ms: int, now_ms: int) -> int:

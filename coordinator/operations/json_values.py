@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator.protocol.messages import Message
 from coordinator.protocol.schema import Definition, Field, Structure
+from coordinator.world.log_lines import printable
 
 _MAX_SHOWN = 2000
 
@@ -58,7 +59,7 @@ def bytes_as_json(content: bytes | None) -> Any:
 
 def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     """A table with aligned columns, in which None is a dash. A value that contains line breaks stays on one line."""
-    cells = [tuple("-" if value is None else _printable(str(value)) for value in row) for row in rows]
+    cells = [tuple("-" if value is None else _shown(str(value)) for value in row) for row in rows]
     widths = [max(len(row[i]) for row in [header, *cells]) for i in range(len(header))]
     right = [{type(row[i]) for row in rows} - {type(None)} == {int} for i in range(len(header))]
     lines = [
@@ -71,6 +72,6 @@ def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     return "\n".join(lines)
 
 
-def _printable(text: str) -> str:
-    shown = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def _shown(text: str) -> str:
+    shown = printable(text)
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."

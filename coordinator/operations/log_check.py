@@ -65,18 +65,8 @@ class CheckedLog:
             "events_missing": [list(each) for each in self.missing],
             "events_undone": [list(each) for each in self.undone],
             "unfinished_files": self.unfinished,
-            "problems": list(map(_as_json, self.problems)),
+            "problems": [problem.as_json() for problem in self.problems],
         }
-
-
-def _as_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "kind": problem.kind,
-        "file": problem.file,
-        "position": problem.position,
-        "last_good_offset": problem.last_good_offset,
-        "reason": problem.reason,
-    }
 
 
 def check(folders: Iterable[LogFolder], advance: Advance = lambda _: None) -> Iterator[CheckedLog]:
@@ -138,7 +128,11 @@ def run(path: Path, *, as_json: bool) -> int:
     with progress("checking", sum(folder.size_bytes for folder in folders)) as advance:
         logs = list(check(folders, advance))
     if as_json:
-        shown = {"path": str(path), "problems": list(map(_as_json, others)), "logs": [log.as_json() for log in logs]}
+        shown = {
+            "path": str(path),
+            "problems": [problem.as_json() for problem in others],
+            "logs": [log.as_json() for log in logs],
+        }
         print(json.dumps(shown, indent=2))
     else:
         for problem in others:

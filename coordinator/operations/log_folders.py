@@ -10,9 +10,10 @@ tail and is intact the next time.
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from coordinator.log import checkpoint, segment_list
 from coordinator.log.batch import BatchHeader
@@ -85,6 +86,10 @@ class Problem:
     position: int
     last_good_offset: int
     reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The problem as a JSON value."""
+        return asdict(self)
 
     def __str__(self) -> str:
         where = f"{self.file}: {self.kind} at position {self.position} ({self.reason})"

@@ -48,10 +48,12 @@ from coordinator.pipeline.intervals import (
     MEMBER,
     MEMBER_METADATA,
     SHARD,
+    STREAMS_ASSIGNMENT,
+    STREAMS_METADATA,
     materialize,
     readable,
 )
-from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
+from coordinator.pipeline.rebalances import GROUP_EPOCH, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH, TARGET_EPOCH
 from coordinator.pipeline.sources import (
     ARCHIVE_NOTE,
     COMPLETE_FROM,
@@ -66,7 +68,10 @@ from pyspark_coordinator_log import columns
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
 
-LIVE_TYPES = (CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, FORMING_GENERATION, GROUP_EPOCH, TARGET_EPOCH)
+LIVE_TYPES = (
+    CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, FORMING_GENERATION, GROUP_EPOCH, TARGET_EPOCH,
+    STREAMS_ASSIGNMENT, STREAMS_METADATA, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH,
+)  # fmt: skip
 """Types of state records that a later batch may need."""
 MARKERS = "markers"
 SNAPSHOTS_KEPT = 2
@@ -418,12 +423,7 @@ class History:
             """Rows that began or ended with this batch's records."""
             return frame.join(first, list(SHARD)).where(F.col(column) >= F.col("first")).drop("first")
 
-        wrong = (
-            invariants.epoch_order(state)
-            .unionByName(invariants.two_owners(owned))
-            .unionByName(invariants.since_too_early(owned))
-            .unionByName(invariants.generation_twice(state, whole))
-        )
+        wrong = invariants.state_rules(state, owned, whole)
         in_events = verdicts.broken_rules(self._judge(judging, number)).unionByName(
             invariants.invalid_assignments(rows.where("not is_state"))
         )

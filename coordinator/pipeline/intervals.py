@@ -29,6 +29,8 @@ OPEN = (1 << 62) - 1
 
 CURRENT_ASSIGNMENT = "ConsumerGroupCurrentMemberAssignment"
 MEMBER_METADATA = "ConsumerGroupMemberMetadata"
+STREAMS_ASSIGNMENT = "StreamsGroupCurrentMemberAssignment"
+STREAMS_METADATA = "StreamsGroupMemberMetadata"
 CLASSIC_GROUP = "GroupMetadata"
 FORMING_GENERATION = "ClassicGroupGeneration"
 ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"

@@ -1,6 +1,7 @@
 """Invariants, checked over the whole history. Each violation names the rule, the log and the offset.
 
     epoch order        RevocationEpoch < MemberEpoch <= target epoch <= group epoch, at every record that changes one of them
+    epoch fell         the RevocationEpoch of a member, or its assignment epoch of a partition, is lower than before
     two owners         a partition was assigned to a member while another member still owned it
     invalid assignment members of a classic group received what their leader assigned against a rule; refused ones do not count
     zombie accepted    a commit was accepted from a member that had lost the partition (see verdicts.py)
@@ -9,8 +10,12 @@
     `told otherwise`   an event's member epoch or ownership contradicts the state log
     verdict            an event's verdict for a policy differs from the replayed one
 
-The last two cross-check the server: different code writes events and state log, and they must agree. A static member that
-has left temporarily (epoch -2) is exempt from the epoch order.
+The last two cross-check the server: different code writes events and state log, and they must agree.
+
+The first two cover streams groups, too; their records have tasks instead of partitions, so only RevocationEpoch can be seen to
+fall. The record of a static member that has left temporarily has no member epoch (-2), so there is nothing to compare. One with
+member epoch 0 comes from Kafka or an older version of this server: these wrote it when they replaced a static member, and began
+its epochs again.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -18,11 +23,21 @@ from pyspark.sql import functions as F
 
 from coordinator.pipeline import verdicts
 from coordinator.pipeline.generations import repeated_generations
-from coordinator.pipeline.intervals import CURRENT_ASSIGNMENT, GROUP, SHARD, double_owners, readable
-from coordinator.pipeline.rebalances import GROUP_EPOCH, TARGET_EPOCH
+from coordinator.pipeline.intervals import (
+    CURRENT_ASSIGNMENT,
+    GROUP,
+    MEMBER_METADATA,
+    SHARD,
+    STREAMS_ASSIGNMENT,
+    STREAMS_METADATA,
+    double_owners,
+    readable,
+)
+from coordinator.pipeline.rebalances import GROUP_EPOCH, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH, TARGET_EPOCH
 from coordinator.pipeline.vocabulary import (
     ASSIGNMENT_INVALID,
     CONSUMER,
+    EPOCH_FELL,
     EPOCH_ORDER,
     EVENT_LOG,
     GENERATION_TWICE,
@@ -32,6 +47,9 @@ from coordinator.pipeline.vocabulary import (
     STATE_LOG,
     TWO_OWNERS,
 )
+
+_GROUP_EPOCHS, _TARGET_EPOCHS = (GROUP_EPOCH, STREAMS_GROUP_EPOCH), (TARGET_EPOCH, STREAMS_TARGET_EPOCH)
+_ASSIGNMENTS, _METADATA = (CURRENT_ASSIGNMENT, STREAMS_ASSIGNMENT), (MEMBER_METADATA, STREAMS_METADATA)
 
 
 def check_invariants(
@@ -45,15 +63,21 @@ def check_invariants(
 
     `complete_from`: (log_id, shard, complete_from).
     """
-    rows = (
+    rows = state_rules(state, ownership, complete_from)
+    if events is not None:
+        rows = rows.unionByName(invalid_assignments(events))
+    return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
+
+
+def state_rules(state: DataFrame, ownership: DataFrame, complete_from: DataFrame) -> DataFrame:
+    """Checks the invariants that the state log alone can show."""
+    return (
         epoch_order(state)
+        .unionByName(epochs_fell(state))
         .unionByName(two_owners(ownership))
         .unionByName(since_too_early(ownership))
         .unionByName(generation_twice(state, complete_from))
     )
-    if events is not None:
-        rows = rows.unionByName(invalid_assignments(events))
-    return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
 
 
 def _row(
@@ -79,23 +103,23 @@ def _row(
 
 
 def epoch_order(state: DataFrame) -> DataFrame:
-    """Finds records of consumer groups that put the epochs out of order."""
-    in_order = Window.partitionBy(*GROUP).orderBy("offset")
+    """Finds records that put the epochs of a consumer or streams group out of order."""
+    in_order = Window.partitionBy(*GROUP, "group_kind").orderBy("offset")
     kind, epoch, lost = F.col("type"), F.col("member_epoch"), F.col("revocation_epoch")
 
-    def last_of(name: str, value: str) -> Column:
-        return F.last(F.when(kind == name, F.struct(F.col(value).alias("epoch"))), ignorenulls=True).over(in_order)
+    def last_of(names: tuple[str, ...], value: str) -> Column:
+        return F.last(F.when(kind.isin(*names), F.struct(F.col(value).alias("epoch"))), ignorenulls=True).over(in_order)
 
     rows = (
         readable(state)
-        .where(kind.isin(GROUP_EPOCH, TARGET_EPOCH, CURRENT_ASSIGNMENT))
-        .select(*SHARD, "group", "member_id", "offset", "timestamp_ms", "type", "tombstone", "epoch", "member_epoch",
-                "revocation_epoch", F.coalesce("target_epoch", "epoch").alias("target_epoch"))
-        .withColumn("group_now", last_of(GROUP_EPOCH, "epoch")["epoch"])
-        .withColumn("target_now", last_of(TARGET_EPOCH, "target_epoch")["epoch"])
+        .where(kind.isin(*_GROUP_EPOCHS, *_TARGET_EPOCHS, *_ASSIGNMENTS))
+        .select(*SHARD, "group", "group_kind", "member_id", "offset", "timestamp_ms", "type", "tombstone", "epoch",
+                "member_epoch", "revocation_epoch", F.coalesce("target_epoch", "epoch").alias("target_epoch"))
+        .withColumn("group_now", last_of(_GROUP_EPOCHS, "epoch")["epoch"])
+        .withColumn("target_now", last_of(_TARGET_EPOCHS, "target_epoch")["epoch"])
         .where(~F.col("tombstone"))
     )  # fmt: skip
-    is_member = (kind == CURRENT_ASSIGNMENT) & (epoch >= 0)
+    is_member = kind.isin(*_ASSIGNMENTS) & (epoch > 0)
     broken = F.concat_ws(
         "; ",
         F.when(is_member & (lost >= epoch), F.format_string("revocation epoch %d >= member epoch %d", lost, epoch)),
@@ -108,11 +132,76 @@ def epoch_order(state: DataFrame) -> DataFrame:
             F.format_string("member epoch %d > group epoch %d", epoch, F.col("group_now")),
         ),
         F.when(
-            (kind != CURRENT_ASSIGNMENT) & (F.col("target_now") > F.col("group_now")),
+            ~kind.isin(*_ASSIGNMENTS) & (F.col("target_now") > F.col("group_now")),
             F.format_string("target's epoch %d > group epoch %d", F.col("target_now"), F.col("group_now")),
         ),
     )
     return rows.where(F.length(broken) > 0).select(*_row(EPOCH_ORDER, STATE_LOG, broken, time_ms="timestamp_ms"))
+
+
+def epochs_fell(state: DataFrame) -> DataFrame:
+    """Finds members whose RevocationEpoch, or assignment epoch of a partition, is lower than in an earlier record."""
+    lives = _lives(state)
+    in_order = Window.partitionBy(*_LIFE).orderBy("offset")
+    lost, before = F.col("revocation_epoch"), F.col("lost_before")
+    detail = F.format_string("revocation epoch %d after %d", lost, before)
+    revocations = (
+        lives.withColumn(
+            "lost_before", F.last("revocation_epoch", ignorenulls=True).over(in_order.rowsBetween(*_BEFORE))
+        )
+        .where(before > lost)
+        .select(*_row(EPOCH_FELL, STATE_LOG, detail, time_ms="timestamp_ms"))
+    )
+    held = F.coalesce(F.concat("assignment", "pending_revocation"), "assignment")
+    since, earlier = F.col("since"), F.col("since_before")
+    detail = F.format_string("assignment epoch %d after %d", since, earlier)
+    assignments = (
+        lives.withColumn("held", held)
+        .withColumn("held_before", F.lag("held").over(in_order))
+        .where(~F.col("held_before").eqNullSafe(F.col("held")))
+        .withColumn("each", F.explode("held"))
+        .withColumn("topic_key", F.coalesce("each.topic_id", "each.topic"))
+        .withColumn("partition", F.col("each.partition"))
+        .withColumn("since", F.col("each.epoch"))
+        .withColumn(
+            "since_before", F.lag("since").over(Window.partitionBy(*_LIFE, "topic_key", "partition").orderBy("offset"))
+        )
+        .where((earlier > since) & (F.col("member_epoch") > 0))
+        .select(*_row(EPOCH_FELL, STATE_LOG, detail, time_ms="timestamp_ms", partition=True))
+    )
+    return revocations.unionByName(assignments)
+
+
+_LIFE = (*GROUP, "group_kind", "place", "life")
+"""One member without a break, also under several member ids of one instance id."""
+_BEFORE = (Window.unboundedPreceding, -1)
+
+
+def _lives(state: DataFrame) -> DataFrame:
+    """The records about members' assignments, by the place in the group that the member has and how often it was left.
+
+    A place is an instance id, else a member id. It is left where the member is removed and no other has it by the next record.
+    """
+    of_member = Window.partitionBy(*GROUP, "group_kind", "member_id").orderBy("offset")
+    of_place = Window.partitionBy(*GROUP, "group_kind", "place").orderBy("offset")
+    kind, tombstone = F.col("type"), F.col("tombstone")
+    joins = kind.isin(*_METADATA) & ~tombstone
+    instance = F.last(F.when(joins, F.struct("instance_id")), ignorenulls=True).over(of_member)["instance_id"]
+    next_joins_at = F.lead(F.when(joins, F.col("offset"))).over(of_place)
+    is_left = kind.isin(*_METADATA) & tombstone & ~F.coalesce(next_joins_at == F.col("offset") + 1, F.lit(False))
+    begins_again = kind.isin(*_ASSIGNMENTS) & (F.col("member_epoch") == 0)
+    return (
+        readable(state)
+        .where(kind.isin(*_ASSIGNMENTS, *_METADATA))
+        .select(*GROUP, "group_kind", "member_id", "instance_id", "offset", "timestamp_ms", "type", "tombstone", "member_epoch",
+                "revocation_epoch", "assignment", "pending_revocation")
+        .withColumn("instance", instance)
+        .withColumn("place", F.struct(F.col("instance").isNull().alias("is_dynamic"),
+                                      F.coalesce("instance", "member_id").alias("id")))
+        .withColumn("ends", F.coalesce(is_left | begins_again, F.lit(False)))
+        .withColumn("life", F.count_if("ends").over(of_place))
+        .where(kind.isin(*_ASSIGNMENTS) & ~tombstone)
+    )  # fmt: skip
 
 
 def two_owners(ownership: DataFrame) -> DataFrame:

@@ -17,6 +17,8 @@ from coordinator.pipeline.vocabulary import CLASSIC, CONSUMER
 
 GROUP_EPOCH = "ConsumerGroupMetadata"
 TARGET_EPOCH = "ConsumerGroupTargetAssignmentMetadata"
+STREAMS_GROUP_EPOCH = "StreamsGroupMetadata"
+STREAMS_TARGET_EPOCH = "StreamsGroupTargetAssignmentMetadata"
 STARTED, COMPLETED = "RebalanceStarted", "RebalanceCompleted"
 _NO_TIME = -1
 

@@ -23,7 +23,7 @@ FENCING_ERRORS = (
 )  # fmt: skip
 """Errors that refuse the sender. Any other error concerns the content of the commit."""
 
-EPOCH_ORDER, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "two owners", "zombie accepted"
+EPOCH_ORDER, EPOCH_FELL, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "epoch fell", "two owners", "zombie accepted"
 INVALID_ASSIGNMENT = "invalid assignment"
 REPORTED, DISCARDED = "report", "refuse"
 """What a group did with an invalid assignment of its leader."""

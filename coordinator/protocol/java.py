@@ -19,7 +19,6 @@ _FIBONACCI = 0x9E3779B97F4A7C15
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=_HASHES_CACHED)
 def string_hash(text: str) -> int:
     """Java's String.hashCode: 32-bit signed, over UTF-16 code units."""
     value = 0
@@ -51,9 +50,15 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
         listed.reverse()
 
     mask = size - 1
-    hashes = map(string_hash, listed)
-    buckets = [(value ^ value >> 16 & 0xFFFF) & mask for value in hashes]
+    buckets = [value & mask for value in map(_spread_hash, listed)]
     return [listed[index] for index in sorted(range(len(listed)), key=buckets.__getitem__)]
+
+
+@lru_cache(maxsize=_HASHES_CACHED)
+def _spread_hash(text: str) -> int:
+    """The hash of which a java.util.HashMap takes the lowest bits."""
+    value = string_hash(text)
+    return value ^ value >> 16 & 0xFFFF
 
 
 def copied_map_capacity(size: int) -> int:

@@ -1,5 +1,6 @@
 """Forcing a rebalance by admin HTTP and by the command line, on a running server."""
 
+import asyncio
 import http.client
 import json
 from contextlib import ExitStack
@@ -8,7 +9,10 @@ from typing import Any
 import pytest
 
 from coordinator import cli
+from coordinator.admin.api import force_rebalance
+from coordinator.admin.http import RefusedRequest, Request
 from coordinator.groups.force_rebalance import CAUSE
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from tests.support.admin_client import scrape, view
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -151,3 +155,29 @@ def test_the_error_of_the_command_is_one_line(shared_server, capsys):
     code, _, error = run(shared_server, capsys, "none", "--reason", "x", "--admin", "nowhere")
     assert (code, error) == (1, "coordinator: 'nowhere': an admin address must be HOST:PORT\n")
     assert run(shared_server, capsys, "none", "--reason", "x", "--admin", "127.0.0.1:1")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), 503, "COORDINATOR_NOT_AVAILABLE: try again"),
+        (KafkaError(ErrorCode.NOT_COORDINATOR), 503, "NOT_COORDINATOR: try again"),
+        (KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), 503, "COORDINATOR_LOAD_IN_PROGRESS: try again"),
+        (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), 500, "UNKNOWN_SERVER_ERROR"),
+    ],
+)
+def test_a_coordinator_that_cannot_answer_gives_a_clear_error(error, status, words):
+    class Groups:
+        def submit(self, _group_id, _operation, request):
+            request.send(request.encode(request.refusal(error)))
+
+    class Server:
+        groups = Groups()
+
+    body = json.dumps({"reason": "x"}).encode()
+    request = Request(
+        method="POST", path="", parameters={"group_id": "g"}, query={}, content_type="application/json", body=body
+    )
+    with pytest.raises(RefusedRequest, match=words) as refused:
+        asyncio.run(force_rebalance(Server(), request))
+    assert refused.value.status == status

@@ -122,6 +122,33 @@ def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path)
     assert "Valid replica already elected" in tool(LEADERS, *election)
 
 
+def test_the_console_consumer_skips_generations_without_an_assignment(
+    tool: Tool, topic: str, server: ServerProcess, fresh: Callable[[str], str]
+) -> None:
+    """Kafka's formatters read on behind a record that they do not know."""
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
+    group = fresh("formed")
+    with Connection(server.bootstrap) as link:
+        joined = link.call(
+            "JoinGroup", 3, group_id=group, session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
+            protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}],
+        )  # fmt: skip
+        member = {"group_id": group, "member_id": joined["member_id"]}
+        assert link.call("SyncGroup", 3, **member, generation_id=1, assignments=[])["error_code"] == 0
+        offsets = [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 7}]}]
+        link.call("OffsetCommit", 8, **member, generation_id_or_member_epoch=1, topics=offsets)
+    # More than one formatter, because each has its own way of skipping.
+    for formatter, shown in (
+        ("GroupMetadataMessageFormatter", f'"generation":1,"protocol":"range","leader":"{joined["member_id"]}"'),
+        ("OffsetsMessageFormatter", f'"group":"{group}","topic":"{topic}","partition":0'),
+    ):
+        said = tool(
+            CONSUME, "--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "5000",
+            "--formatter", f"org.apache.kafka.tools.consumer.{formatter}",
+        )  # fmt: skip
+        assert shown in said, said[-2000:]
+
+
 def test_kafka_metadata_quorum(tool: Tool) -> None:
     status = tool(QUORUM, "describe", "--status")
     assert re.search(r"LeaderId:\s+1\n", status), status

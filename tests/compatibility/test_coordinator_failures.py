@@ -9,13 +9,16 @@ Stable. Each is tested in a group's first generation and in one that already has
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
+from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
 from tests.support.protocol_client import ProtocolMember, described, wait_for_correct_group
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 PARTITIONS = 6
 Join = Callable[..., ProtocolMember]
@@ -73,7 +76,9 @@ def test_killed_while_members_join(killed: ServerProcess, join: Join) -> None:
 
 
 def test_killed_before_the_leader_assigns(killed: ServerProcess, join: Join, past: list[ProtocolMember]) -> None:
-    """(2) The members know their generation, none has an assignment: that generation is lost, and a new one forms."""
+    """(2) The members know their generation, none has an assignment. They lose their connections and join again, which
+    forms a new generation with a number of its own.
+    """
     hold_all(past, "joined")
     new = [join("new-1", hold="joined"), *([] if past else [join("new-2", hold="joined")])]
     members = past + new
@@ -83,10 +88,12 @@ def test_killed_before_the_leader_assigns(killed: ServerProcess, join: Join, pas
     else:
         members[0].reached("joined")
     wait_for_state(killed, "CompletingRebalance", "PreparingRebalance")
+    known = {member.generation for member in members}
     killed.restart(kill=True)
     for member in members:
         member.go_on()
     wait_for_correct_group(killed.bootstrap, members)
+    assert min(member.generation for member in members) > max(known)
 
 
 def test_killed_before_all_have_the_assignment(killed: ServerProcess, join: Join, past: list[ProtocolMember]) -> None:
@@ -170,3 +177,36 @@ def test_real_clients_outlive_a_kill_while_they_join(
     wait_for_state(killed, "PreparingRebalance", "CompletingRebalance")
     killed.restart(kill=True)
     wait_for_all(members, lambda: shared(members, {(topic, p) for p in range(PARTITIONS)}), "all to share")
+
+
+@pytest.mark.parametrize("name", ["confluent", "aiokafka", pytest.param("java", marks=pytest.mark.java)])
+def test_real_clients_get_a_new_generation_after_a_kill_before_the_leader_assigns(
+    name: str, killed: ServerProcess, start: Callable[[Client, ServerProcess], Program], make_topic: Callable[..., str]
+) -> None:
+    """Real followers join again when the server is back, which aborts the round; its number is not given out again."""
+    topic = make_topic(killed, PARTITIONS)
+    metadata = encode_subscription(Subscription((topic,), None, {}, -1, None, 1))
+    join: dict[str, Any] = {
+        "group_id": "g", "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": metadata}],
+    }  # fmt: skip
+    with Connection(killed.bootstrap) as link:
+        leader = link.call("JoinGroup", 3, **join)["member_id"]
+        sync = {"group_id": "g", "generation_id": 1, "member_id": leader}
+        assert link.call("SyncGroup", 3, **sync, assignments=[])["error_code"] == 0
+        follower = start(CLIENTS[name], killed)
+        follower.begin_to_join("g", [topic], name="follower")
+        wait_for_state(killed, "PreparingRebalance")
+        assert link.call("JoinGroup", 3, **join, member_id=leader)["generation_id"] == 2
+    killed.restart(kill=True)
+    wait_for_state(killed, "CompletingRebalance", "PreparingRebalance")
+    wait_for_state(killed, "PreparingRebalance")
+    with Connection(killed.bootstrap) as link:
+        joined = link.call("JoinGroup", 3, **join, member_id=leader)
+        assert (joined["error_code"], joined["generation_id"], joined["leader"]) == (0, 3, leader)
+        (other,) = (each["member_id"] for each in joined["members"] if each["member_id"] != leader)
+        everything = encode_assignment(Assignment({topic: tuple(range(PARTITIONS))}, None, 1))
+        sync = {"group_id": "g", "generation_id": 3, "member_id": leader}
+        given = [{"member_id": other, "assignment": everything}]
+        assert link.call("SyncGroup", 3, **sync, assignments=given)["error_code"] == 0
+        follower.wait_until(lambda: len(follower.owned) == PARTITIONS, "all partitions")

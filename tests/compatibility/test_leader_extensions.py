@@ -57,13 +57,13 @@ def test_a_plain_follower_gets_its_resynced_assignment_and_nobody_else_notices(
         member.wait_until(lambda member=member: len(member.owned) == 2, "its partitions")
     generation, undisturbed = leader.generation, second.rebalances()
 
-    assert leader.sync({"first": [0], "leader": [1], "second": [2, 3]}, resync=True)["resynced"]
+    assert leader.sync({"first": [0], "leader": [1], "second": [2, 3]}, resync=1)["resynced"] == 1
     first.wait_until(lambda: first.owned == {(topic, 0)}, "less")
     assert second.rebalances() == undisturbed
 
     first.call("produce", topic=topic, partition=1, values=["after"])
     undisturbed = first.rebalances()
-    assert leader.sync({"first": [0], "second": [1, 2, 3]}, resync=True)["resynced"]
+    assert leader.sync({"first": [0], "second": [1, 2, 3]}, resync=2)["resynced"] == 2
     second.wait_until(lambda: second.owned == {(topic, 1), (topic, 2), (topic, 3)}, "more")
     second.wait_until(lambda: "after" in second.values(), "the record of its new partition")
     assert first.rebalances() == undisturbed

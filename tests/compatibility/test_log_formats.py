@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.operations.force_rebalance import force_rebalance
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders
+from coordinator.protocol.errors import ErrorCode
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.catalog import Catalog
 from tests.support.kafka_broker import KafkaBroker, dump_segments
@@ -58,6 +59,47 @@ def make_history(bootstrap: str) -> list[ProtocolMember]:
     return members
 
 
+class Halted:
+    """A group of one static member that is Stable in generation 1 and whose generation 2 was formed and not assigned."""
+
+    JOIN: ClassVar[dict[str, Any]] = {
+        "group_id": "halted", "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"\x00\x00"}], "group_instance_id": "h",
+    }  # fmt: skip
+
+    def __init__(self, link: Connection) -> None:
+        self.member_id = link.call("JoinGroup", 5, **self.JOIN)["member_id"]
+        assert self.sync(link, 1, b"first") == 0
+        assert self.join(link) == 2
+
+    def join(self, link: Connection) -> int:
+        answer = link.call("JoinGroup", 5, **self.JOIN, member_id=self.member_id)
+        assert answer["error_code"] == 0
+        generation: int = answer["generation_id"]
+        return generation
+
+    def sync(self, link: Connection, generation: int, assignment: bytes) -> int:
+        mine = [{"member_id": self.member_id, "assignment": assignment}]
+        answer = link.call("SyncGroup", 3, **self._who(generation), assignments=mine)
+        code: int = answer["error_code"]
+        return code
+
+    def heartbeat(self, link: Connection, generation: int) -> int:
+        code: int = link.call("Heartbeat", 3, **self._who(generation))["error_code"]
+        return code
+
+    def assignment(self, link: Connection) -> tuple[str, bytes]:
+        (group,) = link.call("DescribeGroups", 5, groups=["halted"])["groups"]
+        (member,) = group["members"]
+        assert member["member_id"] == self.member_id
+        return group["group_state"], member["member_assignment"]
+
+    def _who(self, generation: int) -> dict[str, Any]:
+        return {
+            "group_id": "halted", "generation_id": generation, "member_id": self.member_id, "group_instance_id": "h",
+        }  # fmt: skip
+
+
 def what_a_client_sees(bootstrap: str) -> dict[str, Any]:
     """Every group and its offsets, sorted."""
     with Connection(bootstrap) as link:
@@ -77,6 +119,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
     members = make_history(server.bootstrap)
     with Connection(server.bootstrap) as link:
         join_modern(link, "modern", ["t"])
+        halted = Halted(link)
         join_application(link)
     for member in members:
         member.die()
@@ -92,6 +135,9 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
         '"metadata":"note 2"', '"protocolType":"consumer"', f'"memberId":"{members[0].member_id}"',
     ):  # fmt: skip
         assert record in said, f"{record} is missing in\n{said[-3000:]}"
+    assert halted.member_id in said
+    # Forming generations are skipped: what follows them is shown, and they are in the segment.
+    assert segment.read_bytes().count(FORMING) == 3, "two records and a tombstone"
     assert "payload: null" in said or "payload:null" in said or "<DELETE>" in said, "no tombstone"
 
 
@@ -187,14 +233,21 @@ def test_a_streams_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_pa
 
 
 def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
-    """Groups of all kinds, their members, generations, assignments and epochs, despite the extra field RevocationEpoch."""
+    """Groups of all kinds, their members, generations, assignments and epochs, despite the extra field RevocationEpoch.
+
+    A group without an assignment for its last generation is in the generation before, as after a crash of that broker. What the
+    broker then writes stands when the log comes back to us, although it has left our record of the forming generation there.
+    """
     (tmp_path / "ours").mkdir()
     with ServerProcess(tmp_path / "ours") as server:
         members = make_history(server.bootstrap)
         with Connection(server.bootstrap) as link:
             join_modern(link, "modern", ["t"])
             join_application(link)
-        wanted = classic_groups(server.bootstrap), modern_group(server.bootstrap), application(server.bootstrap)
+            lead_static_lives(link)
+            halted = Halted(link)
+            assert halted.assignment(link) == ("CompletingRebalance", b"first")
+        wanted = classic_groups(server.bootstrap), modern_groups(server.bootstrap), application(server.bootstrap)
         assert wanted[2]["group_state"] == "Stable"
         for member in members:
             member.die()
@@ -219,10 +272,26 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         kafka.start()
         try:
             wait_until_serving(kafka.bootstrap)
-            seen = classic_groups(kafka.bootstrap), modern_group(kafka.bootstrap), application(kafka.bootstrap)
+            seen = classic_groups(kafka.bootstrap), modern_groups(kafka.bootstrap), application(kafka.bootstrap)
             assert seen == wanted
+            with Connection(kafka.bootstrap) as link:
+                assert halted.assignment(link) == ("Stable", b"first")
+                assert halted.heartbeat(link, 2) == ErrorCode.ILLEGAL_GENERATION
+                assert halted.heartbeat(link, 1) == 0
+                assert halted.join(link) == 2, "Kafka gives the number out again"
+                assert halted.sync(link, 2, b"of Kafka") == 0
         finally:
             kafka.stop()
+        again = tmp_path / "again"
+        shutil.copytree(theirs, again / "data" / "__consumer_offsets-0")
+        assert any(FORMING in segment.read_bytes() for segment in theirs.glob("*.log"))
+    with ServerProcess(again) as server, Connection(server.bootstrap) as link:
+        assert halted.assignment(link) == ("Stable", b"of Kafka")
+        assert halted.heartbeat(link, 2) == 0
+
+
+FORMING = b"\x07\xd0\x00\x06halted"
+"""The key of the group's forming generation: record type 2000 and the group."""
 
 
 def classic_groups(bootstrap: str) -> list[dict[str, Any]]:
@@ -230,12 +299,35 @@ def classic_groups(bootstrap: str) -> list[dict[str, Any]]:
     return [group for group in what_a_client_sees(bootstrap)["groups"] if group["group_id"] in names]
 
 
-def modern_group(bootstrap: str) -> tuple[Any, ...]:
+def lead_static_lives(link: Connection) -> None:
+    """Static members that leave temporarily: one stays away, one returns under its member id, one under another and back."""
+    for group, returns in (("away", ()), ("back", ("m",)), ("replaced", ("n", "m"))):
+        about = {"group_id": group, "instance_id": "i"}
+        joining = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        calls = [("m", 0)]
+        for member_id in returns:
+            calls += [(calls[-1][0], -2), (member_id, 0)]
+        if not returns:
+            calls.append(("m", -2))
+        for member_id, epoch in calls:
+            what = joining if epoch == 0 else {}
+            answer = link.call("ConsumerGroupHeartbeat", 1, **about, member_id=member_id, member_epoch=epoch, **what)
+            assert answer["error_code"] == 0
+
+
+def modern_groups(bootstrap: str) -> list[tuple[Any, ...]]:
     """State and epochs; each server has its own mapping of topic ids."""
     with Connection(bootstrap) as link:
-        (group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
-    members = [(member["member_id"], member["member_epoch"], member["member_type"]) for member in group["members"]]
-    return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
+        names = ["modern", "away", "back", "replaced"]
+        groups = link.call("ConsumerGroupDescribe", 1, group_ids=names)["groups"]
+    return [
+        (
+            group["group_state"], group["group_epoch"], group["assignment_epoch"],
+            [(member["member_id"], member["instance_id"], member["member_epoch"], member["member_type"])
+             for member in group["members"]],
+        )
+        for group in groups
+    ]  # fmt: skip
 
 
 TOPOLOGY = {

@@ -262,6 +262,13 @@ def test_values_that_contradict_each_other_are_refused():
     assert load(None, (), {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
 
 
+def test_a_rebalance_interval_below_its_bound_is_refused_and_0_turns_it_off():
+    assert refusal(None, "group.rebalance.interval.ms=9999") == (
+        "group.min.rebalance.interval.ms = 10000: allowed: at most group.rebalance.interval.ms (9999)"
+    )
+    assert load(None, ("group.rebalance.interval.ms=0",)).groups.group_rebalance_interval_ms == 0
+
+
 def test_values_of_streams_groups_that_contradict_each_other_are_refused():
     assert refusal(None, "group.streams.num.standby.replicas=3") == (
         "group.streams.num.standby.replicas = 3: allowed: at most group.streams.max.standby.replicas (2)"

@@ -2,7 +2,7 @@
 
     replaying the log gives the durable half of the state                             (I1)
     replaying any legal compaction of the log gives the same                          (I2)
-    generations never decrease, and each generation has one assignment                (I7, I8)
+    generations never decrease, and each has one list of members and one assignment   (I7, I8)
     each group's state agrees with its members, and its timers with both              (I11, I16)
     no request gets two responses, and in the end every request has one               (I14)
 
@@ -85,6 +85,8 @@ class ClassicHistory(RuleBasedStateMachine):
         self.highest_stored: dict[str, int] = {}
         self.assigned: dict[tuple[str, int, int, str], bytes] = {}
         """(group, number of its deletions, generation, member) -> the assignment that SyncGroup returned."""
+        self.known: dict[tuple[str, int, int], tuple[str, set[str]]] = {}
+        """(group, number of its deletions, generation) -> the protocol and the members that its leader received."""
         self.deletions = dict.fromkeys(GROUPS, 0)
         self.read_to = 0
         self.lost: set[int] = set()
@@ -236,8 +238,15 @@ class ClassicHistory(RuleBasedStateMachine):
         self._note_deletions()
         for client in self.clients:
             if client.request is not None and client.request.reply is not None:
+                self._note_generation(client, client.request.reply)
                 self._note_assignment(client, client.request.reply)
             client.read()
+
+    def _note_generation(self, client: Client, reply: Any) -> None:
+        if reply.NAME == "JoinGroupResponse" and reply.members:
+            key = (client.group_id, self.deletions[client.group_id], reply.generation_id)
+            content = reply.protocol_name, {_identity(each.member_id) for each in reply.members}
+            assert self.known.setdefault(key, content) == content, "a number belongs to one generation"
 
     def _note_assignment(self, client: Client, reply: Any) -> None:
         if reply.NAME == "SyncGroupResponse" and reply.error_code == ErrorCode.NONE:
@@ -321,6 +330,12 @@ class ClassicHistory(RuleBasedStateMachine):
         assert all(group.state is State.EMPTY for group in self.h.groups.by_id.values())
         assert all(key[0] == "offsets-expire" for key in self.h.timers)
         self.replay_equals_live()
+
+
+def _identity(member_id: str) -> str:
+    """The instance id of a static member, which stays when its member id changes; of another member, the member id."""
+    name, _, _ = member_id.rpartition("-")
+    return name if name == "one" else member_id
 
 
 TestClassicHistory = ClassicHistory.TestCase

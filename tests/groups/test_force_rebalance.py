@@ -393,6 +393,16 @@ def test_an_interval_that_passed_while_the_group_was_empty_does_nothing():
     assert h.group().state == "Empty"
 
 
+def test_an_interval_that_is_turned_off_while_the_group_is_empty_does_not_pass_later():
+    h = GroupHarness(group_rebalance_interval_ms=MINUTE_MS)
+    h.leave("g", *h.stable())
+    h.groups.settings = ConfiguredGroups(h.config, lambda _: {INTERVAL: "0"})
+    h._apply(settings_changed(h.groups, "g", h.now_ms))
+    h.stable(session_ms=1_800_000)
+    h.advance(MINUTE_MS)
+    assert h.group().state == "Stable"
+
+
 def test_deleting_a_group_disarms_its_interval():
     h = GroupHarness(group_rebalance_interval_ms=MINUTE_MS)
     h.leave("g", *h.stable())

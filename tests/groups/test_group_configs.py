@@ -88,7 +88,7 @@ def test_the_configs_of_a_streams_group_override_the_server_values():
     check(CONFIG, own["g"])
     defaults, group = groups.streams("other"), groups.streams("g")
     assert (defaults.num_standby_replicas, defaults.rack_aware_assignment_tags) == (0, ())
-    assert (defaults.fencing_policy, defaults.assignor_name) == ("assignment-epoch", "sticky")
+    assert (defaults.fencing_policy, defaults.assignor_name) == ("revocation-epoch", "sticky")
     assert (group.num_standby_replicas, group.rack_aware_assignment_tags) == (1, ("zone", "rack"))
     assert (group.acceptable_recovery_lag, group.task_offset_interval_ms) == (9_999_999_999, 20_000)
     assert (group.session_timeout_ms, group.fencing_policy) == (45_000, "strict")

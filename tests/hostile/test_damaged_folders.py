@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import cli
-from tests.support.record_batch import Batch
+from tests.support.record_batch import Batch, read_batches
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -289,3 +289,72 @@ def list_offsets(link: Connection, partition: int, timestamp: int) -> dict:
     asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
     topics = [{"name": "orders", "partitions": [asked]}]
     return link.call("ListOffsets", 5, topics=topics)["topics"][0]["partitions"][0]
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+SERVED_AFTER_REPAIR = {
+    "offsets segment missing in the middle", "offsets folder gone", "offsets folder of the other shard",
+    "bit rot in an offsets segment", "transactions missing", "metadata folder gone", "cluster id gone",
+    "segment missing in the middle", "first byte", "small folder emptied", "start of the log forgotten",
+}  # fmt: skip
+"""For the other kinds of damage, `log check` of the repaired folder has to do."""
+
+
+def repair(folder: Path, capsys, *options: str) -> tuple[int, dict]:
+    capsys.readouterr()
+    code = cli.main(["log", "repair", str(folder), "--json", *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("kind", STOPS | TAKES_OFFLINE)
+def test_a_repair_shows_its_plan_then_saves_the_rest_and_keeps_what_it_replaces(server, capsys, kind):
+    damage, named = (STOPS | TAKES_OFFLINE)[kind]
+    data = server.data_dir
+    damage(data)
+    before = content(data)
+    code, plan = repair(data, capsys)
+    assert code == 1
+    assert any(f"/{named}" in problem["file"] for each in [plan, *plan["logs"]] for problem in each["problems"])
+    assert not plan["executed"]
+    assert content(data) == before, "a plan changes nothing"
+    code, done = repair(data, capsys, "--execute")
+    assert code == 0
+    assert done == plan | {"executed": True, "replaced_files": done["replaced_files"]}
+    kept, after = content(Path(done["replaced_files"])), content(data)
+    assert all(kept[name] == before[name] for name in before if after.get(name) != before[name]), (
+        "all that changed is kept"
+    )
+    assert problems(data, capsys) == []
+    assert repair(data, capsys)[0] == 0
+    if kind not in SERVED_AFTER_REPAIR:
+        return
+    lost = {Path(log["folder"]).name: sum(end - first for first, end in log["lost_offsets"]) for log in plan["logs"]}
+    with server, Connection(server.bootstrap) as link:
+        check_saved(link, lost)
+        server.terminate()
+    assert problems(data, capsys) == []
+
+
+def check_saved(link: Connection, lost: dict[str, int]) -> None:
+    """Everything that is not reported as lost is there, and every log takes records at its old end."""
+    for partition, first, end in ((0, 0, LARGE_RECORDS), (1, DELETED, SMALL_RECORDS)):
+        assert list_offsets(link, partition, -1)["offset"] == end
+        start = list_offsets(link, partition, -2)["offset"]
+        found = set()
+        offset = start
+        while offset < end:
+            batches = fetch(link, partition, offset)["records"]
+            if not batches:
+                break
+            found |= {batch.base_offset for batch in read_batches(batches)}
+            offset = max(found) + 1
+        assert len(found) == end - first - lost.get(f"orders-{partition}", 0)
+        assert produce(link, partition, b"new") == NONE
+    offsets = []
+    for number in range(GROUPS):
+        topics = [{"name": "orders", "partition_indexes": [0]}]
+        answer = link.call("OffsetFetch", 5, group_id=f"g-{number}", topics=topics)
+        offsets.append(answer["topics"][0]["partitions"][0]["committed_offset"] == 4 * GROUPS + number)
+    assert offsets.count(False) <= lost.get(OFFSETS, 0)

@@ -3,7 +3,8 @@
 The load consists of clients that wait for each step before the next: committers of increasing offsets, and idempotent
 producers that retry a batch until it is acknowledged. An offset may therefore be one step ahead of what its committer
 knows, never behind, and each value is in its log once and in order. A kill comes after a number of acknowledgements, in the
-middle of whatever is running. The environment variable COORDINATOR_TEST_KILLS sets the number of kills (default 15).
+middle of whatever is running, during the start that follows, or during a stop. The environment variable
+COORDINATOR_TEST_KILLS sets the number of kills (default 15).
 """
 
 import contextlib
@@ -166,11 +167,12 @@ def test_acknowledged_commits_and_records_survive_every_kill(tmp_path):
         for load in loads:
             load.start()
         try:
-            for kill in range(KILLS):
+            kills = 0
+            while kills < KILLS:
                 _acknowledge(loads, chance.randrange(1, 300))
-                server.kill()
+                kills += _kill(server, chance)
                 sure = [load.acknowledged for load in loads]
-                server.settings["durability"] = ["fsync", "write"][kill % 2]
+                server.settings["durability"] = chance.choice(["fsync", "write"])
                 server.start()
                 with Connection(server.bootstrap) as link:
                     for load, at_least in zip(loads, sure, strict=True):
@@ -184,7 +186,21 @@ def test_acknowledged_commits_and_records_survive_every_kill(tmp_path):
                 if isinstance(load, Producer):
                     load.read = 0
                 load.check(link, load.acknowledged)
-        assert server.log.count("Traceback") == 0
+        assert server.log.count("Traceback") == server.log.count("event=partition_failed") == 0
+
+
+def _kill(server: ServerProcess, chance: random.Random) -> int:
+    """Kills the server, perhaps while it stops, and perhaps again while it starts; returns the number of kills."""
+    start_s = server.ready["startup_ms"] / 1000
+    if chance.random() < 0.3:
+        server.stop_and_kill(chance.uniform(0, 0.1))
+    else:
+        server.kill()
+    kills = 1
+    while chance.random() < 0.4:
+        server.start_and_kill(chance.uniform(0.1, 1.2) * start_s)
+        kills += 1
+    return kills
 
 
 def _acknowledge(loads: list[Load], count: int) -> None:

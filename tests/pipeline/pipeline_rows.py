@@ -66,9 +66,9 @@ class History:
         self.state.append(row | {"tombstone": False} | fields)
         return offset
 
-    def metadata(self, member: str, tombstone: bool = False) -> int:
+    def metadata(self, member: str, tombstone: bool = False, instance: str | None = None) -> int:
         return self._record(type="ConsumerGroupMemberMetadata", group_kind="consumer", member_id=member,
-                            tombstone=tombstone, client_id=f"client of {member}")  # fmt: skip
+                            tombstone=tombstone, client_id=f"client of {member}", instance_id=instance)  # fmt: skip
 
     def group_epoch(self, epoch: int | None) -> int:
         return self._record(type="ConsumerGroupMetadata", group_kind="consumer", epoch=epoch, tombstone=epoch is None)
@@ -79,7 +79,7 @@ class History:
 
     def current(
         self, member: str, epoch: int, held: dict[int, int], *, pending: dict[int, int] | None = None,
-        revocation_epoch: int = 0, state: str = "STABLE", previous: int = -1,
+        revocation_epoch: int | None = 0, state: str = "STABLE", previous: int = -1,
     ) -> int:  # fmt: skip
         """`held`, `pending`: partition of topic t -> assignment epoch."""
 

@@ -184,6 +184,115 @@ def test_a_static_member_that_left_temporarily_keeps_its_partitions(spark):
     ).isEmpty()
 
 
+def broken(spark: Any, h: History) -> set[tuple[Any, ...]]:
+    state, events = h.frames(spark)
+    found = judging(spark, state, events)
+    rows_found = invariants.check_invariants(state, owned_in(found), complete_from(spark), found.findings(), events)
+    return rows(rows_found, "rule", "offset", "member_id", "partition")
+
+
+def static_history() -> History:
+    """Static member a has had partition 0 since epoch 5, and had lost it after epoch 3."""
+    h = History()
+    h.metadata("a", instance="i")
+    h.group_epoch(5)
+    h.target_epoch(5)
+    h.current("a", 5, {0: 5}, revocation_epoch=3)
+    return h
+
+
+def test_an_ordinary_restart_of_a_static_member_breaks_nothing(spark):
+    h = static_history()
+    h.current("a", -2, {0: 5}, revocation_epoch=3)
+    h.current("a", 5, {0: 5}, revocation_epoch=3)
+    h.current("a", -2, {0: 5}, revocation_epoch=3)
+    h.gone("a")
+    h.metadata("b", instance="i")
+    h.current("b", 5, {0: 5}, revocation_epoch=4)
+    h.commit_decided("b", 5, {0: 5}, member_epoch=5)
+    assert broken(spark, h) == set()
+
+
+def test_a_member_whose_epochs_fall_is_found_also_across_its_member_ids(spark):
+    h = static_history()
+    h.current("a", -2, {0: 0}, revocation_epoch=3)
+    fell = [h.current("a", 5, {0: 5}, revocation_epoch=0)]
+    h.current("a", -2, {0: 5}, revocation_epoch=0)
+    h.gone("a")
+    h.metadata("b", instance="i")
+    h.current("b", 5, {0: 5}, revocation_epoch=4)
+    h.gone("b")
+    h.metadata("a", instance="i")
+    fell.append(h.current("a", 5, {0: 5}, revocation_epoch=3))
+    found = broken(spark, h)
+    assert {each for each in found if each[0] == vocabulary.EPOCH_FELL} == {
+        (vocabulary.EPOCH_FELL, offset, "a", None) for offset in fell
+    }
+
+
+def test_an_assignment_epoch_that_falls_lets_a_zombie_through(spark):
+    """The commit with epoch 2, from before the member lost the partition, is accepted after the planted record."""
+    h = static_history()
+    fell = h.current("a", 5, {0: 2}, revocation_epoch=3)
+    h.commit_decided("a", 2, {0: 2}, member_epoch=5)
+    assert broken(spark, h) == {
+        (vocabulary.EPOCH_FELL, fell, "a", 0),
+        (vocabulary.ZOMBIE_ACCEPTED, 0, "a", 0),
+    }
+
+
+def test_a_new_life_of_a_member_begins_with_new_epochs(spark):
+    """Its session expired, which raised the group's epoch."""
+    h = static_history()
+    h.gone("a")
+    h.group_epoch(6)
+    h.metadata("a", instance="i")
+    h.group_epoch(7)
+    h.target_epoch(7)
+    h.current("a", 7, {0: 7})
+    assert broken(spark, h) == set()
+
+
+@pytest.mark.parametrize("revocation_epoch", [0, None])
+def test_logs_of_older_versions_and_of_kafka_raise_no_alarm(spark, revocation_epoch):
+    """They reset a static member that restarts, by a record with member epoch 0; Kafka has no revocation epochs."""
+    h = History()
+    h.metadata("a", instance="i")
+    h.group_epoch(5)
+    h.target_epoch(5)
+    h.current("a", 5, {0: 5}, revocation_epoch=None if revocation_epoch is None else 3)
+    for former, member in (("a", "a"), ("a", "b"), ("b", "a")):
+        h.current(former, -2, {0: 0}, revocation_epoch=None if revocation_epoch is None else 3)
+        h.gone(former)
+        h.metadata(member, instance="i")
+        h.current(member, 0, {0: 0}, revocation_epoch=revocation_epoch)
+        h.current(member, 5, {0: 0}, revocation_epoch=revocation_epoch)
+    assert broken(spark, h) == set()
+
+
+def test_the_epochs_of_streams_groups_are_checked_too(spark):
+    h = History()
+
+    def record(kind: str, **fields: Any) -> int:
+        return h._record(type=f"StreamsGroup{kind}", group_kind="streams", **fields)
+
+    def current(epoch: int, lost: int | None) -> int:
+        return record("CurrentMemberAssignment", member_id="a", member_epoch=epoch, revocation_epoch=lost)
+
+    record("MemberMetadata", member_id="a", instance_id="i")
+    record("Metadata", epoch=5)
+    record("TargetAssignmentMetadata", target_epoch=5)
+    current(4, None)
+    current(5, 4)
+    current(-2, 4)
+    fell = current(5, 2)
+    out_of_order = {current(5, 5), current(6, 5)}
+    assert broken(spark, h) == {
+        (vocabulary.EPOCH_FELL, fell, "a", None),
+        *((vocabulary.EPOCH_ORDER, offset, "a", None) for offset in out_of_order),
+    }
+
+
 def test_classic_groups_have_generations_and_owners_if_the_protocol_is_known(spark):
     h = History()
     h.generation(1, {"a": [0, 1]})

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.cli import main
 from coordinator.faults import simulator
+from coordinator.faults.epoch_invariants import EpochsOfMembers
 from coordinator.faults.plan import Plan, draw
 from coordinator.faults.shrink import shrink
 from coordinator.faults.simulator import Report
@@ -15,7 +16,10 @@ from coordinator.groups.consumer import reconcile, update
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.migration import classic_members, downgrade
+from coordinator.groups.settings import ASSIGNMENT_EPOCH
 
+RETURNS = {"statics": 1.0, "think_s": 0.1}
+"""Static members leave for a while and return, often."""
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -59,6 +63,22 @@ def classic_members_are_not_asked_to_rejoin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(classic_members, "_must_join", lambda *_: False)
 
 
+def a_member_that_returns_begins_again(patch: pytest.MonkeyPatch) -> None:
+    """Its revocation epoch and assignment epochs are 0, as in Kafka and in older versions."""
+
+    def enter(before: Any, target_epoch: int, after: Any) -> Any:
+        assigned = {topic_id: dict.fromkeys(held, 0) for topic_id, held in after.assigned.items()}
+        return replace(after, assigned=assigned, revocation_epoch=0)
+
+    patch.setattr(reconcile, "_enter", enter)
+
+
+def refused_commits_are_accepted_after_a_return(patch: pytest.MonkeyPatch) -> None:
+    """The same, where nobody looks at the records themselves."""
+    patch.setattr(EpochsOfMembers, "see", lambda self, offset, record: None)
+    a_member_that_returns_begins_again(patch)
+
+
 MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     assigned_before_it_is_revoked: ("I", {}),
     revocation_is_not_awaited: ("I8", {}),
@@ -67,16 +87,19 @@ MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     a_clock_set_back_delays_assignments: ("I12", {"clock_jump_s": 5.0, "assignment_interval_ms": 1_000}),
     a_downgrade_forgets_owners: ("I8", {"mixed_groups": 3, "consumer_groups": 0}),
     classic_members_are_not_asked_to_rejoin: ("I12", {"mixed_groups": 2, "consumer_groups": 0}),
+    a_member_that_returns_begins_again: ("I23", RETURNS),
+    refused_commits_are_accepted_after_a_return: ("I24", RETURNS | {"fencing_policy": ASSIGNMENT_EPOCH, "seed": 3}),
 }
-"""The mistake -> the invariant that breaks, and changes to the plan under which it can show."""
+"""The mistake -> the invariant that breaks, and changes to the plan under which it can show; `seed`: the first to try."""
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
 def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     invariant, changes = MISTAKES[mistake]
     mistake(monkeypatch)
-    for seed in range(1, 21):
-        how = {"consumer_groups": 2, "mixed_groups": 0, "members": 3, "think_s": 0.3, **changes}
+    first = changes.get("seed", 1)
+    for seed in range(first, first + 20):
+        how = {"consumer_groups": 2, "mixed_groups": 0, "members": 3, "think_s": 0.3, **changes, "seed": seed}
         plan = replace(draw(seed, 40.0), **how)
         broken = simulator.run(plan).broken
         if broken is not None:

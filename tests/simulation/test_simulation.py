@@ -16,7 +16,7 @@ from coordinator.cli import main
 from coordinator.faults import simulator
 from coordinator.faults.plan import Plan, draw
 from coordinator.groups import fencing
-from coordinator.groups.classic import rebalance, replay, sync
+from coordinator.groups.classic import assignment_validation, rebalance, replay, sync
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.committer import NO_GROUP
 from coordinator.groups.machine import GroupMachine
@@ -288,6 +288,11 @@ def forced_rebalances_are_forgotten_by_a_restart(patch: pytest.MonkeyPatch) -> N
     patch.setattr(replay, "_rebalance_due", lambda groups, group: None)
 
 
+def eager_members_count_as_owners(patch: pytest.MonkeyPatch) -> None:
+    """Every assignor is taken for a cooperative one when its assignments are validated."""
+    patch.setattr(assignment_validation, "_COOPERATIVE", "")
+
+
 TRANSACTIONS = {"accountants": 3, "groups": 1, "think_s": 0.1}
 COUNTERS = {"counters": 2, "groups": 1, "think_s": 0.1}
 RETENTION = {"counters": 0, "offsets_retention_minutes": 1}
@@ -317,6 +322,7 @@ MUTANTS: list[tuple[Patch, dict[str, Any]]] = [
     (offsets_do_not_wait_for_their_marker, COUNTERS),
     (pending_offsets_are_forgotten_by_a_restart, COUNTERS | {"kill_s": 5.0}),
     (forced_rebalances_are_forgotten_by_a_restart, {"forced_s": 1.0, "kill_s": 3.0, "groups": 3}),
+    (eager_members_count_as_owners, {}),
     (offsets_in_use_expire, RETENTION | {"clock_jump_s": 5.0}),
     (offsets_expire_too_early, RETENTION | {"clock_jump_s": 0.0, "think_s": 1.2, "kill_s": 0.0, "power_s": 0.0}),
 ]

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -92,6 +93,15 @@ class ServerProcess:
 
     def start(self) -> Self:
         """Starts the server and returns when it reports that it is ready; fails with its log if it does not."""
+        self._spawn()
+        line = self._ready_line()
+        if not line:
+            self.stop()
+            raise AssertionError(f"the server did not become ready; its log:\n{self.log}")
+        self.ready = json.loads(line)
+        return self
+
+    def _spawn(self) -> None:
         assert not self.alive, "already started"
         if not self._held:
             self._held = [HeldPort(port) for port in self._ports]
@@ -105,12 +115,19 @@ class ServerProcess:
                 cwd=REPOSITORY,
                 env=os.environ | self.environment,
             )
-        line = self._ready_line()
-        if not line:
-            self.stop()
-            raise AssertionError(f"the server did not become ready; its log:\n{self.log}")
-        self.ready = json.loads(line)
-        return self
+
+    def start_and_kill(self, after_s: float) -> None:
+        """Starts the server and kills it after this time, whether it is ready or not."""
+        self._spawn()
+        time.sleep(after_s)
+        self.kill()
+
+    def stop_and_kill(self, after_s: float) -> None:
+        """Asks the server to stop and kills it after this time, whether it has stopped or not."""
+        assert self.process is not None
+        self.process.terminate()
+        time.sleep(after_s)
+        self.kill()
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""

@@ -8,6 +8,7 @@ from google_crc32c import value as crc32c
 
 from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
+from coordinator.log.catalog import NO_CATALOG
 from coordinator.log.record import varint
 from coordinator.protocol.messages import (
     CreateTopicsRequest,
@@ -95,7 +96,7 @@ class DataPlane:
             self.disk.sync_folder("/")
         self.open()
 
-    def open(self):
+    def open(self, catalog=NO_CATALOG):
         self.timers = []
         self.jobs = []
         self.topics = Topics(
@@ -109,14 +110,15 @@ class DataPlane:
             run_in_worker=self._run,
             schedule=self._schedule,
             on_fact=self.facts.append,
+            catalog=catalog,
         )
         self.topics.on_topics_deleted = self.deleted.extend
         return self
 
-    def killed(self):
-        """The same data after the process was killed and started again."""
+    def killed(self, catalog=NO_CATALOG):
+        """The same data after the process was killed and started again, with this catalog."""
         self.disk.kill()
-        return self.open()
+        return self.open(catalog)
 
     def crashed(self, seed=0):
         """The same data after a power failure."""

@@ -120,8 +120,8 @@ def _claims(group: ClassicGroup) -> dict[str, Any]:
 
 
 def _resync(group: ClassicGroup) -> dict[str, Any]:
-    """Whether the assignments of the generation come from a resync, and the resync in progress."""
-    view: dict[str, Any] = {"generation_was_resynced": group.is_resynced, "started_ms": None, "waits_for": []}
+    """How often the leader has resynced the generation, and the resync in progress."""
+    view: dict[str, Any] = {"resyncs": group.resyncs, "started_ms": None, "waits_for": []}
     if group.resync is not None:
         view |= {"started_ms": group.resync.started_ms, "waits_for": list(group.resync.awaited)}
     return view

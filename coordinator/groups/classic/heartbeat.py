@@ -40,7 +40,7 @@ def heartbeat(
     if group.state is _PREPARING_REBALANCE:
         return member.must_rejoin
     resync = group.resync
-    return member.alive if resync is None or member.member_id not in resync.awaited else member.must_rejoin
+    return member.alive if resync is None or member.member_id not in resync.called else member.must_rejoin
 
 
 def unknown_member(groups: Groups, request: HeartbeatRequest) -> Result:

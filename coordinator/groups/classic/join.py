@@ -11,7 +11,8 @@ What happens depends on the caller:
 
 A member that joins its own generation with unchanged metadata has probably lost a response: it receives the current generation,
 and no other member notices. Changed metadata starts a rebalance. So does a join of the leader in Stable, changed or not: the
-leader sees things that metadata do not show, such as new partitions.
+leader sees things that metadata do not show, such as new partitions. And so does any join in a round that was resumed after a
+crash: the log has only one of the protocols that a member offered, so nobody can say that they are unchanged.
 
 KIP-792 and KIP-568 (extensions). JoinGroup may carry the member's generation, which settles two cases that Kafka has to
 guess. *Older or newer than the group's*: the member missed something, and its claims on partitions cannot be trusted. It is
@@ -32,7 +33,7 @@ from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.rebalance import prepare_or_continue_rebalance
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic.responses import current_generation, join_error
-from coordinator.groups.classic.resync import fetches_resynced
+from coordinator.groups.classic.resync import joins_resync
 from coordinator.groups.classic.round import Cause, pending_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.classic.static_members import replace_static_member
@@ -217,8 +218,7 @@ def _rejoin(
 ) -> JoinGroupResponse | None:
     """Mirrors `GroupMetadataManager.classicGroupJoinExistingMember`."""
     is_unchanged = member.protocols == attempt.protocols
-    if fetches_resynced(group, member, attempt.protocols):
-        group.set_protocols(member, attempt.protocols)
+    if joins_resync(group, member, attempt.protocols):
         return current_generation(group, member.member_id)
     if group.state is State.COMPLETING_REBALANCE and is_unchanged and not (group.is_resumed or group.failure):
         return current_generation(group, member.member_id)

@@ -52,27 +52,35 @@ class Resync:
     started_ms: int
     assignments: dict[str, bytes]
     """Member id -> the new assignment, for members whose assignment changes."""
+    called: dict[str, None]
+    """The members among them that have not joined again, and may still use what they have."""
     awaited: dict[str, None]
-    """The members among them that have not asked for it, in the order of the group."""
+    """The members among them that have not asked for it, in the order of the group: those called, and those between JoinGroup
+    and SyncGroup."""
     waits: dict[str, int] = field(default_factory=dict)
     """Member id -> how long the group waited for it (ms)."""
 
 
-class Owners(NamedTuple):
-    """Who may commit what in a generation that was resynced: partition -> the members it is assigned to."""
+class Resynced(NamedTuple):
+    """A generation that was resynced, and who may commit what in it."""
 
     generation: int
-    members: Mapping[Partition, frozenset[str]]
+    times: int
+    owners: Mapping[Partition, frozenset[str]]
+    """The members to which a partition is assigned."""
 
 
 def uses_extension(request: SyncGroupRequest) -> bool:
-    return request.resync or request.error_code != ErrorCode.NONE
+    return request.resync != 0 or request.error_code != ErrorCode.NONE
 
 
-def fence_extension(request: SyncGroupRequest, members: Collection[str], *, is_leader: bool, is_assigned: bool) -> None:
+def fence_extension(
+    request: SyncGroupRequest, members: Collection[str], resyncs: int, *, is_leader: bool, is_assigned: bool
+) -> None:
     """Returns if the member may ask for what its SyncGroup asks for.
 
-    `is_assigned`: the generation has its assignments. Raises INVALID_REQUEST with the reason.
+    `members`, `resyncs`: those of the generation; `is_assigned`: it has its assignments. Resyncs are numbered, so that one that
+    was under way for long does not undo a later one. Raises INVALID_REQUEST with the reason.
     """
     if not uses_extension(request):
         return
@@ -88,5 +96,7 @@ def fence_extension(request: SyncGroupRequest, members: Collection[str], *, is_l
             reason = "the generation is assigned already"
     elif is_assigned and {each.member_id for each in request.assignments} != set(members):
         reason = "a resync has an assignment for each member and no other"
+    elif is_assigned and request.resync != resyncs + 1:
+        reason = f"the next resync of the generation is number {resyncs + 1}"
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)

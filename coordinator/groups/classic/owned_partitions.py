@@ -30,6 +30,7 @@ from typing import NamedTuple
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import ConsumerProtocolSubscription
 from coordinator.protocol.subscription import (
+    KIP_792,
     NO_GENERATION,
     Subscription,
     encode_subscription,
@@ -95,7 +96,7 @@ class Reading(NamedTuple):
 
 def read_metadata(metadata: bytes, dialect: str | None) -> Reading:
     """Parses metadata of protocol type "consumer". Finds the topics even if the fields behind them are malformed."""
-    if dialect is None and is_in_kip_order(metadata):
+    if dialect != KIP_792 and is_in_kip_order(metadata):
         return Reading(metadata, _topics(metadata), None, dialect, True)
     try:
         subscription = parse_subscription(metadata, dialect)

@@ -63,7 +63,7 @@ def completed_generation(group: ClassicGroup) -> list[Record]:
     """The group's current generation, Stable or Empty, in the place of the forming one, and whether it was resynced."""
     records = [group_metadata(group), *_own_tombstones(group)]
     if group.is_resynced:
-        resynced = ClassicGroupResyncValue(group.generation)
+        resynced = ClassicGroupResyncValue(group.generation, group.resyncs)
         records.append(Record(ClassicGroupResyncKey(group.group_id), resynced))
     return records
 

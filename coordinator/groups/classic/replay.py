@@ -5,7 +5,7 @@ was made from the round; after a load the round starts from the stored half, onc
 
 from coordinator.groups.classic.group import ClassicGroup, classic_group_or_new, find_classic_group
 from coordinator.groups.classic.rebalance import prepare_rebalance, read_claims, read_subscriptions
-from coordinator.groups.classic.resync import read_owners
+from coordinator.groups.classic.resync import note_resynced
 from coordinator.groups.classic.round import Cause, pending_disarmed, resync_key, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.kinds import Kind
@@ -105,7 +105,7 @@ def _resume(groups: Groups, group: ClassicGroup, now_ms: int) -> GroupUpdate:
     update = GroupUpdate(group.group_id)
     group.resume()
     if group.resynced is not None and group.resynced.generation == group.generation:
-        group.owners = read_owners(group)
+        note_resynced(group, group.resynced.resyncs)
     update.timers += (member.session_timer for member in group.members.values())
     if group.state is State.COMPLETING_REBALANCE:
         read_claims(groups, group)

@@ -63,6 +63,7 @@ def sync_response(group: Round, member: ClassicMember) -> SyncGroupResponse:
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
+        resynced=group.resyncs if group.is_leader(member.member_id) else 0,
     )
 
 

@@ -4,15 +4,16 @@ A leader may learn of something that calls for another assignment, such as new p
 it. Its SyncGroup in Stable, with `Resync` and new assignments, is a barrier like the one of a rebalance, but only for members
 whose assignment changes:
 
-    begin       a member whose assignment changes is answered REBALANCE_IN_PROGRESS by Heartbeat until it has asked for the
-                new one. A plain client commits, gives up its partitions and joins again; it receives the current generation,
-                and its SyncGroup is parked. Members with an equal assignment notice nothing.
+    begin       a member whose assignment changes is answered REBALANCE_IN_PROGRESS, by Heartbeat and SyncGroup, until it joins
+                again. A plain client commits, gives up its partitions and does so; it receives the current generation, and its
+                SyncGroup is parked. Members with an equal assignment notice nothing.
     complete    all of them have asked: the generation is written with its new assignments, and everybody is answered
 
 Until then the old assignments are in force: commits are accepted, and a crash loses the resync and nothing else. Nobody
 receives a partition while another member may still read it. A member that does not ask in time is removed by a timer, and
 an ordinary rebalance follows. Any rebalance aborts the resync; the leader receives REBALANCE_IN_PROGRESS. So does it if it
-resyncs again in the meantime, for the earlier request.
+resyncs again in the meantime, for the earlier request. Resyncs of a generation are numbered, so that a request that was under
+way for long does not undo a later one.
 
 The generation number is the same before and after, so it cannot fence a commit that was on its way in a lost connection, or
 that a producer sends again later. So in a generation that was resynced, a member may not commit a partition that is assigned to
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.leader_extensions import Owners, Partition, Resync
+from coordinator.groups.classic.leader_extensions import Partition, Resync, Resynced
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import read_metadata
 from coordinator.groups.classic.records import completed_generation
@@ -33,8 +34,8 @@ from coordinator.groups.classic.round import Round, resync_key
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
-from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import GroupResyncedKey, GroupResyncedValue, SyncGroupResponse
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import GroupResyncedKey, GroupResyncedValue
 from coordinator.protocol.subscription import NO_GENERATION, Subscription, parse_assignment
 from coordinator.runtime.result import Event, MessageEvent, RequestContext
 
@@ -67,12 +68,14 @@ def begin_resync(
     earlier = group.resync
     if earlier is not None:
         _release(groups, group, earlier.assignments.keys() - changing.keys() - {leader.member_id}, update)
+    awaited = [each for each in changing if group.members[each].awaiting_sync is None]
     group.resync = Resync(
         leader.member_id,
         group.generation,
         now_ms,
         assignments=changing,
-        awaited={each: None for each in changing if group.members[each].awaiting_sync is None},
+        called={each: None for each in awaited if not _holds_nothing(group, earlier, each)},
+        awaited=dict.fromkeys(awaited),
     )
     update.emit(
         "resync_started", generation=group.generation, changing=len(changing), awaited=len(group.resync.awaited)
@@ -81,6 +84,13 @@ def begin_resync(
         update.arm(resync_key(group), group.rebalance_timeout_ms())
     else:
         _complete(groups, group, group.resync, now_ms, update)
+
+
+def _holds_nothing(group: ClassicGroup, earlier: Resync | None, member_id: str) -> bool:
+    """Whether the member is between JoinGroup and SyncGroup, in this generation or in the earlier resync."""
+    return member_id in group.pending_syncs or (
+        earlier is not None and member_id in earlier.awaited and member_id not in earlier.called
+    )
 
 
 def _release(groups: Groups, group: ClassicGroup, member_ids: set[str], update: GroupUpdate) -> None:
@@ -106,9 +116,15 @@ def park_for_resync(
     now_ms: int,
     update: GroupUpdate,
 ) -> None:
-    """A member whose assignment changes asks for it; the last one completes the resync."""
+    """A member whose assignment changes asks for it; the last one completes the resync.
+
+    Raises: REBALANCE_IN_PROGRESS if it has not joined again. Its request may have been under way since before the resync, and
+    it may hold what an earlier response gave it.
+    """
     resync = group.resync
     assert resync is not None
+    if member.member_id in resync.called:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     _park(member, context, update)
     if member.member_id in resync.awaited:
         del resync.awaited[member.member_id]
@@ -117,15 +133,22 @@ def park_for_resync(
         _complete(groups, group, resync, now_ms, update)
 
 
-def fetches_resynced(group: Round, member: ClassicMember, offered: Protocols) -> bool:
-    """Whether a member's JoinGroup is only its way to a resynced assignment.
+def joins_resync(group: Round, member: ClassicMember, offered: Protocols) -> bool:
+    """Whether a member's JoinGroup is only its way to a resynced assignment. If so, it is noted.
 
     Clients that the coordinator calls to rejoin list what they own, and since which generation, in their metadata. That the
     leader knows, so it changes nothing; anything else calls for a rebalance.
     """
-    if not is_resyncing(group, member.member_id) or len(member.protocols) != len(offered):
+    resync = group.resync
+    if resync is None or member.member_id not in resync.assignments or not _offers_same(group, member, offered):
         return False
-    return all(
+    group.set_protocols(member, offered)
+    resync.called.pop(member.member_id, None)
+    return True
+
+
+def _offers_same(group: Round, member: ClassicMember, offered: Protocols) -> bool:
+    return len(member.protocols) == len(offered) and all(
         name == other
         and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, member.dialect, metadata, again)))
         for (name, metadata), (other, again) in zip(member.protocols, offered, strict=True)
@@ -151,13 +174,10 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
     _end(group, update)
     for member_id, assignment in resync.assignments.items():
         group.members[member_id].assignment = assignment
-    if resync.assignments:
-        group.owners = read_owners(group)
-        update.records += completed_generation(group)
+    note_resynced(group, group.resyncs + 1)
+    update.records += completed_generation(group)
     for member in group.members.values():
-        if member.awaiting_sync is not None:
-            is_leader = member.member_id == resync.leader_id
-            _answer(groups, group, member, update, resynced=is_leader)
+        _answer(groups, group, member, update)
     update.emit(
         "group_resynced",
         _event(group, resync, now_ms - resync.started_ms),
@@ -196,7 +216,7 @@ def replace_in_resync(groups: Groups, group: ClassicGroup, old_id: str, new_id: 
     """A static member came back under a new id. It must ask again; a leader that came back knows of no resync."""
     resync = group.resync
     if group.is_resynced:
-        group.owners = read_owners(group)
+        note_resynced(group, group.resyncs)
     if resync is None:
         return
     if resync.leader_id == old_id:
@@ -206,6 +226,7 @@ def replace_in_resync(groups: Groups, group: ClassicGroup, old_id: str, new_id: 
     elif old_id in resync.assignments:
         resync.assignments[new_id] = resync.assignments.pop(old_id)
         resync.awaited.pop(old_id, None)
+        resync.called.pop(old_id, None)
         resync.awaited[new_id] = None
         update.arm(resync_key(group), group.rebalance_timeout_ms())
 
@@ -215,8 +236,8 @@ def _end(group: Round, update: GroupUpdate) -> None:
     update.disarm(resync_key(group))
 
 
-def read_owners(group: Round) -> Owners:
-    """The partitions of all assignments that the coordinator can parse."""
+def note_resynced(group: Round, times: int) -> None:
+    """The leader has resynced the generation so often. Reads the owners of partitions from the assignments, where it can."""
     owners: defaultdict[Partition, set[str]] = defaultdict(set)
     for member_id, member in group.members.items() if group.uses_consumer_protocol else ():
         try:
@@ -226,7 +247,8 @@ def read_owners(group: Round) -> Owners:
         for topic, indexes in partitions.items():
             for index in indexes:
                 owners[topic, index].add(member_id)
-    return Owners(group.generation, {partition: frozenset(members) for partition, members in owners.items()})
+    fixed = {partition: frozenset(members) for partition, members in owners.items()}
+    group.last_resync = Resynced(group.generation, times, fixed)
 
 
 # --- parked requests --------------------------------------------------------------------------------------------------
@@ -237,15 +259,11 @@ def _park(member: ClassicMember, context: RequestContext, update: GroupUpdate) -
     update.answer(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def _answer(
-    groups: Groups, group: ClassicGroup, member: ClassicMember, update: GroupUpdate, *, resynced: bool = False
-) -> None:
+def _answer(groups: Groups, group: ClassicGroup, member: ClassicMember, update: GroupUpdate) -> None:
     """Answers the member's parked SyncGroup with its assignment. Its session starts again, as it did not count until now."""
     context = group.unpark_sync(member)
     if context is None:
         return
-    response: SyncGroupResponse = sync_response(group, member)
-    response.resynced = resynced
-    update.answer(context, response)
+    update.answer(context, sync_response(group, member))
     update.facts.append(delivered(groups.catalog, group, member))
     update.timers.append(member.session_timer)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.assignment_rules import InvalidAssignment
-from coordinator.groups.classic.leader_extensions import AssignmentFailure, Owners, Resync
+from coordinator.groups.classic.leader_extensions import AssignmentFailure, Resync, Resynced
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import Claims
 from coordinator.groups.classic.states import SUCCESSORS, State
@@ -84,8 +84,8 @@ class Round(Group):
 
     __slots__ = (
         "awaiting_joins", "claims", "claims_contested", "claims_in_kip_order", "claims_stale", "failure", "generation",
-        "group_id", "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id",
-        "members", "owners", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
+        "group_id", "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "last_resync",
+        "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
         "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
     )  # fmt: skip
 
@@ -135,8 +135,8 @@ class Round(Group):
         """Why the current generation has no assignment and gets none; None where its leader has not said so."""
         self.resync: Resync | None = None
         """The resync that waits for members; only in Stable."""
-        self.owners: Owners | None = None
-        """Who owns what in the last generation that was resynced; None if none was."""
+        self.last_resync: Resynced | None = None
+        """The last generation that was resynced; None if none was."""
         self.invalid_assignment: InvalidAssignment | None = None
         """What the leader assigned last, if it breaks rules."""
         self.invalid_partitions: dict[str, int] = {}
@@ -200,11 +200,18 @@ class Round(Group):
         return self.members[member_id].alive.timers
 
     @property
+    def resyncs(self) -> int:
+        """How often the leader has resynced the current generation."""
+        resynced = self.last_resync
+        return resynced.times if resynced is not None and resynced.generation == self.generation else 0
+
+    @property
     def is_resynced(self) -> bool:
-        return self.owners is not None and self.owners.generation == self.generation
+        return self.last_resync is not None and self.last_resync.generation == self.generation
 
     def is_lost(self, member_id: str, topic: str, partition: int) -> bool:
-        owners = None if self.owners is None else self.owners.members.get((topic, partition))
+        resynced = self.last_resync
+        owners = None if resynced is None else resynced.owners.get((topic, partition))
         return owners is not None and member_id not in owners
 
     @property

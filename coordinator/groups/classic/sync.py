@@ -46,7 +46,7 @@ def sync(
     if group.state is State.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     is_leader, is_stable = group.is_leader(request.member_id), group.state is State.STABLE
-    fence_extension(request, group.members, is_leader=is_leader, is_assigned=is_stable)
+    fence_extension(request, group.members, group.resyncs, is_leader=is_leader, is_assigned=is_stable)
     update = GroupUpdate(group.group_id)
     member = group.members[request.member_id]
     _mark_synced(group, request.member_id, update)

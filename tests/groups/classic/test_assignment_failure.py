@@ -137,7 +137,7 @@ def test_a_failure_with_assignments_or_in_stable_is_refused():
     h = GroupHarness()
     leader, *_ = completing(h)
     assert fail(h, leader, assignments={leader: b"L"}).error is ErrorCode.INVALID_REQUEST
-    assert fail(h, leader, resync=True).error is ErrorCode.INVALID_REQUEST
+    assert fail(h, leader, resync=1).error is ErrorCode.INVALID_REQUEST
     h.sync("g", leader, 1, {leader: b"L"})
     assert fail(h, leader).error is ErrorCode.INVALID_REQUEST
     assert h.group().members[leader].assignment == b"L"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator.groups.classic import assignment_validation
 from coordinator.groups.classic.describe import details
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.subscription import Assignment, encode_assignment
@@ -159,6 +160,17 @@ def test_a_refused_assignment_is_not_written_and_its_members_join_again():
     assert view(h) == {"two_members": 1, "no_subscriber": 0, "not_revoked": 0}
 
 
+@pytest.mark.parametrize("rule", ["two_members", "no_subscriber", "not_revoked"])
+def test_the_round_that_a_crash_brings_back_is_validated(rule):
+    h = GroupHarness(group_classic_validate_assignments="refuse")
+    leader, follower = completing(h, [(0, 1), (2, 3)])
+    h.restart()
+    first = {"two_members": {"t": [0, 1]}, "no_subscriber": {"u": [0]}, "not_revoked": {"t": [0, 1, 2]}}[rule]
+    both = assign(h, leader, follower, assigned(**first), assigned(t=[1] if rule == "two_members" else [3]))
+    assert [each.error for each in both] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    assert [each[0] for each in found(h)] == [rule]
+
+
 def test_off_reads_nothing():
     h = GroupHarness(group_classic_validate_assignments="off")
     leader, follower = completing(h)
@@ -191,6 +203,18 @@ def test_bytes_that_are_no_assignment_are_skipped():
     leader, follower = completing(h)
     both = assign(h, leader, follower, b"\0\1\0\0\0\5", b"\0\1\0\0\0\5")
     assert [each.error for each in both] == [ErrorCode.NONE] * 2
+
+
+@pytest.mark.parametrize("spare_bytes", [-1, 0])
+def test_an_assignment_that_would_take_too_long_is_not_validated(spare_bytes, monkeypatch):
+    h = GroupHarness(group_classic_validate_assignments="refuse")
+    leader, follower = completing(h)
+    same = assigned(t=range(1_000))
+    monkeypatch.setattr(assignment_validation, "VALIDATED_BYTES_MAX", 2 * len(same) + spare_bytes)
+    _, leaders = assign(h, leader, follower, same, same)
+    assert leaders.error is (ErrorCode.NONE if spare_bytes < 0 else ErrorCode.REBALANCE_IN_PROGRESS)
+    skipped = [{"group_id": "g", "generation": 2, "bytes": 2 * len(same)}] if spare_bytes < 0 else []
+    assert h.facts_named("assignment_not_validated") == skipped
 
 
 def test_members_that_the_leader_made_up_own_nothing():

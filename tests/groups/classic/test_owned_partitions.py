@@ -136,10 +136,12 @@ def test_the_order_of_kip_792_is_read_on_a_listener_of_its_dialect():
     assert reply.ok
 
 
-def test_the_order_of_kip_792_is_counted_on_other_listeners():
+@pytest.mark.parametrize("dialect", [None, "client-side-assignment"])
+def test_the_order_of_kip_792_is_counted_on_other_listeners(dialect):
     h = GroupHarness()
-    _, follower = h.stable()
-    rebalance_with_claims(h, owning(0, generation=1), {"range": IN_KIP_ORDER})
+    leader, follower = h.stable()
+    h.join(member_id=leader, protocols=owning(0, generation=1))
+    h.join(member_id=follower, protocols={"range": IN_KIP_ORDER}, dialect=dialect)
     assert h.group().claims is None
     assert h.group().subscribed_topics == {"t"}
     assert h.facts_named("subscriptions_in_kip_order") == [

@@ -21,7 +21,8 @@ def assignment(*partitions: int) -> bytes:
 def resync(
     h: GroupHarness, leader: str, assignments: dict[str, bytes], generation: int = 1, **more: Any
 ) -> SentRequest:
-    return h.sync("g", leader, generation, assignments, resync=True, **more)
+    number = more.pop("number", h.group().resyncs + 1)
+    return h.sync("g", leader, generation, assignments, resync=number, **more)
 
 
 def started(members: int = 3, **options: Any) -> tuple[GroupHarness, list[str], SentRequest]:
@@ -35,6 +36,17 @@ def started(members: int = 3, **options: Any) -> tuple[GroupHarness, list[str], 
     return h, ids, request
 
 
+def fetch(h: GroupHarness, member_id: str, generation: int = 1) -> SentRequest:
+    """What a plain client does that is called: it joins again, and asks for its assignment."""
+    group = h.group()
+    member = group.members[member_id]
+    joined = h.join(
+        "g", member_id, instance=member.group_instance_id, protocols=member.protocols, protocol_type=group.protocol_type
+    )
+    assert joined.reply.generation_id == generation
+    return h.sync("g", member_id, generation, protocol_type=group.protocol_type, protocol_name=group.protocol_name)
+
+
 def held(h: GroupHarness) -> list[bytes]:
     return [member.assignment for member in h.group().members.values()]
 
@@ -45,9 +57,9 @@ def held(h: GroupHarness) -> list[bytes]:
 def test_the_new_assignments_take_effect_when_every_member_that_they_change_has_asked():
     h, ids, leading = started()
     assert held(h) == [b"A0", b"A1", b"A2"]
-    following = h.sync("g", ids[1], 1)
-    assert (following.reply.assignment, following.reply.resynced) == (b"less", False)
-    assert (leading.reply.assignment, leading.reply.resynced) == (b"more", True)
+    following = fetch(h, ids[1])
+    assert (following.reply.assignment, following.reply.resynced) == (b"less", 0)
+    assert (leading.reply.assignment, leading.reply.resynced) == (b"more", 1)
     assert [each.assignment for each in h.group().stored.members] == [b"more", b"less", b"A2"]
     assert (h.group().state.value, h.group().generation, h.group().stored.generation) == ("Stable", 1, 1)
 
@@ -55,8 +67,8 @@ def test_the_new_assignments_take_effect_when_every_member_that_they_change_has_
 def test_only_members_whose_assignment_changes_are_called_to_rejoin_until_they_have_asked():
     h, ids, _ = started()
     assert [h.heartbeat("g", each, 1).error.name for each in ids] == ["NONE", "REBALANCE_IN_PROGRESS", "NONE"]
-    assert h.sync("g", ids[2], 1).reply.assignment == b"A2"
-    h.sync("g", ids[1], 1)
+    assert fetch(h, ids[2]).reply.assignment == b"A2"
+    fetch(h, ids[1])
     assert [h.heartbeat("g", each, 1).error.name for each in ids] == ["NONE"] * 3
 
 
@@ -64,10 +76,10 @@ def test_a_called_member_that_asked_is_called_no_more_while_another_is_awaited()
     h = GroupHarness()
     ids = h.stable(members=3)
     leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
-    first = h.sync("g", ids[1], 1)
+    first = fetch(h, ids[1])
     assert first.is_parked
     assert [h.heartbeat("g", each, 1).error.name for each in ids[1:]] == ["NONE", "REBALANCE_IN_PROGRESS"]
-    h.sync("g", ids[2], 1)
+    fetch(h, ids[2])
     assert (leading.reply.assignment, first.reply.assignment) == (b"A0", b"x")
 
 
@@ -78,13 +90,27 @@ def test_a_resync_that_changes_only_the_leaders_assignment_completes_at_once():
     assert h.group().stored.members[0].assignment == b"other"
 
 
-def test_a_resync_that_changes_nothing_writes_nothing():
+def test_a_resync_that_changes_nothing_calls_nobody_and_counts():
     h = GroupHarness()
     leader, follower = h.stable()
-    written = len(h.records)
     reply = resync(h, leader, {leader: b"A0", follower: b"A1"}).reply
-    assert (reply.assignment, reply.resynced, len(h.records)) == (b"A0", True, written)
-    assert not h.group().is_resynced
+    assert (reply.assignment, reply.resynced, h.group().resyncs) == (b"A0", 1, 1)
+    assert h.heartbeat("g", follower, 1).ok
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["live", "after a crash"])
+def test_resyncs_are_numbered_so_that_a_late_one_does_not_undo_a_later_one(restarted):
+    h, ids, _ = started()
+    fetch(h, ids[1])
+    if restarted:
+        h.restart()
+    given = {ids[0]: b"A0", ids[1]: b"A1", ids[2]: b"A2"}
+    for number in (1, 3, -1):
+        late = resync(h, ids[0], given, number=number)
+        assert late.reply.error_message == "the next resync of the generation is number 2"
+    assert held(h) == [b"more", b"less", b"A2"]
+    assert h.sync("g", ids[0], 1).reply.resynced == 1, "a leader that does not know the number asks"
+    assert resync(h, ids[0], given, number=2).is_parked
 
 
 @pytest.mark.parametrize("stale", ["a member is missing", "a member is gone"])
@@ -112,6 +138,30 @@ def test_in_completing_rebalance_the_field_means_nothing():
     assert resync(h, leader, {leader: b"L", follower: b"F"}).reply.assignment == b"L"
 
 
+def test_a_sync_without_a_join_is_no_consent_because_it_may_be_older_than_the_resync():
+    h, ids, leading = started()
+    assert h.sync("g", ids[1], 1).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.heartbeat("g", ids[1], 1).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert leading.is_parked
+    h.join("g", ids[1])
+    assert h.heartbeat("g", ids[1], 1).ok, "between JoinGroup and SyncGroup a heartbeat must not make it join once more"
+    assert h.sync("g", ids[1], 1).reply.assignment == b"less"
+    assert leading.ok
+
+
+def test_a_member_that_has_joined_and_not_asked_yet_need_not_join_once_more():
+    h = GroupHarness()
+    leader, follower = h.join_new_member(), h.join_new_member()
+    h.advance(0)
+    h.sync("g", leader, 1, {leader: b"A0", follower: b"A1"})
+    leading = resync(h, leader, {leader: b"A0", follower: b"x"})
+    assert h.heartbeat("g", follower, 1).ok
+    again = resync(h, leader, {leader: b"A0", follower: b"y"})
+    assert leading.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.sync("g", follower, 1).reply.assignment == b"y"
+    assert again.ok
+
+
 # --- plain followers --------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +169,7 @@ def test_a_plain_follower_joins_again_and_gets_the_current_generation():
     h, ids, leading = started()
     joined = h.join("g", ids[1])
     assert (joined.reply.generation_id, joined.reply.leader, joined.reply.members) == (1, ids[0], [])
-    assert h.sync("g", ids[1], 1).reply.assignment == b"less"
+    assert fetch(h, ids[1]).reply.assignment == b"less"
     assert leading.ok
 
 
@@ -134,7 +184,7 @@ def test_what_a_follower_says_about_the_past_causes_no_rebalance(name, user_data
     )
     h, ids, leading = started(protocols={name: before})
     assert h.join("g", ids[1], protocols={name: after}).reply.generation_id == 1
-    assert h.sync("g", ids[1], 1, protocol_name=name).reply.assignment == b"less"
+    assert fetch(h, ids[1]).reply.assignment == b"less"
     assert h.group().stored.members[1].subscription == after
     # a lost response: the same again changes nothing either
     assert h.join("g", ids[1], protocols={name: after}).reply.generation_id == 1
@@ -208,7 +258,7 @@ def test_a_rebalance_aborts_the_resync_and_everybody_who_waits_is_answered(event
     h = GroupHarness()
     ids = h.stable(members=4)
     leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y", ids[3]: b"A3"})
-    following = h.sync("g", ids[1], 1)
+    following = fetch(h, ids[1])
     if event == "join":
         h.join_new_member()
     elif event == "leave":
@@ -234,11 +284,11 @@ def test_the_session_of_a_member_that_waits_in_a_resync_does_not_run_out():
     h = GroupHarness()
     ids = h.stable(members=3, session_ms=1_000)
     leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
-    h.sync("g", ids[1], 1)
+    fetch(h, ids[1])
     for _ in range(4):
         h.advance(900)
         h.heartbeat("g", ids[2], 1)
-    h.sync("g", ids[2], 1)
+    fetch(h, ids[2])
     assert leading.ok
     h.advance(900)
     assert len(h.group().members) == 3
@@ -248,11 +298,11 @@ def test_the_leaders_next_resync_replaces_the_one_that_waits():
     h = GroupHarness()
     ids = h.stable(members=3)
     first = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
-    follower = h.sync("g", ids[1], 1)
+    follower = fetch(h, ids[1])
     second = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"A1", ids[2]: b"z"})
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert follower.reply.assignment == b"A1", "it keeps what it has and need not wait"
-    assert h.sync("g", ids[2], 1).reply.assignment == b"z"
+    assert fetch(h, ids[2]).reply.assignment == b"z"
     assert second.ok
 
 
@@ -272,7 +322,7 @@ def test_a_static_follower_that_comes_back_gets_the_resynced_assignment():
     back = h.join("g", "", instance="i1").reply
     assert (back.error_code, back.generation_id) == (ErrorCode.NONE, 1)
     assert leading.is_parked
-    assert h.heartbeat("g", back.member_id, 1, instance="i1").error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.heartbeat("g", back.member_id, 1, instance="i1").ok
     assert h.sync("g", back.member_id, 1, instance="i1").reply.assignment == b"less"
     assert leading.ok
 
@@ -281,10 +331,10 @@ def test_a_static_follower_that_comes_back_after_it_asked_asks_again():
     h = GroupHarness()
     ids = h.stable(members=3, static=True)
     leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
-    old = h.sync("g", ids[1], 1)
+    old = fetch(h, ids[1])
     new_id = h.join("g", "", instance="i1").reply.member_id
     assert old.error is ErrorCode.FENCED_INSTANCE_ID
-    h.sync("g", ids[2], 1)
+    fetch(h, ids[2])
     assert leading.is_parked
     assert h.sync("g", new_id, 1).reply.assignment == b"x"
     assert leading.ok
@@ -294,7 +344,7 @@ def test_a_static_leader_that_comes_back_knows_of_no_resync_so_everybody_keeps_w
     h = GroupHarness()
     ids = h.stable(members=3, static=True)
     leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
-    following = h.sync("g", ids[1], 1)
+    following = fetch(h, ids[1])
     h.join("g", "", instance="i0")
     assert leading.error is ErrorCode.FENCED_INSTANCE_ID
     assert following.reply.assignment == b"A1"
@@ -338,7 +388,7 @@ def moved() -> tuple[GroupHarness, str, str]:
     leader, follower = h.join_new_member(), h.join_new_member()
     h.advance(0)
     h.sync("g", leader, 1, {leader: assignment(0), follower: assignment(1, 2)})
-    h.sync("g", follower, 1)
+    fetch(h, follower)
     resync(h, leader, {leader: assignment(0, 1), follower: assignment(2)})
     return h, leader, follower
 
@@ -351,7 +401,7 @@ def test_until_a_resync_completes_a_member_commits_what_it_is_about_to_lose():
 @pytest.mark.parametrize("restarted", [False, True], ids=["live", "after a crash"])
 def test_a_partition_lost_in_a_resync_is_not_committed_with_the_same_generation(restarted):
     h, leader, follower = moved()
-    h.sync("g", follower, 1)
+    fetch(h, follower)
     if restarted:
         h.restart()
     assert [commit_error(h, follower, each) for each in (1, 2, 3)] == ["ILLEGAL_GENERATION", "NONE", "NONE"]
@@ -362,7 +412,7 @@ def test_a_partition_lost_in_a_resync_is_not_committed_with_the_same_generation(
 
 def test_a_generation_that_was_not_resynced_lets_its_members_commit_everything():
     h, leader, follower = moved()
-    h.sync("g", follower, 1)
+    fetch(h, follower)
     h.join("g", leader)
     h.join("g", follower)
     h.sync("g", leader, 2, {leader: assignment(0, 1), follower: assignment(2)})
@@ -375,7 +425,7 @@ def test_a_static_member_that_comes_back_to_a_resynced_generation_commits_what_i
     h = GroupHarness()
     leader, follower = h.stable(static=True)
     resync(h, leader, {leader: assignment(0, 1), follower: assignment(2)})
-    h.sync("g", follower, 1)
+    fetch(h, follower)
     new_id = h.join("g", "", instance="i1").reply.member_id
     for _ in range(2):
         assert [commit_error(h, new_id, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
@@ -388,7 +438,7 @@ def test_a_static_member_that_comes_back_to_a_resynced_generation_commits_what_i
 def test_a_crash_at_any_record_keeps_all_of_a_resync_or_nothing():
     h, ids, _ = started()
     before = h.durable()
-    h.sync("g", ids[1], 1)
+    fetch(h, ids[1])
     cut = [h.durable(h.records[:end]) for end in h.batch_ends[-2:]]
     assert cut == [before, h.durable()]
 
@@ -398,12 +448,12 @@ def test_a_crash_while_a_resync_waits_loses_it_and_members_keep_what_they_have()
     h.restart()
     assert [h.heartbeat("g", each, 1).error.name for each in ids] == ["NONE"] * 3
     assert h.join("g", ids[1]).reply.generation_id == 1
-    assert h.sync("g", ids[1], 1).reply.assignment == b"A1"
+    assert fetch(h, ids[1]).reply.assignment == b"A1"
 
 
 def test_a_deleted_group_leaves_no_record_of_its_resync():
     h, _leader, follower = moved()
-    h.sync("g", follower, 1)
+    fetch(h, follower)
     records, _ = h.groups.end(h.group())
     assert sorted((record.key.NAME, record.value) for record in records) == [
         ("ClassicGroupResyncKey", None),
@@ -414,7 +464,7 @@ def test_a_deleted_group_leaves_no_record_of_its_resync():
 def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
     h, leader, follower = moved()
     h.advance(250)
-    h.sync("g", follower, 1)
+    fetch(h, follower)
     (event,) = h.events_of("GroupResynced")
     assert (event.epoch, event.member_id, event.members, event.changed, event.duration_ms) == (1, leader, 2, 2, 250)
     assert [(each.member_id, each.waited_ms) for each in event.waited_for] == [(follower, 250)]
@@ -439,7 +489,7 @@ def test_a_resync_is_validated_before_any_member_hears_of_it(policy):
         assert h.heartbeat("g", follower, 1).ok
         assert held(h) == [b"A0", b"A1"]
     else:
-        h.sync("g", follower, 1)
+        fetch(h, follower)
         assert request.ok
 
 
@@ -454,5 +504,5 @@ def test_in_a_cooperative_group_a_resync_takes_a_partition_away_before_another_g
         ({leader: assignment(0, 1), follower: assignment()}, "NONE"),
     ):
         request = resync(h, leader, given, protocol_name=name)
-        h.sync("g", follower, 1, protocol_name=name)
+        fetch(h, follower)
         assert request.error.name == error
