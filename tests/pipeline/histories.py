@@ -18,10 +18,13 @@ from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import (
+    ClassicGroupGenerationKey,
+    ClassicGroupGenerationValue,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     EventLogOpenedKey,
     EventLogOpenedValue,
+    GroupMetadataKey,
     OffsetCommitRequest,
 )
 from coordinator.requests import offset_commit as commit_api
@@ -50,6 +53,7 @@ class SimulatedHistory(ConsumerHarness):
         opened = EventLogOpenedValue(state_offset=0, time_ms=self.now_ms, run_id="run", policy="all", cause="start")
         self.events.append(Record(EventLogOpenedKey(), opened))
         self.chance = random.Random(seed)
+        self.statics = random.Random(f"statics {seed}")
         self.clients: list[Any] = []
         self.old: list[tuple[str, str, int, tuple[Any, ...]]] = []
         """Earlier states: (group, member, epoch, partitions)."""
@@ -94,13 +98,16 @@ class SimulatedHistory(ConsumerHarness):
         topics = self.chance.choice((("t",), ("t", "u"), ("u",)))
         if self.chance.random() < 0.75:
             group = self.chance.choice(("g", "h"))
-            self.clients.append(Modern(self, f"m{self.names}", group=group, topics=topics))
+            instance = f"i{self.names}" if self.statics.random() < 0.5 else None
+            self.clients.append(Modern(self, f"m{self.names}", group=group, topics=topics, instance=instance))
         else:
             self.clients.append(Classic(self, group="c", topics=topics, cooperative=True))
 
     def step(self) -> None:
         chance, client = self.chance.random(), self.chance.choice(self.clients)
         if chance < 0.5:
+            if isinstance(client, Modern) and client.instance and client.is_in and self.statics.random() < 0.1:
+                self.restart_static(client)
             before = self.snapshot(client)
             client.beat()
             if before is not None:
@@ -130,6 +137,14 @@ class SimulatedHistory(ConsumerHarness):
             self.send(
                 client.group, client.id or "nobody", self.chance.randrange(0, 9), [("t", self.chance.randrange(6))]
             )
+
+    def restart_static(self, client: Modern) -> None:
+        """It leaves for a while and returns, under its member id or as a new process."""
+        self.beat(client.group, client.id, -2, instance=client.instance)
+        client.forget()
+        if self.statics.random() < 0.5:
+            self.names += 1
+            client.id = f"m{self.names}"
 
     @staticmethod
     def snapshot(client: Any) -> tuple[str, str, int, tuple[Any, ...]] | None:
@@ -189,6 +204,24 @@ class SimulatedHistory(ConsumerHarness):
                 self._forge(group_id, member_id, group.group_epoch + 5, 0, [])
                 return len(self.records) - 1
         return None
+
+    def repeat_generation(self) -> int:
+        """Gives the last generation of the classic group out again, to a stranger; returns the record's offset."""
+        last = next(
+            record.value
+            for record in reversed(self.records)
+            if isinstance(record.key, GroupMetadataKey)
+            and record.key.group == "c"
+            and record.value
+            and record.value.members
+        )
+        member = ClassicGroupGenerationValue.MemberMetadata(member_id="stranger")
+        value = ClassicGroupGenerationValue(
+            "consumer", last.generation, last.protocol, "stranger", self.now_ms, [member]
+        )
+        self.records.append(Record(ClassicGroupGenerationKey("c"), value))
+        self.times.append(self.now_ms)
+        return len(self.records) - 1
 
     def _forge(self, group_id: str, member_id: str, epoch: int, lost: int, assigned: list[Any]) -> None:
         value = ConsumerGroupCurrentMemberAssignmentValue(epoch, epoch - 1, 0, assigned, [], lost)

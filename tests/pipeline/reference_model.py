@@ -33,6 +33,8 @@ class Group:
     owned: dict[tuple[str, Any], tuple[int, int]] = field(default_factory=dict)
     """(member, partition) -> (epoch of acquisition, offset)."""
     generation: int | None = None
+    contents: dict[int, Any] = field(default_factory=dict)
+    """Generation -> leader, protocol and members, since the group was last deleted."""
 
 
 @dataclass
@@ -46,6 +48,7 @@ class ReferenceResult:
     two_owners: set[tuple[Any, ...]] = field(default_factory=set)
     """(group, topic key, partition, member, offset)"""
     epoch_order: set[tuple[Any, ...]] = field(default_factory=set)
+    generation_twice: set[tuple[Any, ...]] = field(default_factory=set)
     """(group, offset)"""
     epochs: set[tuple[Any, ...]] = field(default_factory=set)
     """(group, kind, epoch, offset)"""
@@ -103,7 +106,13 @@ def _record(out: ReferenceResult, offset: int, record: Any) -> None:
         )
         group.kind = "consumer"
     elif name == "GroupMetadata":
+        _content(out, group_id, group, offset, value)
+        if value is None:
+            group.contents.clear()
         _generation(out, group_id, group, offset, value)
+        return
+    elif name == "ClassicGroupGeneration":
+        _content(out, group_id, group, offset, value)
         return
     else:
         return
@@ -118,6 +127,14 @@ def _record(out: ReferenceResult, offset: int, record: Any) -> None:
         wrong = group.target is not None and group.epoch is not None and group.target > group.epoch
     if wrong:
         out.epoch_order.add((group_id, offset))
+
+
+def _content(out: ReferenceResult, group_id: str, group: Group, offset: int, value: Any) -> None:
+    """No member of these histories is static, so member ids name the members."""
+    if value is not None and value.generation > 0:
+        content = value.leader, value.protocol, {member.member_id for member in value.members}
+        if group.contents.setdefault(value.generation, content) != content:
+            out.generation_twice.add((group_id, offset))
 
 
 def _generation(out: ReferenceResult, group_id: str, group: Group, offset: int, value: Any) -> None:

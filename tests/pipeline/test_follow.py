@@ -98,6 +98,8 @@ def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> N
     assert texts(twice, "group", "topic_key", "partition", "member_id", "offset") == sorted(map(repr, truth.two_owners))
     order = [row for row in wrong if row["rule"] == vocabulary.EPOCH_ORDER]
     assert texts(order, "group", "offset") == sorted(map(repr, truth.epoch_order))
+    repeated = [row for row in wrong if row["rule"] == vocabulary.GENERATION_TWICE]
+    assert texts(repeated, "group", "offset") == sorted(map(repr, truth.generation_twice))
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +108,7 @@ def story() -> SimulatedHistory:
     made.plant_second_owner()
     made.run_workload(30)
     assert made.put_epoch_ahead() is not None
+    made.repeat_generation()
     return made.run_workload(40)
 
 

@@ -20,19 +20,22 @@ ZOMBIES = ("lost", "ahead", "not a member")
 
 
 def planted(seed: int) -> tuple[SimulatedHistory, ReferenceResult, dict[str, object]]:
-    """A history with two owners, an epoch ahead of its group, and accepted zombies."""
+    """A history with two owners, an epoch ahead of its group, a generation that was given out twice, and accepted zombies."""
     story = SimulatedHistory(seed).run_workload(450)
     twice = story.plant_second_owner()
     story.run_workload(40)
     ahead = story.put_epoch_ahead()
     story.run_workload(60)
+    repeated = story.repeat_generation()
     refused = sorted(
         {row[0] for row in replay(story.records, story.events).verdicts if row[3] == "lost" and row[-1] == "refused"}
     )
     through = refused[::5]
     for index in through:
         story.accept_refused_commit(index)
-    return story, replay(story.records, story.events), {"twice": twice, "ahead": ahead, "through": set(through)}
+    return story, replay(story.records, story.events), {
+        "twice": twice, "ahead": ahead, "repeated": repeated, "through": set(through),
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=SEEDS)
@@ -84,10 +87,15 @@ def test_exactly_the_planted_violations_are_found(planted_case):
     order = {(row["group"], row["offset"]) for row in rows if row["rule"] == vocabulary.EPOCH_ORDER}
     assert order == truth.epoch_order
     assert plan["ahead"] in {row[1] for row in order}
+    repeated = {(row["group"], row["offset"]) for row in rows if row["rule"] == vocabulary.GENERATION_TWICE}
+    assert repeated == truth.generation_twice == {("c", plan["repeated"])}
     # The server's events agree with its log up to the first forged record.
     forged_ms = min(row["time_ms"] for row in rows if row["rule"] in (vocabulary.TWO_OWNERS, vocabulary.EPOCH_ORDER))
     differ = [row for row in rows if row["rule"] in (vocabulary.EVENT_DISAGREES, vocabulary.VERDICT)]
     assert [row for row in differ if row["time_ms"] < forged_ms] == []
+    # Static members restart now and then; their epochs go on.
+    fell = [row for row in rows if row["rule"] in (vocabulary.EPOCH_FELL, vocabulary.SINCE_TOO_EARLY)]
+    assert [row for row in fell if row["time_ms"] < forged_ms] == []
 
 
 def test_the_sums_of_the_audit_match_the_reference_model(planted_case):

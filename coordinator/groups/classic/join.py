@@ -11,7 +11,8 @@ What happens depends on the caller:
 
 A member that joins its own generation with unchanged metadata has probably lost a response: it receives the current generation,
 and no other member notices. Changed metadata starts a rebalance. So does a join of the leader in Stable, changed or not: the
-leader sees things that metadata do not show, such as new partitions.
+leader sees things that metadata do not show, such as new partitions. And so does any join in a round that was resumed after a
+crash: the log has only one of the protocols that a member offered, so nobody can say that they are unchanged.
 
 KIP-792 and KIP-568 (extensions). JoinGroup may carry the member's generation, which settles two cases that Kafka has to
 guess. *Older or newer than the group's*: the member missed something, and its claims on partitions cannot be trusted. It is

@@ -24,7 +24,8 @@ class State(StrEnum):
 
     SyncGroups are parked. Heartbeats are answered. Commits get REBALANCE_IN_PROGRESS, because no member knows yet what it
     owns. Ends with the leader's SyncGroup, or returns to PreparingRebalance when a member joins, leaves, changes its metadata
-    or fails to sync in time."""
+    or fails to sync in time. The generation is in the log: after a crash the group is in this state again, until its leader's
+    SyncGroup or any JoinGroup."""
 
     STABLE = "Stable"
     """Every member can fetch its assignment.

@@ -108,13 +108,14 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
     else:
         holder = _holder(group, request.member_id, instance_id)
         if holder is not None and may_downgrade_replacing(groups, group, holder):
+            if not is_new:
+                _fence_claimed_generation(request, holder)
             return _turn_classic(update, holder, member_id, _subscription(attempt), attempt)
         old = join_static(update, member_id, instance_id, speaks_classic=True) if is_new or holder is None else holder
     subscription = _subscription(attempt)
     if instance_id is None and not is_new and member_id not in group.members and any(subscription.owned.values()):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if request.generation_id not in (_NO_GENERATION, old.member_epoch):
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    _fence_claimed_generation(request, old)
     new = _with_request(old, attempt, subscription)
     owned: Owned = [
         (topic_id, partitions)
@@ -138,6 +139,12 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
     update.arm(session_key(group_id, member_id), request.session_timeout_ms)
     update.arm(sync_key(group_id, member_id), max(attempt.rebalance_timeout_ms, 0))
     return update.result(_joined(attempt, member_id, stepped.member_epoch))
+
+
+def _fence_claimed_generation(request: JoinGroupRequest, member: ConsumerMember) -> None:
+    """KIP-792: a member that names its generation must name its epoch. Raises ILLEGAL_GENERATION."""
+    if request.generation_id not in (_NO_GENERATION, member.member_epoch):
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
 
 def _holder(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember | None:
@@ -184,7 +191,7 @@ def _turn_classic(
 
 
 def _emit_turned(update: ConsumerUpdate, holder: ConsumerMember, member_id: str, attempt: JoinAttempt) -> None:
-    """Emits that a classic member took the place of the holder, which is fenced if that had another member id."""
+    """Emits that a classic member took the place of the holder, unless it is the holder itself and had not left."""
     group, instance_id = update.group, holder.instance_id
     if member_id != holder.member_id:
         fence = member_fenced(
@@ -197,6 +204,8 @@ def _emit_turned(update: ConsumerUpdate, holder: ConsumerMember, member_id: str,
             "JoinGroup",
         )
         update.facts.append(event_only(fence))
+    elif holder.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
+        return
     update.facts.append(
         member_joined(group.group_id, Kind.CLASSIC, member_id, instance_id, attempt.context, group.group_epoch)
     )

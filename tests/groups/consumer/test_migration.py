@@ -232,6 +232,20 @@ def test_a_static_member_that_returns_to_the_classic_protocol_takes_the_group_al
     assert_sound(h)
 
 
+def test_a_static_member_that_turns_classic_under_its_own_id_is_not_fenced_and_must_know_its_epoch():
+    h = ConsumerHarness()
+    settle(h, [Modern(h, "m", instance="i")], 4)
+    turn = {"member_id": "m", "instance": "i", "protocols": {"a": subscription()}, "version": 9}
+    epoch = h.member().member_epoch
+    assert h.join(generation=epoch - 1, **turn).error is ErrorCode.ILLEGAL_GENERATION
+    joined, fenced = len(h.events_of("MemberJoined")), len(h.events_of("MemberFenced"))
+    assert h.join(generation=epoch, **turn).reply.member_id == "m"
+    assert list(h.group().members) == ["m"]
+    assert (len(h.events_of("MemberJoined")), len(h.events_of("MemberFenced"))) == (joined, fenced)
+    assert h.sync("g", "m", epoch, instance="i", protocol_name="a").ok
+    assert_sound(h)
+
+
 def test_a_consumer_group_is_listed_and_described():
     h = ConsumerHarness()
     h.join_modern()
