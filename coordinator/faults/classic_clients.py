@@ -29,6 +29,7 @@ from coordinator.protocol.subscription import (
 )
 
 RANGE = "range"
+RESYNC_SINCE = 4
 MUST_REJOIN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
@@ -60,6 +61,11 @@ class ClassicMember(Client):
         self.claims_generation = random.random() < 0.2
         self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS,), (ORDERS, AUDIT)])
         self.assignor = RANGE
+        self.resyncs = Random(f"{world.plan.seed} {self.name} resyncs")
+        self.led: JoinGroupResponse | None = None
+        """The generation that it leads, as far as it knows its members; None if it leads none."""
+        self.resynced = 0
+        """How often it has resynced it."""
         self.member_id = ""
         self.generation = NO_GENERATION
         self.positions: dict[tuple[str, int], int] = {}
@@ -88,7 +94,13 @@ class ClassicMember(Client):
 
     def _forget(self) -> None:
         """Resets all state, like a new process."""
+        self._give_up()
+        self.led = None
         self.member_id, self.generation, self.positions, self.stable = "", NO_GENERATION, {}, False
+
+    def _give_up(self) -> None:
+        """It uses its partitions no longer."""
+        self.world.history.given_up(self.group_id, self.generation, self.member_id)
 
     def _on_error(self, api: str, code: int) -> None:
         """Raises Fenced, Rejoin or NoResponse, depending on the error; reports an error that Kafka would not return."""
@@ -116,6 +128,8 @@ class ClassicMember(Client):
 
     async def _join(self) -> None:
         plan, history = self.world.plan, self.world.history
+        self._give_up()
+        self.led = None
         within_s = plan.rebalance_ms / 1000 + plan.initial_rebalance_delay_ms / 1000 + 20
         while True:
             request = JoinGroupRequest(
@@ -145,7 +159,7 @@ class ClassicMember(Client):
         self.world.history.received(self.group_id, response, asked, self.name)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
-        plan, history = self.world.plan, self.world.history
+        plan = self.world.plan
         leads = joined.leader == self.member_id and not joined.skip_assignment
         if leads and self.random.random() < 0.1:
             await self.world.sleep(self.random.uniform(0, 3))
@@ -161,6 +175,12 @@ class ClassicMember(Client):
         asked, response = await self._synced(request, plan.rebalance_ms / 1000 + 20)
         if response.error_code:
             self._on_error("SyncGroup", response.error_code)
+        self.led, self.resynced = joined if leads else None, 0
+        await self._take(response, asked)
+
+    async def _take(self, response: SyncGroupResponse, asked: int) -> None:
+        """Continues with the assignment that it received."""
+        history = self.world.history
         assignment = parse_assignment(response.assignment)
         partitions = [(topic, index) for topic, indexes in assignment.partitions.items() for index in indexes]
         history.assigned(
@@ -188,11 +208,39 @@ class ClassicMember(Client):
                     raise
             await self.think()
 
+    async def _resync(self, led: JoinGroupResponse) -> None:
+        """Replaces the assignment of the generation by another one."""
+        self._give_up()
+        self.stable = False
+        token = f"{self.member_id} {self.generation} resync {self.resyncs.random()}".encode()
+        self.world.history.resync_started(self.group_id, self.generation, token)
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer",
+            protocol_name=self.assignor,
+            assignments=self._parts(led, token, turn=self.resyncs.randrange(1, 1_000)),
+            resync=self.resynced + 1,
+        )
+        asked = self.world.history.tick()
+        response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
+        if response.error_code == ErrorCode.INVALID_REQUEST:  # a static member has a new id, or a resync is repeated
+            raise Rejoin
+        if response.error_code:
+            self._on_error("SyncGroup", response.error_code)
+        self.resynced = response.resynced
+        await self._take(response, asked)
+
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        return self._parts(joined, f"{self.member_id} {self.generation} {self.random.random()}".encode(), turn=0)
+
+    def _parts(
+        self, joined: JoinGroupResponse, token: bytes, turn: int
+    ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Round robin over the subscribers of each topic. All parts carry the same token, by which they are recognized."""
-        token = f"{self.member_id} {self.generation} {self.random.random()}".encode()
         parts: dict[str, dict[str, tuple[int, ...]]] = {member.member_id: {} for member in joined.members}
-        turn = 0
         for topic, count in TOPICS.items():
             wanting = [each.member_id for each in joined.members if topic in parse_subscription(each.metadata).topics]
             for index in range(count if wanting else 0):
@@ -207,6 +255,9 @@ class ClassicMember(Client):
     async def _consume(self) -> None:
         while True:
             await self.think()
+            if self.led is not None and self._resyncs_now():
+                await self._resync(self.led)
+                continue
             chance = self.random.random()
             if self.world.is_healed:
                 chance *= 0.85
@@ -220,6 +271,10 @@ class ClassicMember(Client):
                 self.stable = False
                 await self._rare_event(self.random.random())
                 self.stable = True
+
+    def _resyncs_now(self) -> bool:
+        is_possible = self.sync_version >= RESYNC_SINCE and not self.world.is_healed
+        return is_possible and self.resyncs.random() < self.world.plan.resyncs
 
     async def _heartbeat(self) -> None:
         history = self.world.history

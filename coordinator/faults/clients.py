@@ -159,7 +159,7 @@ class Client:
             )
         code = next(iter(seen.values()))
         if code is ErrorCode.NONE and member_id:
-            history.accepted(group_id, generation, member_id, asked, "commit")
+            history.commit_accepted(group_id, generation, member_id, asked, seen)
         return code
 
     async def fetch(

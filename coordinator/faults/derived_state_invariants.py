@@ -71,6 +71,9 @@ def _has_owner(groups: GroupMachine, key: TimerKey) -> bool:
         return False
     if kind == "classic-pending":
         return key[2] in cast(ClassicGroup, group).pending_joins
+    if kind == "classic-resync":
+        resync = cast(ClassicGroup, group).resync
+        return resync is not None and bool(resync.awaited)
     if kind in {"classic-join", "classic-sync", "consumer-regex", "streams-delay"}:
         return True
     return key[2] in group.members

@@ -10,7 +10,8 @@ that two events at the same instant have an order.
 - I7: the generations that members receive only grow, and each has one leader, one protocol and one list of members, whoever
   receives it and however often. A generation is durable before a member receives it, so a crash can neither take it back nor
   give its number to another one. A static member is the same under each of its member ids.
-- I8: within one generation no partition is assigned to two members, and all members get parts of the same assignment.
+- I8: within one generation no partition is assigned to two members, and all members get parts of the same assignment. A
+  leader may replace it by another one (resyncs.py).
 - I9: once a member has received a generation, requests with an older generation are refused. Once a static member
   was assigned under a new member id, requests with the old id are refused.
 - I30: a rebalance from outside that was acknowledged happens. After a load the group is in the generation or epoch that was
@@ -22,6 +23,7 @@ A group that is deleted or expires starts over; no conclusions about its generat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from coordinator.faults.resyncs import Assignments
 from coordinator.protocol.messages import JoinGroupResponse
 
 OnBroken = Callable[[str, str], None]
@@ -73,8 +75,8 @@ class _GroupHistory:
     generation: int = -1
     known_at: int = 0
     received: dict[int, _Generation] = field(default_factory=dict)
-    tokens: dict[int, bytes] = field(default_factory=dict)
-    owners: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)
+    assignments: dict[int, Assignments] = field(default_factory=dict)
+    """By generation."""
     holders: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Instance id -> the member id that was last assigned, and the tick at which that was known."""
     replaced: dict[str, int] = field(default_factory=dict)
@@ -264,22 +266,26 @@ class History:
         group = self._conclusive(group_id, asked)
         if group is None:
             return
-        first = group.tokens.setdefault(generation, token)
-        if token != first and token:
-            self._broken(
-                "I8 single owner", f"generation {generation} of {group_id} has two assignments: {first!r} {token!r}"
-            )
         identity = instance_id if instance_id is not None else member_id
-        owners = group.owners.setdefault(generation, {})
-        for partition in partitions:
-            owner = owners.setdefault(partition, identity)
-            if owner != identity:
-                self._broken(
-                    "I8 single owner", f"{partition} of {group_id} generation {generation}: {owner} and {identity}"
-                )
+        assignments = group.assignments.setdefault(generation, Assignments())
+        problem = assignments.received(identity, token, partitions, asked, self.now)
+        if problem is not None:
+            self._broken("I8 single owner", f"generation {generation} of {group_id} {problem}")
         self._note_generation(group, generation)
         if instance_id is not None:
             self._record_holder(group, instance_id, member_id, asked, self.now)
+
+    def resync_started(self, group_id: str, generation: int, token: bytes) -> None:
+        """Records that the leader of a generation is about to replace its assignment."""
+        group = self._conclusive(group_id, self.now)
+        if group is not None:
+            group.assignments.setdefault(generation, Assignments()).resync(token)
+
+    def given_up(self, group_id: str, generation: int, member_id: str) -> None:
+        """Records that a member is about to join again, or that its process has ended."""
+        group = self._groups.get(group_id)
+        if group is not None and generation in group.assignments:
+            group.assignments[generation].given_up(self._identity(member_id))
 
     def _record_holder(self, group: _GroupHistory, instance_id: str, member_id: str, asked: int, now: int) -> None:
         """Records which member id holds the instance id; of two concurrent assignments the order is unknown."""
@@ -290,6 +296,17 @@ class History:
                 group.replaced[replaced] = now
         else:
             del group.holders[instance_id]
+
+    def commit_accepted(
+        self, group_id: str, generation: int, member_id: str, asked: int, partitions: Iterable[tuple[str, int]]
+    ) -> None:
+        """Checks an accepted commit, which a member sent at tick `asked`."""
+        self.accepted(group_id, generation, member_id, asked, "commit")
+        group = self._conclusive(group_id, asked)
+        if group is not None and generation in group.assignments:
+            problem = group.assignments[generation].commit_accepted(self._identity(member_id), partitions, asked)
+            if problem is not None:
+                self._broken("I9 fencing", f"generation {generation} of {group_id} {problem}")
 
     def accepted(self, group_id: str, generation: int, member_id: str, asked: int, request_name: str) -> None:
         """Checks an accepted request, which a member sent at tick `asked`."""

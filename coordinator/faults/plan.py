@@ -35,6 +35,8 @@ class Plan:
     """Transactional producers."""
     counters: int
     """Pairs of workers that commit offsets in transactions."""
+    resyncs: float
+    """Probability that a leader that has something to do resyncs instead."""
     statics: float
     """Share of static members, which have an instance id."""
     think_s: float
@@ -130,6 +132,7 @@ def draw(seed: int, span_s: float) -> Plan:
         members=random.choice([1, 2, 3, 5]),
         accountants=Random(f"accountants {seed}").choice([0, 1, 2, 3]),
         counters=counters,
+        resyncs=Random(f"resyncs {seed}").choice([0.0, 0.0, 0.05, 0.3]),
         statics=random.choice([0.0, 0.0, 0.5, 1.0]),
         think_s=random.choice([0.3, 0.6, 1.2]),
         session_ms=random.choice([6_000, 8_000, 12_000]),

@@ -233,7 +233,7 @@ class LogFolder:
         found: dict[int, Found] = {}
         for path in self.segments:
             if base_offset_of(path) <= start_offset:
-                found.clear()
+                found.clear()  # `walk` reports it if one of them reaches beyond the next
             file = ReadableFile(path)
             found[base_offset_of(path)] = Found(file.size_bytes, segment_list.first_checksum(file))
             file.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.protocol.errors import ErrorCode
 from tests.compatibility.members import CLIENTS, Client, Partition, Program, partitions_of, shared, wait_for_all
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -188,6 +189,41 @@ def test_a_group_outlives_kill_9_of_its_server(
     assert members[0].call("committed", partitions=mine) == [4] * 3
     assert describe(server, group) == known
     assert [member.rebalances() for member in members] == undisturbed
+
+
+@pytest.mark.java
+def test_a_static_member_that_subscribes_again_keeps_its_epochs(
+    quick: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
+) -> None:
+    """Java's unsubscribe and subscribe leave temporarily and return under the member id: old epochs stay refused."""
+    topic, group = make_topic(quick, PARTITIONS), fresh("group")
+    static = join(start(CLIENTS["java"], quick), group, topic, "a", instance="i")
+    wait_to_share(quick, [static], all_of(topic))
+    before = describe(quick, group)["members"]["a"]
+    other = join(start(CLIENTS["java"], quick), group, topic, "b")
+    wait_to_share(quick, [static, other], all_of(topic))
+    lost = other.owned.copy()
+    other.call("leave")
+    wait_to_share(quick, [static], all_of(topic))
+
+    def zombies() -> set[int]:
+        with Connection(quick.bootstrap) as link:
+            partitions = [{"partition_index": partition, "committed_offset": 0} for _, partition in lost]
+            who = {"member_id": before["member_id"], "generation_id_or_member_epoch": before["member_epoch"]}
+            answer = link.call(
+                "OffsetCommit", 9, group_id=group, **who, topics=[{"name": topic, "partitions": partitions}]
+            )
+        return {each["error_code"] for each in answer["topics"][0]["partitions"]}
+
+    stale = {int(ErrorCode.STALE_MEMBER_EPOCH)}
+    assert zombies() == stale
+    epoch = describe(quick, group)["epoch"]
+    static.call("resubscribe")
+    wait_to_share(quick, [static], all_of(topic))
+    after = describe(quick, group)
+    assert (after["epoch"], after["members"]["a"]["member_id"]) == (epoch, before["member_id"])
+    assert zombies() == stale
+    static.call("commit")
 
 
 def test_a_static_member_and_its_server_may_be_away_together(

@@ -53,6 +53,7 @@ class SimulatedHistory(ConsumerHarness):
         opened = EventLogOpenedValue(state_offset=0, time_ms=self.now_ms, run_id="run", policy="all", cause="start")
         self.events.append(Record(EventLogOpenedKey(), opened))
         self.chance = random.Random(seed)
+        self.statics = random.Random(f"statics {seed}")
         self.clients: list[Any] = []
         self.old: list[tuple[str, str, int, tuple[Any, ...]]] = []
         """Earlier states: (group, member, epoch, partitions)."""
@@ -97,13 +98,16 @@ class SimulatedHistory(ConsumerHarness):
         topics = self.chance.choice((("t",), ("t", "u"), ("u",)))
         if self.chance.random() < 0.75:
             group = self.chance.choice(("g", "h"))
-            self.clients.append(Modern(self, f"m{self.names}", group=group, topics=topics))
+            instance = f"i{self.names}" if self.statics.random() < 0.5 else None
+            self.clients.append(Modern(self, f"m{self.names}", group=group, topics=topics, instance=instance))
         else:
             self.clients.append(Classic(self, group="c", topics=topics, cooperative=True))
 
     def step(self) -> None:
         chance, client = self.chance.random(), self.chance.choice(self.clients)
         if chance < 0.5:
+            if isinstance(client, Modern) and client.instance and client.is_in and self.statics.random() < 0.1:
+                self.restart_static(client)
             before = self.snapshot(client)
             client.beat()
             if before is not None:
@@ -133,6 +137,14 @@ class SimulatedHistory(ConsumerHarness):
             self.send(
                 client.group, client.id or "nobody", self.chance.randrange(0, 9), [("t", self.chance.randrange(6))]
             )
+
+    def restart_static(self, client: Modern) -> None:
+        """It leaves for a while and returns, under its member id or as a new process."""
+        self.beat(client.group, client.id, -2, instance=client.instance)
+        client.forget()
+        if self.statics.random() < 0.5:
+            self.names += 1
+            client.id = f"m{self.names}"
 
     @staticmethod
     def snapshot(client: Any) -> tuple[str, str, int, tuple[Any, ...]] | None:

@@ -171,6 +171,7 @@ def _details(group: StreamsGroup, member: StreamsMember) -> dict[str, Any]:
         "state": member.state.name,
         "member_epoch": member.member_epoch,
         "previous_member_epoch": member.previous_member_epoch,
+        "revocation_epoch": member.revocation_epoch,
         "assigned": _held(member.assigned),
         "pending_revocation": _held(member.pending_revocation),
         "task_offsets": {part: dict(sorted(offsets.items())) for part, offsets in sorted(reported.offsets.items())},

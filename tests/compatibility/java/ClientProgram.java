@@ -45,6 +45,7 @@ public final class ClientProgram {
 
     private final String bootstrap;
     private KafkaConsumer<String, String> consumer;
+    private ConsumerRebalanceListener listener;
     private boolean reportsErrors;
 
     private ClientProgram(String bootstrap) {
@@ -124,6 +125,7 @@ public final class ClientProgram {
                 consumer.seek(new TopicPartition(command.get("topic").asText(), command.get("partition").asInt()),
                     command.get("offset").asLong());
                 return null;
+            case "resubscribe": resubscribe(); return null;
             case "leave": consumer.close(); consumer = null; return null;
             case "produce": return produce(command);
             case "read_since": return readSince(command);
@@ -163,7 +165,7 @@ public final class ClientProgram {
         List<String> topics = new ArrayList<>();
         how.get("topics").forEach(topic -> topics.add(topic.asText()));
         consumer = new KafkaConsumer<>(settings);
-        ConsumerRebalanceListener listener = new ConsumerRebalanceListener() {
+        listener = new ConsumerRebalanceListener() {
             @Override
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                 tell("assigned", partitions);
@@ -185,6 +187,13 @@ public final class ClientProgram {
             consumer.subscribe(topics, listener);
         }
         return null;
+    }
+
+    /** A static member leaves temporarily and joins again, under the same member id. */
+    private void resubscribe() {
+        Set<String> topics = consumer.subscription();
+        consumer.unsubscribe();
+        consumer.subscribe(topics, listener);
     }
 
     private Object committed(JsonNode command) {

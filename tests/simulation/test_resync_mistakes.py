@@ -1,0 +1,39 @@
+"""The simulation catches known mistakes in how a leader's resync is served."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.faults import simulator
+from coordinator.faults.plan import draw
+from coordinator.groups.classic import resync
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def nobody_is_waited_for(patch: pytest.MonkeyPatch) -> None:
+    real = resync.Resync
+    patch.setattr(resync, "Resync", lambda *given, **how: real(*given, **how | {"called": {}, "awaited": {}}))
+
+
+def the_new_assignments_are_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resync, "completed_generation", lambda group: [])
+
+
+MISTAKES: Mapping[Patch, str] = {nobody_is_waited_for: "I8", the_new_assignments_are_not_written: "I18"}
+"""The mistake -> the invariant that breaks."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_known_mistake_in_resyncs_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
+    mistake(monkeypatch)
+    for seed in range(1, 21):
+        how: dict[str, Any] = {"groups": 1, "members": 3, "resyncs": 0.3, "kill_s": 5.0, "downtime_s": 0.1}
+        how |= {"consumer_groups": 0, "mixed_groups": 0, "streams_groups": 0}
+        broken = simulator.run(replace(draw(seed, 40.0), **how)).broken
+        if broken is not None:
+            assert broken.startswith(MISTAKES[mistake]), broken
+            return
+    pytest.fail(f"{mistake.__name__} was not caught")
