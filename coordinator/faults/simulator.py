@@ -175,7 +175,7 @@ class Simulation:
     async def _run_phases(self) -> None:
         """Safety under faults, then healing, then liveness, then an orderly stop."""
         self.machine.start_soon()
-        tasks = [self.loop.create_task(self._monitor())]
+        tasks = [self.loop.create_task(self._start_after(0.0, self._monitor))]
         auditor = clients.Auditor(self.world, "auditor")
         tasks += self._start_clients(auditor)
         faults = [self.loop.create_task(fault) for fault in self.faults.coroutines()]
@@ -240,7 +240,7 @@ class Simulation:
         ]
 
     async def _start_after(self, seconds: float, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs a client after a delay; an exception that escapes it ends the run."""
+        """Runs a client, or the monitor, after a delay; an exception that escapes it ends the run."""
         await self._sleep(seconds)
         try:
             await run()
