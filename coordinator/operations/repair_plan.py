@@ -24,8 +24,8 @@ from coordinator.log.checkpoint import Offsets
 from coordinator.log.recovery import find_batch
 from coordinator.log.segment_list import UNKNOWN, Entry, why_unusable, without_deleted
 from coordinator.operations.log_check import check
-from coordinator.operations.log_folders import LogFolder, Problem, ReadableFile, SegmentFile, base_offset_of
-from coordinator.operations.log_records import record_decoder
+from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, ReadableFile, SegmentFile, base_offset_of
+from coordinator.operations.log_records import PLAIN, kind_of, record_decoder
 from coordinator.protocol.codec import DecodeError
 from coordinator.topics.names import CONSUMER_OFFSETS
 
@@ -100,9 +100,12 @@ def end_of(file: FilePlan) -> int:
 def plan_log(folder: LogFolder) -> LogPlan | None:
     """The plan for a log; None if it has no problem. Raises OSError."""
     (checked,) = check([folder])
-    if not checked.problems:
+    # The records of a topic are its users' business: the server does not decode them.
+    is_plain = kind_of(folder.topic) == PLAIN
+    problems = [problem for problem in checked.problems if not (is_plain and problem.kind == UNREADABLE)]
+    if not problems:
         return None
-    unreadable = {(each.file, each.position) for each in checked.problems if each.kind == "unreadable record"}
+    unreadable = {(each.file, each.position) for each in problems if each.kind == UNREADABLE}
     files = list(_plan_files(folder, unreadable))
     noted = Offsets() if is_foreign(folder) else folder.checkpoint or Offsets()
     start = max(noted.start_offset, folder.known.start_offset if folder.known is not None else -1)
@@ -113,7 +116,7 @@ def plan_log(folder: LogFolder) -> LogPlan | None:
     lost = _lost(folder, files, max(start, 0), end)
     if lost and lost[0].first <= max(start, 0):
         start = lost[0].end
-    plan = LogPlan(folder, checked.problems, files, start, end, lost)
+    plan = LogPlan(folder, problems, files, start, end, lost)
     plan.groups = _groups(files) if folder.topic == CONSUMER_OFFSETS else set()
     return plan
 
