@@ -71,6 +71,9 @@ def _has_owner(groups: GroupMachine, key: TimerKey) -> bool:
         return False
     if kind == "classic-pending":
         return key[2] in cast(ClassicGroup, group).pending_joins
+    if kind == "classic-resync":
+        resync = cast(ClassicGroup, group).resync
+        return resync is not None and bool(resync.awaited)
     if kind in {"classic-join", "classic-sync", "consumer-regex", "streams-delay"}:
         return True
     return key[2] in group.members
@@ -115,15 +118,14 @@ def _stored_half(group: ClassicGroup) -> tuple[Any, Any]:
     if last is None or group.state is State.PREPARING_REBALANCE:
         return generation, group.generation
     forms = group.state is State.COMPLETING_REBALANCE
-    members = {
-        each.member_id: (each.subscription, None if forms else group.members[each.member_id].assignment)
-        for each in last.members
-        if each.member_id in group.members
-    }
-    stored = {each.member_id: (each.subscription, getattr(each, "assignment", None)) for each in last.members}
+    stored = [(each.member_id, each.subscription, getattr(each, "assignment", None)) for each in last.members]
+    members = [
+        (member.member_id, member.metadata(group.protocol_name), None if forms else member.assignment)
+        for member in group.members.values()
+    ]
     return (
-        (generation, group.forming is not None, last.leader, last.protocol, list(stored.items())),
-        (group.generation, forms, group.leader_id, group.protocol_name, list(members.items())),
+        (generation, group.forming is not None, last.leader, last.protocol, stored),
+        (group.generation, forms, group.leader_id, group.protocol_name, members),
     )
 
 

@@ -25,6 +25,7 @@ from coordinator.protocol.messages import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
+    GroupMetadataValue,
     OffsetCommitKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -75,6 +76,11 @@ class Expiry:
             for place, record in enumerate(records)
             if record is not None and record.value is not None
         }
+        created_at = {
+            _group_of(record.key): place
+            for place, record in enumerate(records)
+            if record is not None and isinstance(record.value, GroupMetadataValue) and record.value.generation == 0
+        }
         for place, record in enumerate(records):
             if record is None or record.value is not None:
                 continue
@@ -94,7 +100,10 @@ class Expiry:
                 if group_id is None or self._history.group_may_be_deleted(group_id):
                     continue
                 if written_at.get(group_id, -1) > place:
-                    continue  # records of the same group follow: it was converted to another type
+                    # Records of the same group follow: it was converted to another type, or it begins again from 0.
+                    if created_at.get(group_id, -1) > place:
+                        self._group_expired(group_id)
+                    continue
                 self._check_expiry(group_id, self._groups(before + batch[:place]).reason_to_keep_group(group_id))
                 self._group_expired(group_id)
 

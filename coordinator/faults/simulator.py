@@ -46,6 +46,8 @@ __all__ = ["Report", "Simulation", "run"]
 
 EVENTS_KEPT = 200
 """Lines of the trace that a report shows."""
+SETTLED_AFTER_S = 10.0
+"""How long after the healing writes to a slow disk may still be on their way."""
 CHECK_EVERY_S = 5.0
 """Mean time between two checks of the invariants in a running server."""
 
@@ -119,6 +121,8 @@ class Simulation:
         self.counts = [counters.CounterModel(number, self.broken) for number in range(plan.counters)]
         self._random_linger = self._random("linger")
         self._broken: str | None = None
+        self._settled_s = float("inf")
+        """From this time (of the loop) on, nothing may keep a request waiting."""
         self._ownership = Ownership(self.history, self.broken)
         self._workload = Workload()
 
@@ -171,7 +175,7 @@ class Simulation:
     async def _run_phases(self) -> None:
         """Safety under faults, then healing, then liveness, then an orderly stop."""
         self.machine.start_soon()
-        tasks = [self.loop.create_task(self._monitor())]
+        tasks = [self.loop.create_task(self._start_after(0.0, self._monitor))]
         auditor = clients.Auditor(self.world, "auditor")
         tasks += self._start_clients(auditor)
         faults = [self.loop.create_task(fault) for fault in self.faults.coroutines()]
@@ -236,7 +240,7 @@ class Simulation:
         ]
 
     async def _start_after(self, seconds: float, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs a client after a delay; an exception that escapes it ends the run."""
+        """Runs a client, or the monitor, after a delay; an exception that escapes it ends the run."""
         await self._sleep(seconds)
         try:
             await run()
@@ -270,11 +274,12 @@ class Simulation:
                     self.machine.lose_power()
 
     async def _heal(self) -> None:
-        """Ends all faults; from here on clients only make progress."""
+        """Ends all faults; from here on clients only make progress. Writes that are on their way may still be slow."""
         self.event("everything is healed")
         self.faults.is_over = True
         await self._sleep(0.5)
         self.world.is_healed = True
+        self._settled_s = self.loop.time() + SETTLED_AFTER_S
         self.network.conditions = NetworkConditions(0.001, 0.0)
         self.machine.fsync_s = 0.001
         disk = self.machine.disk
@@ -319,7 +324,10 @@ class Simulation:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _caller(self, client_id: str) -> Caller:
-        return Caller(self.network, client_id, ADDRESS, self.broken, self._linger_s)
+        return Caller(self.network, client_id, ADDRESS, self.broken, self._linger_s, self._healthy_server)
+
+    def _healthy_server(self) -> object | None:
+        return self.machine.server if self.loop.time() > self._settled_s else None
 
     def _linger_s(self) -> float:
         random = self._random_linger

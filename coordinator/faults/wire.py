@@ -1,7 +1,8 @@
 """The client's end of a connection: encodes requests and decodes responses.
 
 It splits the stream with code of its own, not with the server's, and checks that each response belongs to the oldest request
-without one (I14), and that it can be decoded completely (I15).
+without one (I14), and that it can be decoded completely (I15). Once everything is healed, each request is answered within the
+client's patience, or its connection closes (I32).
 """
 
 import asyncio
@@ -116,13 +117,18 @@ class Caller:
         address: tuple[str, int],
         broken: OnBroken,
         linger_s: Callable[[], float],
+        healthy_server: Callable[[], object | None],
     ) -> None:
-        """`linger_s()`: how late the bytes sent on an abandoned connection arrive; 0 means never."""
+        """`linger_s()`: how late the bytes sent on an abandoned connection arrive; 0 means never.
+
+        `healthy_server()`: the server that runs now, if nothing may fail any more, else None.
+        """
         self.client_id = client_id
         self._network = network
         self._address = address
         self._broken = broken
         self._linger_s = linger_s
+        self._healthy_server = healthy_server
         self._end: End | None = None
         self._protocol: ClientProtocol | None = None
 
@@ -147,7 +153,16 @@ class Caller:
             raise NoResponse from None
 
     async def call(self, request: Message, version: int, within_s: float) -> Any:
-        return await self.answer(await self.send(request, version), within_s)
+        """Sends a request and waits for the response. Raises NoResponse after `within_s` seconds."""
+        server = self._healthy_server()
+        answer = await self.send(request, version)
+        try:
+            return await self.answer(answer, within_s)
+        except NoResponse:
+            if answer.cancelled() and server is not None and server is self._healthy_server():
+                detail = f"{self.client_id}: {request.NAME} v{version} waited for {within_s} s"
+                self._broken("I32 answered or closed", detail)
+            raise
 
     def give_up(self) -> None:
         """Abandons the connection; bytes in flight may still arrive."""

@@ -63,6 +63,14 @@ class UnsupportedCompression(ValueError):
     """The attributes name a codec that Kafka does not have."""
 
 
+class TooManyRecords(CorruptBatch):
+    """A compressed batch has more than `RECORDS_MAX` records, so it is not decompressed."""
+
+
+RECORDS_MAX = 100_000
+"""Records of a compressed batch that is looked into, which takes half a second at most. A few kilobytes can have millions."""
+
+
 class BatchHeader(NamedTuple):
     """The first 61 bytes of a batch, field by field."""
 
@@ -202,7 +210,7 @@ def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
 def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
     """The batch's records, decompressed but still encoded.
 
-    Raises UnsupportedCompression, and CorruptBatch for data that its codec cannot read.
+    Raises UnsupportedCompression, TooManyRecords, and CorruptBatch for data that its codec cannot read.
     """
     content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
     compression = header.attributes & COMPRESSION
@@ -212,6 +220,8 @@ def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
         raise UnsupportedCompression(
             f"the batch at offset {header.base_offset} is compressed with {compression}, an unknown codec"
         )
+    if header.record_count > RECORDS_MAX:
+        raise TooManyRecords(f"the batch at offset {header.base_offset} has {header.record_count} records, compressed")
     try:
         return codecs.decompress(compression, content)
     except codecs.BadCompression as error:

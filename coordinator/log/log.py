@@ -32,7 +32,7 @@ from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.reader import read_segments
 from coordinator.log.recovery import DamagedLog, RecoveryReport, examine, is_torn_tail, why_begins_late, why_ends_early
 from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files, segment_name
-from coordinator.log.segment_check import check_segments, entries_of
+from coordinator.log.segment_check import check_follows, check_segments, entries_of
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.log.sync_job import SyncJob, Syncs
 from coordinator.log.timestamps import TimestampOffset, find_latest_timestamp, find_timestamp
@@ -153,31 +153,29 @@ class Log:
             for name in names
             if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()
         )
-        lists = {aborted_name(base) for base in bases}
-        for name in names:
-            if name.endswith(ABORTED_SUFFIX) and name not in lists:
-                self.disk.remove(f"{self.folder}/{name}")
-        while len(bases) > 1 and bases[1] <= start_offset:
-            remove_files(self.disk, self.folder, bases.pop(0))
         for base in bases:
             path = f"{self.folder}/{segment_name(base)}"
             file = self.disk.open(path)
             size, checksum = file.size(), segment_list.first_checksum(file)
             file.close()
             self._add_segment(Segment(self.disk, path, base, size, self.settings.index_interval_bytes, checksum))
+        deleted = self._count_deleted(start_offset)
         self.end_offset = max(0, start_offset)
         durable_offset = max(self.checkpoint.offsets.recovery_offset, known.end_offset if known is not None else 0)
         if is_best_effort:
             durable_offset = 0
         else:
             offsets = replace(self.checkpoint.offsets, dense_offset=self.dense_from)
-            self._listed = check_segments(self.disk, self.folder, self.segments, offsets, durable_offset, known)
-        self._check_start(bases)
+            self._listed = check_segments(
+                self.disk, self.folder, self.segments[deleted:], offsets, durable_offset, known
+            )
+        self._remove_deleted(deleted, names)
+        self._check_start()
         if self.segments:
             self._recover_last(durable_offset)
         else:
             self._check_end(self.folder, 0, durable_offset)
-        self.start_offset = start_offset if start_offset >= 0 else (bases[0] if bases else 0)
+        self.start_offset = start_offset if start_offset >= 0 else (self._bases[0] if self._bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
         if self.segments and not self.checkpoint.found:
             # Other software wrote this folder, or its process died before the first sync. From here on it is ours. If the
@@ -193,11 +191,29 @@ class Log:
         if len(self.segments) > 1:
             self._save_segment_list()
 
-    def _check_start(self, bases: Sequence[int]) -> None:
+    def _count_deleted(self, start_offset: int) -> int:
+        """How many segments lie before the start offset, because their deletion was interrupted. Raises as `check_follows`."""
+        count = 0
+        while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= start_offset:
+            check_follows(self.segments[count], self.segments[count + 1], _NOWHERE)
+            count += 1
+        return count
+
+    def _remove_deleted(self, count: int, names: Sequence[str]) -> None:
+        """Removes the first segments, and the lists of aborted transactions without a segment."""
+        for segment in self.segments[:count]:
+            remove_files(self.disk, self.folder, segment.base_offset)
+        del self.segments[:count], self._bases[:count]
+        lists = set(map(aborted_name, self._bases))
+        for name in names:
+            if name.endswith(ABORTED_SUFFIX) and name not in lists and self.disk.exists(f"{self.folder}/{name}"):
+                self.disk.remove(f"{self.folder}/{name}")
+
+    def _check_start(self) -> None:
         """Raises DamagedLog if the first segments are missing: none is removed before `start_offset` is beyond it."""
         expected = max(0, self.checkpoint.offsets.start_offset)
-        if bases and bases[0] > expected:
-            reason = why_begins_late(bases[0], expected, self.dense_from)
+        if self._bases and self._bases[0] > expected:
+            reason = why_begins_late(self._bases[0], expected, self.dense_from)
             if reason:
                 raise DamagedLog(self.segments[0].path, 0, expected - 1, reason)
 

@@ -54,10 +54,15 @@ def _check_unlisted(segments: Sequence[Segment], entries: Sequence[Entry], dense
     listed = {entry.base_offset for entry in entries}
     for before, segment in pairwise(segments):
         if segment.base_offset not in listed:
-            end_offset = before.base_offset
-            for _, header in before.walk(0):
-                end_offset = header.next_offset
-            before.close_if_unheld()
-            reason = why_begins_late(segment.base_offset, end_offset, dense_from)
-            if reason:
-                raise DamagedLog(segment.path, 0, end_offset - 1, reason)
+            check_follows(before, segment, dense_from)
+
+
+def check_follows(before: Segment, segment: Segment, dense_from: int) -> None:
+    """Raises DamagedLog if a segment does not begin where the one before it ends; OSError."""
+    end_offset = before.base_offset
+    for _, header in before.walk(0):
+        end_offset = header.next_offset
+    before.close_if_unheld()
+    reason = why_begins_late(segment.base_offset, end_offset, dense_from)
+    if reason:
+        raise DamagedLog(segment.path, 0, end_offset - 1, reason)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
+from coordinator.log.batch import BatchHeader, CorruptBatch, TooManyRecords, UnsupportedCompression, decode_records
 from coordinator.operations.json_values import table
 from coordinator.operations.known_logs import data_folder_of, data_folder_problems, known_logs
-from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
+from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import kind_of, record_decoder, show_control
 from coordinator.operations.progress import Advance, progress
 from coordinator.protocol.codec import DecodeError
@@ -35,7 +35,7 @@ class CheckedLog:
     unknown: int = 0
     """Records whose type or version has no definition."""
     compressed: int = 0
-    """Batches whose compression is not supported."""
+    """Batches whose compression is not supported, or that have too many records."""
     missing: list[tuple[int, int]] = field(default_factory=list)
     """Ranges (from, to) of state offsets for which events may be missing, as the event log reports them."""
     undone: list[tuple[int, int]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class CheckedLog:
     def verdict(self) -> str:
         """The worst kind of problem, or "good"."""
         kinds = {problem.kind for problem in self.problems}
-        return next((kind for kind in ("damage", "unreadable record", "torn tail") if kind in kinds), "good")
+        return next((kind for kind in ("damage", UNREADABLE, "torn tail") if kind in kinds), "good")
 
     def as_json(self) -> dict[str, Any]:
         """The result as a JSON value."""
@@ -94,12 +94,12 @@ def _check_one(folder: LogFolder, advance: Advance) -> CheckedLog:
                 checked.unknown += " unknown " in f" {shown.type} "
                 if shown.type == "EventLogOpened":
                     _note_opening(checked, offset, shown.value)
-        except UnsupportedCompression:
+        except (UnsupportedCompression, TooManyRecords):
             checked.compressed += 1
         except (CorruptBatch, DecodeError) as error:
             checked.problems.append(
                 Problem(
-                    kind="unreadable record",
+                    kind=UNREADABLE,
                     file=str(segment.path),
                     position=position,
                     last_good_offset=offset - 1 if isinstance(error, DecodeError) else header.base_offset - 1,

@@ -11,10 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coordinator.log.batch import COMPRESSION_NAMES, BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
+from coordinator.log.batch import (
+    COMPRESSION_NAMES,
+    BatchHeader,
+    CorruptBatch,
+    TooManyRecords,
+    UnsupportedCompression,
+    decode_records,
+)
 from coordinator.log.record import LogRecord
 from coordinator.operations.json_values import bytes_as_json
-from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
+from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import ShownRecord, kind_of, record_decoder, show_control
 from coordinator.protocol.codec import DecodeError
 
@@ -46,7 +53,7 @@ def dump(folder: LogFolder, write: Write, report: Callable[[Problem], None], kin
         batch = _batch(folder, segment, header, position)
         try:
             records = decode_records(segment.batch(position, header), 0, header)
-        except UnsupportedCompression as error:
+        except (UnsupportedCompression, TooManyRecords) as error:
             write({**batch, "offset": header.base_offset, "type": f"not shown: {error}"})
             return
         except CorruptBatch as error:
@@ -66,7 +73,7 @@ def dump(folder: LogFolder, write: Write, report: Callable[[Problem], None], kin
 
 def _unreadable(segment: SegmentFile, position: int, offset: int, error: Exception) -> Problem:
     return Problem(
-        kind="unreadable record",
+        kind=UNREADABLE,
         file=str(segment.path),
         position=position,
         last_good_offset=offset - 1,

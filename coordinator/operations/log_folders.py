@@ -27,6 +27,7 @@ from coordinator.world.disk import RealDisk
 
 _PARTITION = re.compile(r"(.+)-([0-9]+)")
 _SWAP = re.compile(rf"([0-9]{{20}})\.([0-9]{{20}}){re.escape(SWAP_SUFFIX)}")
+UNREADABLE = "unreadable record"
 _NOWHERE = 1 << 62
 _ALL_CHECKSUMS = -1
 
@@ -78,7 +79,7 @@ class SegmentFile:
 class Problem:
     """A problem in a file.
 
-    `kind` is "torn tail" (the server cuts it when it starts), "damage" (the server does not start) or "unreadable record".
+    `kind` is "torn tail" (the server cuts it when it starts), "damage" (the server does not start) or UNREADABLE.
     """
 
     kind: str
@@ -233,7 +234,7 @@ class LogFolder:
         found: dict[int, Found] = {}
         for path in self.segments:
             if base_offset_of(path) <= start_offset:
-                found.clear()
+                found.clear()  # `walk` reports it if one of them reaches beyond the next
             file = ReadableFile(path)
             found[base_offset_of(path)] = Found(file.size_bytes, segment_list.first_checksum(file))
             file.close()

@@ -24,8 +24,8 @@ from coordinator.log.checkpoint import Offsets
 from coordinator.log.recovery import find_batch
 from coordinator.log.segment_list import UNKNOWN, Entry, why_unusable, without_deleted
 from coordinator.operations.log_check import check
-from coordinator.operations.log_folders import LogFolder, Problem, ReadableFile, SegmentFile, base_offset_of
-from coordinator.operations.log_records import record_decoder
+from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, ReadableFile, SegmentFile, base_offset_of
+from coordinator.operations.log_records import PLAIN, kind_of, record_decoder
 from coordinator.protocol.codec import DecodeError
 from coordinator.topics.names import CONSUMER_OFFSETS
 
@@ -100,9 +100,12 @@ def end_of(file: FilePlan) -> int:
 def plan_log(folder: LogFolder) -> LogPlan | None:
     """The plan for a log; None if it has no problem. Raises OSError."""
     (checked,) = check([folder])
-    if not checked.problems:
+    # The records of a topic are its users' business: the server does not decode them.
+    is_plain = kind_of(folder.topic) == PLAIN
+    problems = [problem for problem in checked.problems if not (is_plain and problem.kind == UNREADABLE)]
+    if not problems:
         return None
-    unreadable = {(each.file, each.position) for each in checked.problems if each.kind == "unreadable record"}
+    unreadable = {(each.file, each.position) for each in problems if each.kind == UNREADABLE}
     files = list(_plan_files(folder, unreadable))
     noted = Offsets() if is_foreign(folder) else folder.checkpoint or Offsets()
     start = max(noted.start_offset, folder.known.start_offset if folder.known is not None else -1)
@@ -113,7 +116,7 @@ def plan_log(folder: LogFolder) -> LogPlan | None:
     lost = _lost(folder, files, max(start, 0), end)
     if lost and lost[0].first <= max(start, 0):
         start = lost[0].end
-    plan = LogPlan(folder, checked.problems, files, start, end, lost)
+    plan = LogPlan(folder, problems, files, start, end, lost)
     plan.groups = _groups(files) if folder.topic == CONSUMER_OFFSETS else set()
     return plan
 
@@ -125,25 +128,27 @@ def is_foreign(folder: LogFolder) -> bool:
 
 
 def _plan_files(folder: LogFolder, unreadable: Collection[tuple[str, int]]) -> Iterator[FilePlan]:
+    """The plan for each segment file, without those that the next start removes. Of two that overlap the first is kept."""
     start_offset = folder.checkpoint.start_offset if folder.checkpoint is not None else -1
-    paths, expected = folder.segments, 0
-    ends = [*map(base_offset_of, paths[1:]), _NOWHERE][: len(paths)]
+    listed = [] if folder.segment_list is None else [entry.base_offset for entry in folder.segment_list.entries]
     foreign = _foreign(folder)
-    for path, end in zip(paths, ends, strict=True):
+    expected = 0
+    for path, following in zip(folder.segments, [*folder.segments[1:], None], strict=False):
+        base_offset = base_offset_of(path)
         file = ReadableFile(path)
-        try:
-            kept = list(_salvage(file, max(expected, base_offset_of(path)), end))
-            reason = foreign(path, kept)
-        finally:
-            file.close()
-        kept = [batch for batch in kept if (str(path), batch.position) not in unreadable]
-        if end <= start_offset:
-            continue  # the next start removes it
-        plan = FilePlan(path, file.size_bytes, kept, reason)
-        if not reason and file.size_bytes and not kept:
+        end_offset = min((base for base in listed if base > base_offset), default=_NOWHERE)
+        kept = list(_salvage(file, base_offset, end_offset))
+        file.close()
+        plan = FilePlan(path, file.size_bytes, kept, foreign(path, kept))
+        if following is not None and end_of(plan) <= base_offset_of(following) <= start_offset:
+            continue
+        if not plan.set_aside and base_offset < expected:
+            plan.set_aside = "it begins inside the segment before it"
+        elif not plan.set_aside and file.size_bytes and not kept:
             plan.set_aside = "it has no batch of this log"
         if not plan.set_aside:
             expected = max(expected, end_of(plan))
+            plan.kept = [batch for batch in kept if (str(path), batch.position) not in unreadable]
         yield plan
 
 
@@ -239,9 +244,7 @@ def _groups(files: list[FilePlan]) -> set[str]:
                 for record in decode_records(segment.batch(position, header), 0, header):
                     key = show(record).key if not header.is_control else None
                     if isinstance(key, dict):
-                        found.update(
-                            {key["group"]} if "group" in key else {key["group_id"]} if "group_id" in key else ()
-                        )
+                        found.update(key[name] for name in ("group", "group_id") if name in key)
             except (CorruptBatch, DecodeError, UnsupportedCompression):
                 continue
         file.close()

@@ -169,6 +169,7 @@ STOPS = {
     "offsets segment emptied": (cut(OFFSETS, -1, lambda _: 0), OFFSETS),
     "offsets segment doubled": (doubled(OFFSETS, 0, 1), OFFSETS),
     "last offsets segment doubled": (doubled(OFFSETS, -1, 5_000), OFFSETS),
+    "copy beside the last offsets segment": (doubled(OFFSETS, -1, 1), OFFSETS),
     "offsets segment of the other shard": (replaced(OFFSETS, "__consumer_offsets-1", 0), OFFSETS),
     "offsets folder of the other shard": (moved(OFFSETS, "__consumer_offsets-1"), OFFSETS),
     "bit rot in an offsets segment": (flipped(OFFSETS, 80, 0), OFFSETS),
@@ -196,6 +197,7 @@ TAKES_OFFLINE = {
     "closed segment cut": (cut(LARGE, 1), LARGE),
     "closed segment emptied": (cut(LARGE, 1, lambda _: 0), LARGE),
     "segment doubled": (doubled(LARGE, 0, 1_000), LARGE),
+    "copy beside the only segment": (doubled(SMALL, 0, 1), SMALL),
     "folder gone": (gone(LARGE), LARGE),
     "only segment missing": (missing(SMALL, 0), SMALL),
     "only segment emptied": (cut(SMALL, 0, lambda _: 0), SMALL),
@@ -296,6 +298,7 @@ def list_offsets(link: Connection, partition: int, timestamp: int) -> dict:
 
 SERVED_AFTER_REPAIR = {
     "offsets segment missing in the middle", "offsets folder gone", "offsets folder of the other shard",
+    "offsets segment doubled", "copy beside the last offsets segment", "copy beside the only segment",
     "bit rot in an offsets segment", "transactions missing", "metadata folder gone", "cluster id gone",
     "segment missing in the middle", "first byte", "small folder emptied", "start of the log forgotten",
 }  # fmt: skip

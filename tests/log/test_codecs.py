@@ -1,13 +1,18 @@
 """All codecs are compatible with Kafka's clients in both directions; oversized or invalid data is rejected."""
 
 from random import Random
+from struct import pack
 
 import pytest
 from aiokafka import codec as aiokafka
+from google_crc32c import value as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.log.batch import RECORDS_MAX, TooManyRecords, decode_records, key_values, read_header
 from coordinator.log.codecs import DECOMPRESSED_BYTES_MAX, NAMES, BadCompression, compress, decompress
+from tests.log.log_helpers import append, open_log
 
 CODECS = range(1, len(NAMES))
 TEXT = b"".join(b"key %d and some value %d " % (number, number * 7919 % 65_521) for number in range(10_000))
@@ -81,3 +86,29 @@ def test_any_bytes_decompress_or_raise_bad_compression(content, codec):
         decompress(codec, content)
     except BadCompression:
         return
+
+
+@pytest.mark.parametrize("codec", NAMES[1:])
+def test_a_batch_of_too_many_records_is_not_decompressed_and_one_of_the_limit_is(codec, monkeypatch):
+    """A batch of a hundred kilobytes can have six million records."""
+    number = NAMES.index(codec)
+    record = b"\x0c\0\0\0\x01\x01\0"
+
+    def sealed(count):
+        plain = record * count
+        body = pack(">hiqqqhii", number, count - 1, 0, 5, -1, -1, -1, count) + compress(number, plain)
+        return pack(">qiibI", 7, len(body) + 9, -1, 2, crc32c(body)) + body
+
+    batch = sealed(RECORDS_MAX)
+    assert len(key_values(batch, 0, read_header(batch))) == RECORDS_MAX
+    batch = sealed(RECORDS_MAX + 1)
+    monkeypatch.setattr("coordinator.log.codecs.decompress", lambda *_: pytest.fail("it was decompressed"))
+    for read in (key_values, decode_records):
+        with pytest.raises(TooManyRecords):
+            read(batch, 0, read_header(batch))
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    for offset in range(7):
+        append(log, (b"k", b"v"), timestamp=offset % 2)
+    log.append(batch, RECORDS_MAX + 1, 5)
+    assert log.offset_for_time(5).offset == 7

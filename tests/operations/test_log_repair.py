@@ -8,7 +8,7 @@ import pytest
 
 from coordinator import cli
 from coordinator.log.batch import LogRecord
-from coordinator.log.batch_builder import encode_batch
+from coordinator.log.batch_builder import encode_batch, seal
 from coordinator.log.catalog import Catalog, KnownLog
 from coordinator.log.catalog import write as write_catalog
 from coordinator.log.checkpoint import parse
@@ -84,6 +84,14 @@ def test_a_batch_with_a_record_that_cannot_be_decoded_is_dropped(tmp_path, capsy
     path = write(tmp_path / "data" / LOG, encode_batch([commit(0)]), encode_batch([broken]))
     assert run(capsys, "repair", tmp_path / "data", "--execute")[0] == 0
     assert path.read_bytes() == encode_batch([commit(0)])
+
+
+def test_records_of_users_are_kept_whatever_they_are(tmp_path, capsys):
+    """The server serves such a batch; `log check` reports it."""
+    batch = encode_batch([text(0)])
+    write(tmp_path / "orders-0", seal(0, 0, batch[21:57] + (9).to_bytes(4), [batch[61:]]))
+    assert run(capsys, "check", tmp_path)[0] == 1
+    assert run(capsys, "repair", tmp_path)[:2] == (0, "nothing to repair\n")
 
 
 def test_a_torn_tail_is_left_to_the_next_start(tmp_path, capsys):

@@ -386,6 +386,15 @@ def test_a_rebalance_from_outside_is_state_of_a_classic_group():
     }
 
 
+def test_a_resync_is_state_of_a_classic_group():
+    key = made.encoded(messages.ClassicGroupResyncKey("g"), 0)
+    value = made.encoded(messages.ClassicGroupResyncValue(generation=7, resyncs=2), 0)
+    resynced, gone = read(made.batch(0, [(key, value), (key, None)]), "state")
+    assert (resynced["type"], resynced["group"], resynced["group_kind"]) == ("ClassicGroupResync", "g", "classic")
+    assert (resynced["generation"], resynced["problem"], gone["tombstone"]) == (7, None, True)
+    assert json.loads(resynced["value_json"])["value"]["resyncs"] == 2
+
+
 def test_a_generation_without_an_assignment_is_state_of_a_classic_group():
     """Its type is one of ours, as those of events are, and it is no event."""
     member = messages.ClassicGroupGenerationValue.MemberMetadata

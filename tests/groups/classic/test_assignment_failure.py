@@ -44,7 +44,7 @@ def test_before_v4_a_member_receives_the_error_without_the_reason():
     assert (reply.error_code, reply.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-@pytest.mark.parametrize("who", [0, 1, 2], ids=["leader", "told", "late"])
+@pytest.mark.parametrize("who", [0, 1, 2], ids=["leader", "parked", "late"])
 def test_any_join_starts_the_next_rebalance(who):
     h = GroupHarness()
     ids = completing(h)
