@@ -15,6 +15,7 @@ from tests.groups.consumer.consumer_world import (
     Modern,
     assert_one_owner,
     assert_sound,
+    by_topic,
     settle,
 )
 from tests.groups.harness import subscription
@@ -313,3 +314,45 @@ def test_from_a_crash_at_any_record_the_same_clients_converge():
         assert {pair for client in clients for pair in client.owned} == wanted, cut
         assert h.groups.by_id.get("g").state.value == "Stable"
         assert_sound(h)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_group_whose_generation_has_no_assignment_is_converted_before_and_after_a_crash(resumed):
+    """Every member keeps what its last assignment gave it, and the record of the generation goes with the group."""
+    h = ConsumerHarness()
+    classics = [Classic(h, cooperative=True), Classic(h, cooperative=True)]
+    live(h, classics)
+    held = {client.id: set(client.owned) for client in classics}
+    for client in classics:
+        changed = {h.group().protocol_name: subscription(["t", "u"], by_topic(client.owned))}
+        h.join(member_id=client.id, protocols=changed)
+    generation = h.group().generation
+    assert h.group().state.value == "CompletingRebalance"
+    if resumed:
+        h.restart()
+    before = len(h.records)
+    Modern(h, "m").beat()
+    keys = [record.key.NAME for record in h.records[before:] if record.value is None]
+    assert keys[:2] == ["ClassicGroupGenerationKey", "GroupMetadataKey"]
+    assert h.consumer().group_epoch == generation + 1
+    for member_id, partitions in held.items():
+        assigned = h.consumer().members[member_id].assigned
+        assert {("t", each) for which in assigned.values() for each in which} == partitions
+    h.restart()
+    assert find_consumer_group(h.groups, "g").group_epoch == generation + 1
+
+
+def test_a_group_that_became_classic_keeps_its_first_generation_over_a_crash():
+    h = ConsumerHarness()
+    classics = [Classic(h, cooperative=True), Classic(h, cooperative=True)]
+    modern = Modern(h, "m")
+    live(h, [*classics, modern])
+    modern.leave()
+    for client in classics:
+        member = h.group().members[client.id]
+        h.join(member_id=client.id, protocols=dict(member.protocols))
+    generation = h.group().generation
+    assert (h.group().state.value, generation) == ("CompletingRebalance", h.group().stored.generation + 1)
+    h.restart()
+    assert (h.group().state.value, h.group().generation) == ("CompletingRebalance", generation)
+    assert all(h.heartbeat("g", client.id, generation).ok for client in classics)
