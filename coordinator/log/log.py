@@ -127,9 +127,9 @@ class Log:
         """Opens or creates the log in a folder, and recovers it after a crash.
 
         What recovery cut off is in `recovery`. A log without batches has no segment file until the first append. `known` is
-        what the data folder's catalog has about the log. With
-        `is_best_effort`, records that a killed process left unsynced are not synced now, and a lost end is reported instead
-        of refused. Raises OSError, and DamagedLog for a fault that a crash does not explain.
+        what the data folder's catalog has about the log. With `is_best_effort`, records that a killed process left unsynced
+        are not synced now, and a lost end is reported instead of refused. Raises OSError, and DamagedLog for a fault that a
+        crash does not explain.
         """
         if not disk.exists(folder):
             if known is not None:

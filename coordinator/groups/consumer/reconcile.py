@@ -22,8 +22,7 @@ revocation. Nobody else can be given the partition before that target, so nobody
 target takes more from a member that has just given up what an earlier one took: it moves to an epoch between the two. So
 `revocation_epoch`, the last epoch in which it had something that it does not have any more, is always before its epoch.
 
-A member that joins, or comes back after it left for a while, gets an epoch in this step. What targets took from it meanwhile,
-or what the member that it replaces had before it, nobody may commit with an earlier epoch.
+A member that joins, or comes back after it left for a while, gets an epoch in this step (epochs/entry.py).
 
 Kafka: `CurrentAssignmentBuilder` (modern.consumer).
 """

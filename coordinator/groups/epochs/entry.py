@@ -1,8 +1,8 @@
 """The epochs that a member gets when it joins, or comes back after it left for a while.
 
 RevocationEpoch < MemberEpoch holds from its first record on, and no record has the epoch 0 of its request: a member that joins
-takes a step towards the target in the same operation. (Kafka first writes a record with member epoch 0.) What targets took from
-it meanwhile, and what the member that it replaces held before it, nobody may commit with an earlier epoch.
+takes a step towards the target in the same operation. (Kafka first writes a record with member epoch 0.) Commits with earlier
+epochs are refused for what targets took from it meanwhile, and for what the member that it replaces held before it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,8 +26,8 @@ def entry_revocation_epoch(
 ) -> int:
     """The revocation epoch of a member that joins at this epoch; `known`: the one that it has.
 
-    It rises if the member lost something of what it `held` to others, which it may have done until now, if it had none of it
-    before (`NOT_ASSIGNED_YET`), and if its last loss is not known.
+    It becomes the epoch before this one if some of what it `held` is not among what it `kept`, if another member held it until
+    now (`NOT_ASSIGNED_YET`), or if the log does not say when it last lost something.
     """
     if known >= 0 and not is_unassigned(held) and _contain(kept, held):
         return known
