@@ -71,7 +71,7 @@ committers = (
         assigned=epochs_by_topic,
         pending_revocation=epochs_by_topic,
     )
-    | st.builds(StreamsCommitter, texts, st.integers(0, 9), epochs_by_topic, epochs_by_topic)
+    | st.builds(StreamsCommitter, texts, st.integers(0, 9), st.integers(-1, 9), epochs_by_topic, epochs_by_topic)
 )
 policies = st.none() | st.builds(
     GroupHarness(group_consumer_fencing_policy="strict").groups.settings.consumer("g").__class__,
