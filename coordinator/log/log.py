@@ -188,6 +188,11 @@ class Log:
             # Records that a killed process left in the page cache are served from now on, so they must survive a power cut.
             self._write_again(self.segments[-1])
             self.sync()
+        if self.segments and self.end_offset < self.start_offset:
+            # The deletion was durable, and the deleted records were not.
+            self.end_offset = self.start_offset
+            self._roll()
+            self.truncate_before(self.start_offset)
         if len(self.segments) > 1:
             self._save_segment_list()
 
@@ -219,7 +224,7 @@ class Log:
 
     def _check_end(self, path: str, position: int, durable_offset: int) -> None:
         """Raises DamagedLog if synced records are missing at the end."""
-        reason = why_ends_early(self.end_offset, durable_offset)
+        reason = why_ends_early(max(self.end_offset, self.checkpoint.offsets.start_offset), durable_offset)
         if reason:
             raise DamagedLog(path, position, self.end_offset - 1, reason)
 

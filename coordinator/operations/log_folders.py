@@ -158,9 +158,11 @@ class LogFolder:
         expected: int | None = min([start_offset, *map(base_offset_of, paths[:1])])
         for path in paths:
             base_offset = base_offset_of(path)
-            reason = "" if expected is None else why_begins_late(base_offset, expected, dense_from)
-            if expected is not None and reason:
-                yield damage(path, 0, expected - 1, reason)
+            if expected is not None:
+                expected = max(expected, min(base_offset, start_offset))  # what lies between is deleted
+                reason = why_begins_late(base_offset, expected, dense_from)
+                if reason:
+                    yield damage(path, 0, expected - 1, reason)
             file = ReadableFile(path)
             try:
                 segment = SegmentFile(path, base_offset, file)
@@ -177,7 +179,7 @@ class LogFolder:
                     expected = None
             finally:
                 file.close()
-        reason = "" if expected is None else why_ends_early(expected, self.durable_offset)
+        reason = "" if expected is None else why_ends_early(max(expected, start_offset), self.durable_offset)
         if expected is not None and reason:
             yield damage(paths[-1] if paths else self.path, _size(paths[-1:]), expected - 1, reason)
 

@@ -262,3 +262,22 @@ def test_a_power_cut_at_any_operation_is_never_taken_for_damage(seed):
         reopened(disk, **SMALL)
         operations += 1
     assert operations > 50
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_log_whose_deleted_records_were_not_durable_continues_at_its_start(seed):
+    """With durability "write", DeleteRecords may be durable and the records before it lost."""
+    disk = SimulatedDisk()
+    log = open_log(disk, **SMALL)
+    append(log)
+    log.sync()
+    for _ in range(2):
+        append(log)
+    log.truncate_before(3)
+    disk.crash(Random(seed))
+    for offset in (3, 4):
+        log = reopened(disk, **SMALL)
+        assert (log.start_offset, log.end_offset) == (3, offset)
+        assert content(log) == [(b"key-%d" % each, b"value") for each in range(3, offset)]
+        append(log)
+        log.close()
