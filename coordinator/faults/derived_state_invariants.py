@@ -15,6 +15,8 @@ from typing import Any, cast
 from coordinator.admin.metrics import Collector
 from coordinator.faults.history import OnBroken
 from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import ClassicMember
+from coordinator.groups.classic.resync import asks_same
 from coordinator.groups.classic.states import State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import MemberState
@@ -119,14 +121,26 @@ def _stored_half(group: ClassicGroup) -> tuple[Any, Any]:
         return generation, group.generation
     forms = group.state is State.COMPLETING_REBALANCE
     stored = [(each.member_id, each.subscription, getattr(each, "assignment", None)) for each in last.members]
+    written = {each.member_id: each.subscription for each in last.members}
     members = [
-        (member.member_id, member.metadata(group.protocol_name), None if forms else member.assignment)
+        (
+            member.member_id,
+            _metadata(group, member, written.get(member.member_id, b"")),
+            None if forms else member.assignment,
+        )
         for member in group.members.values()
     ]
     return (
         (generation, group.forming is not None, last.leader, last.protocol, stored),
         (group.generation, forms, group.leader_id, group.protocol_name, members),
     )
+
+
+def _metadata(group: ClassicGroup, member: ClassicMember, written: bytes) -> bytes | None:
+    """The member's metadata. On its way to a resynced assignment it may say something else about the past than the log."""
+    metadata, name = member.metadata(group.protocol_name), group.protocol_name
+    is_stable = group.state is State.STABLE and group.uses_consumer_protocol and metadata is not None
+    return written if is_stable and asks_same(name or "", member.dialect, written, metadata or b"") else metadata
 
 
 def _consumer_mismatches(group: ConsumerGroup) -> Iterable[str]:

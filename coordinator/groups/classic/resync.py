@@ -150,12 +150,13 @@ def joins_resync(group: Round, member: ClassicMember, offered: Protocols) -> boo
 def _offers_same(group: Round, member: ClassicMember, offered: Protocols) -> bool:
     return len(member.protocols) == len(offered) and all(
         name == other
-        and (metadata == again or (group.uses_consumer_protocol and _asks_same(name, member.dialect, metadata, again)))
+        and (metadata == again or (group.uses_consumer_protocol and asks_same(name, member.dialect, metadata, again)))
         for (name, metadata), (other, again) in zip(member.protocols, offered, strict=True)
     )
 
 
-def _asks_same(protocol_name: str, dialect: str | None, metadata: bytes, again: bytes) -> bool:
+def asks_same(protocol_name: str, dialect: str | None, metadata: bytes, again: bytes) -> bool:
+    """Whether two metadata differ at most in what they say about the past."""
     before, after = (read_metadata(each, dialect).subscription for each in (metadata, again))
     return before is not None and after is not None and _wish(protocol_name, before) == _wish(protocol_name, after)
 
