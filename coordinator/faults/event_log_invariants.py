@@ -27,7 +27,7 @@ from coordinator.protocol.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from coordinator.runtime.event_log import EventLog, Status
+from coordinator.runtime.event_log import UNKNOWN, EventLog, Status
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
@@ -127,6 +127,8 @@ class EventLogInvariants:
                 standing.append((offset, record.key, value))
             if value.state_end_offset >= 0:
                 covered = value.state_end_offset
+        if events.undone_from != UNKNOWN:  # The log could not declare it yet.
+            standing = [each for each in standing if each[0] < events.undone_from]
         return standing, covered
 
     def _read(self, events: EventLog) -> Iterator[tuple[int, Record]]:

@@ -74,6 +74,8 @@ class Machine:
         self._entropy = SeededEntropy(random("ids"))
         self._random_worker = random("worker")
         self._restart_is_scheduled = False
+        self._worker: SimulatedWorker | None = None
+        """That of the last process."""
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ class Machine:
 
     async def _serve(self, process: Process) -> None:
         """Starts the server in its process. A start may fail only while the disk is in trouble; then it is retried."""
-        worker = SimulatedWorker(self._loop, self._random_worker, self._fsync_delay_s)
+        worker = self._worker = SimulatedWorker(self._loop, self._random_worker, self._fsync_delay_s)
         try:
             server = Server(
                 self._config, self._loop, self._clock, self.disk, self._entropy, worker, fastpath=self._fastpath
@@ -118,6 +120,12 @@ class Machine:
         self._event(f"{process.name} started, offsets {[shard.log.end_offset for shard in server.groups.shards]}")
         self.server = server
         self._invariants.after_start(server)
+
+    def speed_up(self, fsync_s: float) -> None:
+        """The disk is fast from now on, also for what is under way."""
+        self.fsync_s = fsync_s
+        if self._worker is not None:
+            self._worker.hurry()
 
     def _fsync_delay_s(self) -> float:
         return self._random_worker.expovariate(1 / self.fsync_s)

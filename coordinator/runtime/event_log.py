@@ -187,6 +187,11 @@ class EventLog:
             self.log.close_files()
 
     @property
+    def undone_from(self) -> int:
+        """The offset of the first event whose decision never took effect, until the log has declared it; else -1."""
+        return self._tail.undone_from
+
+    @property
     def idle(self) -> bool:
         """Whether no sync is in progress, so that the log can be closed."""
         return self._writer.idle
