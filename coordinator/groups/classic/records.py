@@ -14,6 +14,9 @@ then, to save the space.
 The first two records hold only the chosen one of each member's protocols.
 """
 
+from copy import copy
+from typing import TypeVar
+
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
@@ -26,6 +29,7 @@ from coordinator.protocol.messages import (
     ClassicGroupResyncValue,
     GroupMetadataKey,
     GroupMetadataValue,
+    Message,
 )
 from coordinator.runtime.result import Record
 
@@ -33,6 +37,7 @@ VERSION = 3
 _NO_TIME = -1
 _Member = GroupMetadataValue.MemberMetadata
 _FormingMember = ClassicGroupGenerationValue.MemberMetadata
+_Generation = TypeVar("_Generation", GroupMetadataValue, ClassicGroupGenerationValue)
 
 
 def forming_generation(group: ClassicGroup, now_ms: int) -> list[Record]:
@@ -66,6 +71,41 @@ def completed_generation(group: ClassicGroup) -> list[Record]:
         resynced = ClassicGroupResyncValue(group.generation, group.resyncs)
         records.append(Record(ClassicGroupResyncKey(group.group_id), resynced))
     return records
+
+
+def renamed_member(group: ClassicGroup, old_id: str, new_id: str) -> list[Record]:
+    """The last generation in the log with another id for a static member that came back while the group rebalances.
+
+    Its assignment stays. Without these records a crash would take the round back, and the fenced id would be a member again.
+    """
+    if group.forming is not None:
+        key: Message = ClassicGroupGenerationKey(group.group_id)
+        return [Record(key, _renamed(group.forming, old_id, new_id))] if _has(group.forming, old_id) else []
+    stored = group.stored
+    if stored is None or not _has(stored, old_id):
+        return []
+    records = [Record(GroupMetadataKey(group.group_id), _renamed(stored, old_id, new_id), VERSION)]
+    # A GroupMetadata makes these obsolete.
+    if group.forced is not None:
+        records.append(Record(ClassicGroupForcedRebalanceKey(group.group_id), group.forced))
+    if group.resynced is not None:
+        records.append(Record(ClassicGroupResyncKey(group.group_id), group.resynced))
+    return records
+
+
+def _has(generation: _Generation, member_id: str) -> bool:
+    return any(each.member_id == member_id for each in generation.members)
+
+
+def _renamed(generation: _Generation, old_id: str, new_id: str) -> _Generation:
+    renamed = copy(generation)
+    renamed.members = [copy(each) for each in generation.members]
+    for each in renamed.members:
+        if each.member_id == old_id:
+            each.member_id = new_id
+    if renamed.leader == old_id:
+        renamed.leader = new_id
+    return renamed
 
 
 def group_tombstones(group: ClassicGroup) -> list[Record]:

@@ -10,7 +10,8 @@ a new assignment: since v9 its response says so (SkipAssignment, KIP-814) and st
 response names its *old* id as the leader, so that the client takes itself for a follower.
 
 In CompletingRebalance the leader may be computing an assignment for the old id, so another rebalance must follow. In
-PreparingRebalance the returning member has simply joined.
+PreparingRebalance the returning member has simply joined. Here, too, the exchange of ids is written to the log (not in Kafka):
+after a crash the old id would be a member again, although it was fenced.
 """
 
 from coordinator.groups.classic.group import ClassicGroup
@@ -18,7 +19,7 @@ from coordinator.groups.classic.join_attempt import JoinAttempt
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import form_generation_if_all_joined, prepare_rebalance
-from coordinator.groups.classic.records import completed_generation
+from coordinator.groups.classic.records import completed_generation, renamed_member
 from coordinator.groups.classic.responses import join_error, join_response, members_for_leader, sync_error
 from coordinator.groups.classic.resync import replace_in_resync
 from coordinator.groups.classic.round import Cause
@@ -51,6 +52,7 @@ def replace_static_member(
     if group.state is State.STABLE and select_protocol(group) == group.protocol_name:
         update.records += completed_generation(group)
         return _current_generation(group, new_id, leader_before, attempt.context.api_version)
+    update.records += renamed_member(group, old.member_id, new_id)
     group.park_join(member, attempt.context, attempt.now_ms)
     if group.state is State.PREPARING_REBALANCE:
         form_generation_if_all_joined(groups, group, attempt.now_ms, update)

@@ -152,3 +152,41 @@ def test_a_static_member_that_rejoins_before_its_sync_still_has_to_sync():
     assert h.sync("g", new, 1, instance="i1").reply.assignment == b"F"
     h.advance(500_000)
     assert h.group().state == "Stable"
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
+def test_a_replaced_member_id_is_still_fenced_after_a_crash_in_the_rebalance(state):
+    """Nobody has received a generation with the new id yet; the log has the exchange all the same."""
+    h = GroupHarness()
+    leader, old, third = static_pair(h, members=3)
+    h.join(member_id=leader, instance="i0")
+    if state == "CompletingRebalance":
+        h.join(member_id=old, instance="i1")
+        h.join(member_id=third, instance="i2")
+    assert h.group().state == state
+    assert h.join(instance="i1").is_parked
+    h.restart()
+    generation = 2 if state == "CompletingRebalance" else 1
+    assert h.group().generation == generation
+    assert old not in h.group().members
+    assert h.heartbeat("g", old, generation, instance="i1").error is ErrorCode.FENCED_INSTANCE_ID
+    assert h.heartbeat("g", leader, generation, instance="i0").ok
+    assert h.group().members[h.group().static_members["i1"]].assignment == b"A1" * (generation == 1)
+
+
+def test_a_leader_that_is_replaced_in_a_rebalance_leads_under_its_new_id_after_a_crash():
+    h = GroupHarness()
+    leader, follower, _ = static_pair(h, members=3)
+    h.join(member_id=follower, instance="i1", protocols=CHANGED)
+    assert h.join(instance="i0").is_parked
+    h.restart()
+    assert h.group().leader_id == h.group().static_members["i0"] != leader
+
+
+def test_a_rebalance_from_outside_survives_a_replacement_and_a_crash():
+    h = GroupHarness()
+    static_pair(h)
+    h.call(lambda groups, _request, _context, now_ms: groups.start_rebalance(h.group(), "forced", None, now_ms), None)
+    assert h.join(instance="i1").is_parked
+    h.restart()
+    assert h.group().state == "PreparingRebalance"
