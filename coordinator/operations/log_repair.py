@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coordinator.log import catalog
+from coordinator.log import catalog, segment_list
 from coordinator.log.batch import CorruptBatch, key_values
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.operations import repair
@@ -157,7 +157,9 @@ def _print(plan: FolderPlan, kept: Path | None, *, as_json: bool) -> None:
         print("nothing to repair")
     elif kept is None:
         print(
-            f"nothing was changed; to repair it, stop the server and run: coordinator log repair {plan.path} --execute"
+            f"nothing was changed; to repair it, stop the server and run: coordinator log repair {plan.path} --execute\n"
+            f"if another server (Kafka, or an older version of this one) has written to this folder since, nothing may be "
+            f"damaged: remove {catalog.NAME} and every {segment_list.NAME} instead"
         )
     else:
         print(f"repaired; what was replaced is in {kept}")

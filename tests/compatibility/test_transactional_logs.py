@@ -160,6 +160,9 @@ def test_what_kafka_wrote_is_served_here_and_what_was_written_here_by_kafka(tmp_
         for path in exchanged.iterdir():
             if path.suffix in (".log", ".txnindex"):
                 shutil.copy(path, our_folder / path.name)
+        # What says which files should be there would refuse those of another log.
+        (our_folder / "segment-list").unlink()
+        (server.data_dir / "log-catalog").unlink()
         with server:
             assert what_is_committed(server.bootstrap) == wanted
         kafka.start()

@@ -48,7 +48,8 @@ def test_the_plan_names_the_damage_what_is_done_and_what_is_lost_and_changes_not
     assert f"  to do: drop {dropped} of {size} bytes of {path.name}, and keep 2 batches" in lines
     assert "  lost: offsets 1 to 2, up to 2 records" in lines
     assert "  lost: perhaps the latest state of 2 groups: 'a', 'c'" in lines
-    assert lines[-1].endswith(f"coordinator log repair {tmp_path / 'data'} --execute")
+    assert lines[-2].endswith(f"coordinator log repair {tmp_path / 'data'} --execute")
+    assert "segment-list" in lines[-1]  # another server may have written to the folder
 
 
 def test_a_repair_keeps_every_intact_batch_and_the_replaced_files(tmp_path, capsys):
