@@ -261,7 +261,7 @@ class Exchange(Generic[R]):
         """The frame that takes the place of a response that cannot be encoded; none if the connection must close."""
         route = self.route
         reason = f"the response cannot be encoded: {error}"
-        _log.error('event=response_not_encoded api=%s version=%d reason="%s"', route.name, route.version, error)
+        _log.error("event=response_not_encoded api=%s version=%d reason=%s", route.name, route.version, error)
         message = self.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         try:
             body = route.encode(message)

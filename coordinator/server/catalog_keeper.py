@@ -97,4 +97,4 @@ def _segments_of(present: Catalog) -> dict[str, tuple[str, int]]:
 
 
 def _failed(error: OSError) -> None:
-    _log.warning('event=catalog_not_written reason="%s"', error)
+    _log.warning("event=catalog_not_written reason=%s", error)
