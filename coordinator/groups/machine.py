@@ -45,6 +45,7 @@ from coordinator.groups.consumer.records import group_tombstones as consumer_tom
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.force import start_rebalance
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.force_rebalance import ForceRebalance
 from coordinator.groups.group import Group
 from coordinator.groups.migration.conversions import Conversions
 from coordinator.groups.offsets import expire
@@ -260,7 +261,7 @@ def _restore_modern(groups: Groups, group: ModernGroup[Any, Any, Any], now_ms: i
 RESTORE: tuple[Callable[[Groups, Any, int], Result | None], ...] = (restart_round, _restore_modern, _restore_modern)
 """Kind -> what drops a group's soft state and starts it again."""
 
-CHANGES_SOFT_STATE: frozenset[type[Message]] = frozenset(
+CHANGES_SOFT_STATE: frozenset[type[Any]] = frozenset(
     {
         JoinGroupRequest,
         SyncGroupRequest,
@@ -268,6 +269,7 @@ CHANGES_SOFT_STATE: frozenset[type[Message]] = frozenset(
         LeaveGroupRequest,
         ConsumerGroupHeartbeatRequest,
         StreamsGroupHeartbeatRequest,
+        ForceRebalance,
     }
 )
 """The requests whose operations change rounds and other soft state. All others change the state by their records only."""

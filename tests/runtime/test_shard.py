@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic_protocol import join_group
+from coordinator.groups.force_rebalance import ForceRebalance, force_rebalance
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.offsets.fetch import fetch
 from coordinator.log.log import ROOM_BYTES
@@ -305,3 +306,21 @@ def test_a_stopped_shard_writes_its_pending_records_and_refuses_requests():
     assert world.shard.idle
     world.restart(world.disk.kill)
     assert committed(world) == 1
+
+
+def test_a_forced_rebalance_that_fails_half_way_restarts_the_round_of_its_group():
+    """It comes from the admin HTTP and not as a Kafka request, but it changes the round like a join."""
+    world = ShardWorld()
+
+    def half_forced(groups, request, context, now_ms):
+        force_rebalance(groups, request, context, now_ms)
+        raise RuntimeError("a bug")
+
+    member = send_join(world, "g")
+    world.settle()
+    world.advance(world.config.group_initial_rebalance_delay_ms)
+    world.settle()
+    assert member.answers[0].generation_id == 1
+    world.shard.submit(half_forced, ReplyTarget(ForceRebalance("g", "a reason")))
+    assert world.shard.state.by_id["g"].state == "CompletingRebalance"
+    assert world.shard.state.by_id["g"].generation == 1
