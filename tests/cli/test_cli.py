@@ -107,14 +107,14 @@ def test_the_command_line_by_itself_imports_neither_server_nor_yaml():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"),
+    ("wrong", "suggested"),
     [(["grops", "list"], "groups"), (["groups", "lits"], "list"), (["serve", "--lissten", "x"], "--listen")],
 )
-def test_a_typo_in_a_command_or_option_is_answered_with_the_right_name(capsys, wrong, meant):
+def test_a_typo_in_a_command_or_option_is_answered_with_the_right_name(capsys, wrong, suggested):
     assert cli.main(wrong) == 2
     complaint, advice = capsys.readouterr().err.splitlines()
     assert complaint.startswith("coordinator: No such ")
-    assert repr(meant) in complaint
+    assert repr(suggested) in complaint
     assert advice.startswith("try: coordinator ")
     assert advice.endswith(" --help")
 
