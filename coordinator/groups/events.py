@@ -207,11 +207,10 @@ class Completed:
         self.is_overtaken = is_overtaken
 
     def record(self, state_offset: int, time_ms: int) -> Record:
-        key, message = (
-            (RebalanceOvertakenKey, RebalanceOvertakenValue)
-            if self.is_overtaken
-            else (RebalanceCompletedKey, RebalanceCompletedValue)
-        )
+        key: Any = RebalanceCompletedKey
+        message: Any = RebalanceCompletedValue
+        if self.is_overtaken:
+            key, message = RebalanceOvertakenKey, RebalanceOvertakenValue
         value = message(
             state_offset=state_offset,
             time_ms=time_ms,
