@@ -149,10 +149,7 @@ def _remove_absent_members(group: Round, now_ms: int, update: GroupUpdate) -> tu
         assert member is not None
         update.disarm(member.session_timer.key)
         group.stop_waiting_for(member_id, now_ms)
-        event = member_expired(
-            group.group_id, Kind.CLASSIC, member_id, member.group_instance_id, group.generation, "rebalance"
-        )
-        update.facts.append(event_only(event))
+        update.facts.append(event_only(_member_expired(group, member, "rebalance", member.rebalance_timeout_ms)))
     return absent
 
 
@@ -312,11 +309,16 @@ def _ended(group: Round, now_ms: int, *, is_overtaken: bool) -> Event:
     )
 
 
-def emit_member_expired(group: Round, member: ClassicMember, timeout: str, update: GroupUpdate) -> None:
+def _member_expired(group: Round, member: ClassicMember, timeout: str, timeout_ms: int) -> Event:
+    group_id, instance_id = group.group_id, member.group_instance_id
+    return member_expired(group_id, Kind.CLASSIC, member.member_id, instance_id, group.generation, timeout, timeout_ms)
+
+
+def emit_member_expired(
+    group: Round, member: ClassicMember, timeout: str, timeout_ms: int, update: GroupUpdate
+) -> None:
     """A member was removed because this timeout passed ("session", "sync")."""
-    event = member_expired(
-        group.group_id, Kind.CLASSIC, member.member_id, member.group_instance_id, group.generation, timeout
-    )
+    event = _member_expired(group, member, timeout, timeout_ms)
     update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
 
 
