@@ -29,7 +29,7 @@ def timers_after_load(
         yield Timer(timers.rebalance(group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 
-def _rebalance_timeout_ms(groups: Groups, group_id: str, member: ModernMember) -> int:  # noqa: ARG001 - as for sessions
+def _rebalance_timeout_ms(groups: Groups, group_id: str, member: ModernMember) -> int:
     return member.rebalance_timeout_ms
 
 
