@@ -75,6 +75,14 @@ def parser(*, serves: bool = False) -> argparse.ArgumentParser:
     message.add_argument("version", type=int, help="the version of the message")
     message.add_argument("--dialect", help="the name of a folder in protocol_schemas/dialects")
     message.set_defaults(command=protocol_show)
+    precompile = what.add_parser(
+        "precompile",
+        help="store the code of all messages in the cache folder (COORDINATOR_CACHE_DIR)",
+        description="Generate the code that reads and writes all messages in all versions, and store it in the cache folder,"
+        " for images whose file system is read-only. Without this, a server stores the code of a message when it first uses"
+        " it.",
+    )
+    precompile.set_defaults(command=protocol_precompile)
     _add_groups_commands(commands)
     _add_log_commands(commands)
     _add_pipeline_commands(commands)
@@ -532,6 +540,30 @@ def protocol_show(options: argparse.Namespace) -> int:
         print("\n".join(_fields(codec.definition(name), options.version)))
         print(f"\n{codec.source(name, options.version)}\n")
     return 0
+
+
+def protocol_precompile(_options: argparse.Namespace) -> int:
+    """Fills the cache of generated code, for every dialect, and prints its folder."""
+    from coordinator.protocol.codec import Codec  # noqa: PLC0415 - see the module's docstring
+    from coordinator.protocol.schema import dialects  # noqa: PLC0415 - as above
+    from coordinator.world.code_cache import CODE_CACHE  # noqa: PLC0415 - as above
+
+    for codec in (Codec.of(dialect) for dialect in (None, *dialects())):
+        for name in codec.schemas.names:
+            if not all(codec.store(name, version) for version in codec.versions(name)):
+                return _cannot_store(CODE_CACHE.folder)
+    print(CODE_CACHE.folder)
+    return 0
+
+
+def _cannot_store(folder: Path | None) -> int:
+    if folder is None:
+        return _refused("there is no cache folder; set COORDINATOR_CACHE_DIR")
+    print(
+        f"coordinator: cannot store code in {folder}: it must be writable, and no other user may write to it",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def _fields(definition: "Definition", version: int) -> Iterator[str]:
