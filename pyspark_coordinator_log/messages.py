@@ -372,6 +372,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("cause", "cause", _unchanged),
     ("reason", "reason", _unchanged),
     ("duration_ms", "duration_ms", _non_negative),
+    ("delay_ms", "delay_ms", _unchanged),
     ("members", "member_count", _unchanged),
     ("timeout", "timeout", _unchanged),
     ("api", "api", _unchanged),

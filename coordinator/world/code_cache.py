@@ -99,7 +99,7 @@ def _require_trusted(status: os.stat_result) -> None:
 def _read(name: str, folder: int) -> bytes:
     """Reads a regular file of the folder that only this user or root can have written. Raises OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block
-    with open(name, "rb", buffering=0, opener=_opener(folder, flags)) as file:  # noqa: PTH123 - relative to a descriptor
+    with open(name, "rb", buffering=0, opener=_opener(folder, flags)) as file:
         status = os.fstat(file.fileno())
         _require_trusted(status)
         if not stat.S_ISREG(status.st_mode):
@@ -112,7 +112,7 @@ def _replace(name: str, content: bytes, folder: int) -> None:
     temporary = f".{name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with open(temporary, "wb", opener=_opener(folder, flags)) as file:  # noqa: PTH123 - relative to a descriptor
+        with open(temporary, "wb", opener=_opener(folder, flags)) as file:
             file.write(content)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:

@@ -161,7 +161,7 @@ def test_processes_that_write_the_same_file_leave_one_whole_file(folder):
 
 
 def test_the_folder_is_the_variables_or_the_users():
-    home = Path(os.path.expanduser("~"))
+    home = Path.home()
     assert cache_folder({}) == home / ".cache" / "kafka-group-coordinator"
     assert cache_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/kafka-group-coordinator")
     assert cache_folder({"XDG_CACHE_HOME": "relative"}) == home / ".cache" / "kafka-group-coordinator"
