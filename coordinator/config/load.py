@@ -36,7 +36,7 @@ from coordinator.config.settings import (
 )
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupsConfig
-from coordinator.protocol.schema import SCHEMAS
+from coordinator.protocol.schema import dialects
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.names import why_invalid
 from coordinator.transactions.settings import TransactionsConfig
@@ -209,11 +209,6 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     return ListenerConfig(
         host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=dialect
     )
-
-
-def dialects() -> list[str]:
-    """The names of all dialects, which are the folders of their definitions."""
-    return sorted(path.name for path in (SCHEMAS / "dialects").iterdir() if path.is_dir())
 
 
 def _read_topics(value: Any, source: str) -> tuple[DeclaredTopic, ...]:
