@@ -18,6 +18,7 @@ from coordinator.cli.command_line import LazyGroup, Loaded, report
 
 COMMANDS = {
     "serve": Loaded("serve", "Run the server."),
+    "exec": Loaded("exec", "Run a command with a throw-away server, such as `coordinator exec -- npm test`."),
     "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
     "config": Loaded("config", "Show settings."),
     "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.cli.command_line import Group, examples, refused
+from coordinator.cli.command_line import Group, examples, fail, refused
 
 if TYPE_CHECKING:
     from coordinator.protocol.schema import Definition, Structure
@@ -49,6 +49,29 @@ def show(message: str, version: int, dialect: str | None) -> int:
     for name in names:
         print("\n".join(_fields(codec.definition(name), version)))
         print(f"\n{codec.source(name, version)}\n")
+    return 0
+
+
+@protocol.command(
+    epilog=examples("coordinator protocol precompile"),
+)
+def precompile() -> int:
+    """Store the code of all messages in the cache folder (COORDINATOR_CACHE_DIR), and print its path.
+
+    For images whose file system is read-only. Without this, a server stores the code that reads and writes a message when it
+    first uses it.
+    """
+    from coordinator.protocol.codec import Codec
+    from coordinator.protocol.schema import dialects
+    from coordinator.world.code_cache import CODE_CACHE
+
+    if CODE_CACHE.folder is None:
+        return refused("there is no cache folder; set COORDINATOR_CACHE_DIR")
+    for codec in (Codec.of(dialect) for dialect in (None, *dialects())):
+        for name in codec.schemas.names:
+            if not all(codec.store(name, version) for version in codec.versions(name)):
+                return fail(f"{CODE_CACHE.folder} must be writable, and by no other user")
+    print(CODE_CACHE.folder)
     return 0
 
 

@@ -54,7 +54,7 @@ def _run(options: SimpleNamespace) -> int:
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        raise CannotRun(f"{missing} is not installed; run: pip install 'kafka-group-coordinator[pipeline]'") from error
+        raise CannotRun(f"{missing} is not installed; run in a checkout: pip install '.[pipeline]'") from error
     try:
         if options.log is not None:
             sources.check_log(options.log)

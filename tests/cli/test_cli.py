@@ -1,5 +1,6 @@
 """The command line: its output, its exit codes, and that a refused configuration creates nothing."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -11,13 +12,35 @@ import click
 import pytest
 
 from coordinator import cli
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.schema import dialects
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def coordinator(*arguments: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+def coordinator(*arguments: str, folder: Path = REPOSITORY, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "coordinator", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    environment = os.environ | variables
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False, env=environment)
+
+
+def test_precompile_stores_the_code_of_every_message_in_every_version(tmp_path):
+    folder = str(tmp_path / "code")
+    done = coordinator("protocol", "precompile", COORDINATOR_CACHE_DIR=folder)
+    assert (done.stdout, done.stderr, done.returncode) == (f"{folder}\n", "", 0)
+    codecs = [Codec.of(dialect) for dialect in (None, *dialects())]
+    stored = {path.name.partition(".")[0] for path in Path(folder).iterdir()}
+    assert stored == {
+        f"{name}-v{version}" for codec in codecs for name in codec.schemas.names for version in codec.versions(name)
+    }
+
+
+def test_precompile_refuses_a_folder_that_is_not_the_users_alone(tmp_path):
+    tmp_path.chmod(0o777)
+    done = coordinator("protocol", "precompile", COORDINATOR_CACHE_DIR=str(tmp_path))
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr == f"coordinator: {tmp_path} must be writable, and by no other user\n"
+    assert coordinator("protocol", "precompile", COORDINATOR_CACHE_DIR="off").returncode == 2
 
 
 @pytest.mark.parametrize(
