@@ -179,6 +179,13 @@ def check_log(path: str) -> None:
     open_folder(path, STATE_TOPIC)
 
 
+def log_bytes(path: str) -> int:
+    """The size of the state log and the event log there. Raises NoLog."""
+    folders = (open_folder(path, STATE_TOPIC), event_folder(path))
+    shards = [shard for folder in folders if folder is not None for shard in folder.shards.values()]
+    return sum(segment.size_bytes for shard in shards for segment in shard.segments())
+
+
 def check_archive(path: str) -> None:
     """Raises NoLog unless `follow` wrote there."""
     if not (Path(path) / ARCHIVE_NOTE).is_file():
