@@ -49,8 +49,13 @@ def is_submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-SMALL = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For a log of a few megabytes: to generate and compile code for its rows takes longer than to interpret the plans."""
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""For a log of a few megabytes: to compile a plan, or to plan it again after each of its stages, takes longer than to run it."""
 
 
 def session(master: str | None, settings: dict[str, str], *, quick: bool = False, small: bool = False) -> SparkSession:
