@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from coordinator.journal.recovery import Recovered
+from coordinator.journal.slot import slot_name
 from coordinator.log import catalog as catalog_file
 from coordinator.log.catalog import NO_CATALOG, Catalog
 from coordinator.log.log import DamagedLog
@@ -75,6 +77,13 @@ def read_catalog(disk: Disk, folder: str) -> Catalog:
     if found is None:
         raise DamagedLog(f"{folder}/{catalog_file.NAME}", 0, -1, "wrong checksum")
     return found
+
+
+def check_journal(folder: str, catalog: Catalog, recovered: Recovered) -> None:
+    """Raises DamagedLog if the catalog has a journal and the folder has none."""
+    if catalog.has_journal and not recovered.is_begun:
+        reason = "the journal is missing or empty; it had records that the logs may lack"
+        raise DamagedLog(next(iter(recovered.paths), f"{folder}/{slot_name(1)}"), 0, -1, reason)
 
 
 def cluster_id(disk: Disk, folder: str, entropy: Entropy, catalog: Catalog = NO_CATALOG) -> str:
