@@ -6,7 +6,7 @@ Kafka's format, are written behind it in larger pieces.
 
     turn of the loop                                                  a tenth of a second later, or a megabyte
     shard 3  --+                                                      __consumer_offsets-3/....log
-    shard 41 --+-- one entry --> coordinator-journal-7  (fdatasync)   __consumer_offsets-41/....log
+    shard 41 --+-- one entry --> coordinator.journal.7  (fdatasync)   __consumer_offsets-41/....log
     events   --+                                                      __coordinator_events-3/....log
     metadata --+                                                      __cluster_metadata-0/....log
 

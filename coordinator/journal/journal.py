@@ -122,7 +122,7 @@ class Journal:
         """Uses that wait for their checkpoint, oldest first."""
         self._checkpointing: _Use | None = None
         self._free: list[Slot] = []
-        self._next_number = 1 + max((int(path.rpartition("-")[2]) for path in recovered.paths), default=0)
+        self._next_number = 1 + max((int(path.rpartition(".")[2]) for path in recovered.paths), default=0)
         self._is_preparing = False
         self._prepare_error: OSError | None = None
         """Why the last slot could not be made."""
@@ -151,9 +151,7 @@ class Journal:
         OSError for any other error.
         """
         try:
-            for log in self._writers:
-                if log.failed is None and log.unflushed_bytes:
-                    log.sync()
+            self._sync_old()
             slot = Slot.create(self._disk, self._path(), min(FIRST_SLOT_BYTES, self._file_bytes))
             self._active = self._begin_use(slot)
             slot.file.sync()
@@ -167,6 +165,17 @@ class Journal:
         for path in self._old_paths:
             self._disk.remove(path)
         self._old_paths = []
+
+    def _sync_old(self) -> None:
+        """Syncs the logs that could not take the old journal when they were opened. Raises OSError."""
+        for log in self._writers:
+            if log.failed is None and log.unflushed_bytes:
+                try:
+                    log.sync()
+                except OSError as error:
+                    if not log.is_best_effort or error.errno in NO_SPACE:
+                        raise
+                    self._fail_log(log, error)
 
     @property
     def has_slots(self) -> bool:

@@ -18,7 +18,8 @@ from google_crc32c import value as crc32c
 from coordinator.log.recovery import DamagedLog
 from coordinator.world.disk import Disk, File
 
-PREFIX = "coordinator-journal-"
+PREFIX = "coordinator.journal."
+"""Not the name of any partition's folder: those end with a dash and a number."""
 _MAGIC = b"KCJSLOT\0"
 VERSION = 0
 _HEADER = Struct(">8sB8sQQ")

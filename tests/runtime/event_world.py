@@ -10,15 +10,14 @@ from coordinator.groups.machine import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch import key_values
-from coordinator.log.log import Log, LogSettings
-from coordinator.log.writer import Writer
+from coordinator.log.log import LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
-from tests.runtime.shard_world import ReplyTarget, ShardWorld
+from tests.runtime.shard_world import STATE, ReplyTarget, ShardWorld
+from tests.support.journal import open_log
 
-STATE = "data/__consumer_offsets-0"
 EVENTS = "data/__coordinator_events-0"
 
 
@@ -83,8 +82,9 @@ class EventWorld(ShardWorld):
 
     def open(self):
         self.runs += 1
-        log = Log.open(self.disk, STATE, self.log_settings())
-        event_log = Log.open(self.disk, EVENTS, self.event_settings, is_best_effort=True)
+        self.open_journal()
+        log = open_log(self.disk, STATE, self.log_settings(), self.recovered)
+        event_log = open_log(self.disk, EVENTS, self.event_settings, self.recovered, is_best_effort=True)
         self.written = []
         run = ServerRun(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
         self.serde = Serde(Codec.of(None), EVENT_KEYS)
@@ -94,11 +94,12 @@ class EventWorld(ShardWorld):
             self.serde,
             self.clock,
             run,
-            make_writer=lambda log, durable, failed: Writer(log, "write", self.run, durable, failed),
+            make_writer=self.journal.writer,
             on_written=self.written.append,
             encoders=self.encoders,
         )
         self.shard = self.make_shard(log, events=self.event_log, bulk_replayers=self.bulk_replayers)
+        self.journal.begin()
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
