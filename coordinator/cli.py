@@ -242,6 +242,14 @@ def _add_log_commands(commands: Any) -> None:
     check.add_argument("folder", type=Path, metavar="DIR", help=folder)
     check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(command=log_check)
+    settling = what.add_parser(
+        "settle",
+        help="write the journal of a server that was killed into its logs",
+        description="Write the journal of a server that was killed into the logs of its data folder, as a start does. Then"
+        " Kafka's tools and older versions of this server find everything.",
+    )
+    settling.add_argument("folder", type=Path, metavar="DATA_DIR", help="the data folder of a server that is stopped")
+    settling.set_defaults(command=log_settle)
     repairing = what.add_parser(
         "repair",
         help="show what can be saved of damaged logs; with --execute, save it",
@@ -438,6 +446,22 @@ def log_check(options: argparse.Namespace) -> int:
         return checking.run(options.folder, as_json=options.json)
     except (NoLogFolder, OSError) as error:
         return _refused_unless_closed(error)
+
+
+def log_settle(options: argparse.Namespace) -> int:
+    """Writes the journal of a data folder into its logs."""
+    from coordinator.log.log import DamagedLog  # noqa: PLC0415 - see the module's docstring
+    from coordinator.operations import log_settle as settling  # noqa: PLC0415 - as above
+    from coordinator.operations.log_folders import NoLogFolder  # noqa: PLC0415 - as above
+    from coordinator.server import CannotStart  # noqa: PLC0415 - as above
+
+    try:
+        return settling.run(options.folder)
+    except (CannotStart, DamagedLog) as error:
+        print(f"coordinator: {error}", file=sys.stderr)
+        return 1
+    except (NoLogFolder, OSError) as error:
+        return _refused(error)
 
 
 def log_repair(options: argparse.Namespace) -> int:

@@ -15,6 +15,9 @@ from coordinator.journal.slot import ENTRIES_AT, PREFIX, SlotHeader, decode_head
 from coordinator.log.recovery import DamagedLog
 from coordinator.world.disk import Disk
 
+_NOTHING_NEEDED = (1 << 64) - 1
+"""Greater than any sequence."""
+
 
 class Recovered(NamedTuple):
     """The content of a journal."""
@@ -48,6 +51,25 @@ def read_journal(disk: Disk, folder: str) -> Recovered:
         for part in parts(entry.body):
             batches.setdefault(part.log, []).append(part.batches)
     return Recovered(batches, paths, True, next_sequence + 1)
+
+
+def remove_settled(disk: Disk, paths: list[str]) -> None:
+    """Removes a journal whose batches the logs have. Whatever a crash leaves of it needs no recovery. Raises OSError."""
+    newest = max(_begun(disk, paths), key=lambda slot: slot.header.first_sequence, default=None)
+    if newest is not None:
+        file = disk.open(newest.path)
+        try:
+            file.write_at(0, newest.header._replace(needed_from=_NOTHING_NEEDED).encode())
+            file.sync()
+        finally:
+            file.close()
+    for path in paths:
+        if newest is None or path != newest.path:
+            disk.remove(path)
+    if newest is not None:
+        disk.sync_folder(newest.path.rpartition("/")[0])
+        disk.remove(newest.path)
+        disk.sync_folder(newest.path.rpartition("/")[0])
 
 
 def _begun(disk: Disk, paths: list[str]) -> Iterator[_FoundSlot]:

@@ -32,6 +32,8 @@ class JournaledLog(Log):
         super().__init__(disk, folder, settings)
         self.durable_offset = 0
         """Every record before it is durable, in the journal or in the segments."""
+        self.replayed = 0
+        """Records that only the journal had when the log was opened."""
         self._journaled: Sequence[bytes] = ()
 
     def load_journaled(
@@ -64,6 +66,7 @@ class JournaledLog(Log):
         if overlapping is not None and not self.is_best_effort:
             self._check_same(overlapping)
         self.durable_offset = self.end_offset
+        self.replayed = self.end_offset - before
         if self.is_best_effort and self.end_offset > before:
             self._settle()
 

@@ -15,6 +15,7 @@ from coordinator.log.log import DamagedLog
 from coordinator.server import CannotStart
 from coordinator.world.disk import Disk, RealDisk
 from coordinator.world.entropy import Entropy
+from coordinator.world.folder_lock import LOCK_NAME
 
 
 def lock(folder: str) -> TextIO:
@@ -23,7 +24,7 @@ def lock(folder: str) -> TextIO:
     try:
         path.mkdir(parents=True, exist_ok=True)
         RealDisk().sync_folder(str(path.resolve().parent))
-        file = (path / ".lock").open("w", encoding="ascii")
+        file = (path / LOCK_NAME).open("w", encoding="ascii")
     except OSError as error:
         raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
     try:
