@@ -37,13 +37,13 @@ def known_logs(data_folder: Path) -> dict[str, KnownLog]:
     }
 
 
-def journaled_batches(data_folder: Path) -> Mapping[str, list[bytes]]:
+def journaled_batches(data_folder: Path, *, is_ours: bool = False) -> Mapping[str, list[bytes]]:
     """Folder -> batches that only the journal may have; empty if a server uses the folder or the journal is damaged.
 
-    A running server writes them to the segments within a tenth of a second.
+    A running server writes them to the segments within a tenth of a second. `is_ours`: it is this process that has the lock.
     """
     try:
-        return {} if is_in_use(str(data_folder)) else read_journal(RealDisk(), str(data_folder)).batches
+        return {} if not is_ours and is_in_use(str(data_folder)) else read_journal(RealDisk(), str(data_folder)).batches
     except DamagedLog:
         return {}
 
@@ -69,8 +69,11 @@ def registry_of(data_folder: Path) -> Registry:
     return registry
 
 
-def data_folder_problems(data_folder: Path) -> Iterator[Problem]:
-    """What is wrong with the files of the data folder that belong to no log, as a start would report it."""
+def data_folder_problems(data_folder: Path, *, is_ours: bool = False) -> Iterator[Problem]:
+    """What is wrong with the files of the data folder that belong to no log, as a start would report it.
+
+    `is_ours`: as for `journaled_batches`.
+    """
     found = catalog.read(RealDisk(), str(data_folder))
     path = data_folder / META_PROPERTIES
     if found is None:
@@ -79,7 +82,7 @@ def data_folder_problems(data_folder: Path) -> Iterator[Problem]:
         yield damage(path, 0, -1, f"the file is missing; it had cluster.id={found.cluster_id}")
     elif found.cluster_id and f"cluster.id={found.cluster_id}" not in path.read_text("utf-8", "replace").split():
         yield damage(path, 0, -1, f"it has not the cluster.id of the catalog, {found.cluster_id}")
-    if found is not None and not is_in_use(str(data_folder)):
+    if found is not None and (is_ours or not is_in_use(str(data_folder))):
         yield from _journal_problems(data_folder, found)
 
 

@@ -4,12 +4,13 @@ from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.settings import GroupsConfig
+from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.log import LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
 from tests.support.catalog import Catalog
-from tests.support.journal import open_journal, open_log
+from tests.support.journal import FILE_BYTES, open_journal, open_log
 
 STATE = "data/__consumer_offsets-0"
 TOPIC_ID = b"t" * 16
@@ -56,6 +57,7 @@ class ShardWorld:
         clock=None,
         config=None,
         index=0,
+        journal_file_bytes=FILE_BYTES,
     ):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
@@ -69,6 +71,7 @@ class ShardWorld:
         self.timers = []
         self.facts = []
         self.durability = durability
+        self.journal_file_bytes = journal_file_bytes
         self.catalog = catalog or Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
         self.open()
 
@@ -86,6 +89,7 @@ class ShardWorld:
             run_in_worker=self.run,
             soon=self.soon.append,
             schedule=self.schedule,
+            file_bytes=self.journal_file_bytes,
         )
 
     def make_shard(self, log, **options):
@@ -143,6 +147,16 @@ class ShardWorld:
         while self.soon or self.jobs:
             self.turn()
             self.finish_syncs()
+
+    def write_behind(self):
+        """The journal writes to the segments what it has made durable."""
+        self.advance(WRITE_BEHIND_MS)
+
+    def fill_disk(self):
+        """The disk is full. The journal notices when it writes earlier commits to the segments, and accepts no more."""
+        assert self.shard.log.unflushed_bytes
+        self.disk.capacity_bytes = 0
+        self.write_behind()
 
     def restart(self, how):
         how()
