@@ -86,7 +86,7 @@ class Journal:
         schedule: Schedule,
         observe: Callable[[str, bytes], None] | None = None,
     ) -> None:
-        """`recovered`: what was in the folder. `begin` must be called when the logs have it, and before the first write.
+        """`recovered`: what was in the folder. `begin` must be called when the logs have it; what is written earlier waits.
 
         `file_bytes`: size of a slot. `observe` is called with folder and batches of each write, for simulations.
         """
@@ -165,17 +165,28 @@ class Journal:
         for path in self._old_paths:
             self._disk.remove(path)
         self._old_paths = []
+        if self._gathered:
+            self._schedule_turn()
 
     def _sync_old(self) -> None:
         """Syncs the logs that could not take the old journal when they were opened. Raises OSError."""
         for log in self._writers:
-            if log.failed is None and log.unflushed_bytes:
+            if log.failed is None and log.is_behind:
                 try:
-                    log.sync()
+                    self._sync_log(log)
                 except OSError as error:
                     if not log.is_best_effort or error.errno in NO_SPACE:
                         raise
                     self._fail_log(log, error)
+
+    def _sync_log(self, log: JournaledLog) -> None:
+        job = log.sync_job()
+        try:
+            job.run()
+        except OSError as error:
+            log.sync_failed(job, error)
+            raise
+        log.sync_done(job)
 
     @property
     def has_slots(self) -> bool:
@@ -311,16 +322,21 @@ class Journal:
         self.entries += 1
         self.entry_bytes += entry_bytes
         active.slot.position += entry_bytes
+        full = []
         for writer, end in ends.items():
             log = writer.log
             if log.failed is None:
                 log.durable_offset = end
                 self._unflushed[log] = None
+                if log.segments[-1].size_bytes >= log.settings.segment_bytes:
+                    full.append(log)
             active.ends[log] = end
         self._unflushed_bytes += entry_bytes
         for writer, end in ends.items():
             if writer.log.failed is None:
                 writer.on_durable(end)
+        if full:
+            self._begin_segments(full)
         self._flush_soon()
         self._commit()
 
@@ -492,15 +508,18 @@ class Journal:
         self._unflushed_bytes = 0
         flushed = list(self._unflushed)
         self._flush(flushed)
-        for log in flushed:
-            if log.failed is None and log.wants_segment:
+        self._begin_segments(log for log in flushed if log.wants_segment)
+        if self._is_stuck:
+            self._checkpoint()
+
+    def _begin_segments(self, logs: Iterable[JournaledLog]) -> None:
+        for log in logs:
+            if log.failed is None:
                 try:
                     log.begin_segment()
                 except OSError as error:
                     if log.failed is not None:
                         self._fail_log(log, error)
-        if self._is_stuck:
-            self._checkpoint()
 
     def _flush(self, logs: Iterable[JournaledLog], *, is_needed: bool = False) -> bool:
         """Flushes logs; returns whether all of them are flushed or have failed. Sets `_blocked` if the disk is full."""

@@ -124,9 +124,9 @@ class JournaledLog(Log):
         self.end_offset = self.durable_offset
 
     @property
-    def unflushed_bytes(self) -> int:
-        """Bytes that are in no segment file yet."""
-        return self.segments[-1].unflushed_bytes if self.segments else 0
+    def is_behind(self) -> bool:
+        """Whether something durable is in no segment file yet."""
+        return bool(self.segments) and self.segments[-1].is_behind(self.durable_offset)
 
     def flush(self) -> None:
         """Writes the durable batches to the segment file. Raises OSError; it may be called again afterwards."""

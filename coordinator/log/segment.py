@@ -105,6 +105,10 @@ class Segment:
         """Bytes that are only in memory."""
         return self._file.unflushed_bytes if isinstance(self._file, WriteBehindFile) else 0
 
+    def is_behind(self, end_offset: int) -> bool:
+        """Whether a batch before this offset is only in memory."""
+        return isinstance(self._file, WriteBehindFile) and self._file.is_behind(end_offset)
+
     def flush(self, end_offset: int) -> None:
         """Writes the batches before this offset that are only in memory to the file. Raises OSError; it may be called again."""
         if isinstance(self._file, WriteBehindFile):

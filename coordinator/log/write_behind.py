@@ -24,10 +24,10 @@ class WriteBehindFile:
         """Bytes that are not in the file yet."""
         return sum(map(len, self._state[1]))
 
-    @property
-    def flushed_bytes(self) -> int:
-        """Bytes that are in the file."""
-        return self._state[0]
+    def is_behind(self, end_offset: int) -> bool:
+        """Whether a piece that begins before this offset is not in the file."""
+        pieces = self._state[1]
+        return bool(pieces) and int.from_bytes(pieces[0][:8]) < end_offset
 
     def append(self, data: bytes) -> None:
         """Adds one or more batches. It does no I/O."""

@@ -205,7 +205,6 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
         )
-        self.journal.begin()
         self._admin: AdminServer | None = None
 
     @property
@@ -343,6 +342,7 @@ class Server:
                 read = shard.load()
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
+        self.journal.begin()
         self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)

@@ -154,7 +154,7 @@ class ShardWorld:
 
     def fill_disk(self):
         """The disk is full. The journal notices when it writes earlier commits to the segments, and accepts no more."""
-        assert self.shard.log.unflushed_bytes
+        assert self.shard.log.is_behind
         self.disk.capacity_bytes = 0
         self.write_behind()
 

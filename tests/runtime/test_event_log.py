@@ -151,10 +151,10 @@ def test_a_disk_error_of_the_event_log_affects_neither_commits_nor_events(number
     assert all(is_success(target) for target in targets)
     assert world.shard.status is ShardStatus.ACTIVE
     assert world.event_log.status is Status.ACTIVE
-    assert world.event_log.log.unflushed_bytes
+    assert world.event_log.log.is_behind
     world.disk.errors.clear()
     world.advance(RETRY_MS)
-    assert not world.event_log.log.unflushed_bytes
+    assert not world.event_log.log.is_behind
     world.restart(lambda: world.disk.crash(Random(1)))
     assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1], [2], [3]]
     assert (world.event_log.gaps, world.event_log.lost) == (0, 0)

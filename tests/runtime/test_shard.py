@@ -159,7 +159,7 @@ def test_a_full_shard_becomes_active_without_a_write_once_there_is_space():
     world.settle()
     world.advance(1_000)
     assert world.shard.status is Status.FULL
-    world.disk.capacity_bytes = world.disk.used_bytes() + world.shard.log.unflushed_bytes + ROOM_BYTES - 1
+    world.disk.capacity_bytes = world.disk.used_bytes() + world.shard.log.segments[-1].unflushed_bytes + ROOM_BYTES - 1
     world.advance(1_000)
     assert world.shard.status is Status.FULL
     world.disk.capacity_bytes += 1
