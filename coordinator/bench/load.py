@@ -87,6 +87,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
+def loop_cpu_ms(pid: int) -> float:
+    """The CPU time of a process's main thread, which runs the loop, to the nanosecond (Linux)."""
+    with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:  # noqa: PTH123
+        return int(file.read().split()[0]) / 1e6
+
+
 def frame(codec: Codec, name: str, version: int, correlation_id: int, message: Message) -> bytes:
     """A request as bytes, with its size in front."""
     key = type(message).API_KEY

@@ -358,6 +358,7 @@ def report_footprint(match: str, repetitions: int) -> None:
             {
                 "from exec to ready, ms": ("start_ms", 0),
                 "CPU time until ready, ms": ("start_cpu_ms", 0),
+                "first group, ms of CPU more than the second": ("first_group_ms", 1),
                 "CPU time while idle, ms per s": ("idle_cpu_ms", 1),
                 "RSS while idle, MiB": ("rss_idle_mib", 0),
                 "RSS with the connections, MiB": ("rss_connections_mib", 0),
