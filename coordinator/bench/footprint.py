@@ -185,7 +185,7 @@ def _first_group_ms(port: int, pid: int) -> float:
 
 def measure_connections(count: int) -> ConnectionFootprint:
     """Measures a server without data, with connections, and with a group."""
-    with TemporaryDirectory() as folder, running_server(folder) as (port, _):
+    with TemporaryDirectory() as folder, running_server(folder) as (port, _, _):
         asyncio.run(_group(port, "bench-cached"))  # the first start on a machine has to read and compile more
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
