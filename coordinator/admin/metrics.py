@@ -309,6 +309,10 @@ def _lag(server: ServerView) -> Histograms:
     yield (), _cumulative(server.statistics.lag_s)
 
 
+def _turns(server: ServerView) -> Histograms:
+    yield (), _cumulative(server.statistics.turns_s)
+
+
 def _durations(server: ServerView) -> Histograms:
     """By API, over all versions and listeners. Index i of a route's counts is for durations up to 2^i ns."""
     counts: dict[str, list[int]] = {}
@@ -391,6 +395,8 @@ METRICS = (
     Metric("coordinator_log_sync_seconds", HISTOGRAM, (), "Duration of an fdatasync.", _syncs),
     Metric("coordinator_log_syncs_failed", COUNTER, (), "Fdatasyncs that failed.", _syncs_failed),
     Metric("coordinator_loop_lag_seconds", HISTOGRAM, (), "Delay of the event loop's timers.", _lag),
+    Metric("coordinator_loop_turn_seconds", HISTOGRAM, (),
+           "Length of the event loop's turns that handled more than a few requests.", _turns),
 )
 # fmt: on
 

@@ -13,11 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from coordinator.config.environment import FLAG_VARIABLES, read_flags, read_settings
+from coordinator.config.environment import (
+    FLAG_VARIABLES,
+    SECURITY_PROTOCOLS,
+    read_flags,
+    read_settings,
+    unsupported,
+    without_effect,
+)
+from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
 from coordinator.config.settings import (
-    INSTEAD,
-    NOT_YET,
-    ONLY_VALUE,
     POSITIVE,
     SETTINGS,
     STRUCTURED,
@@ -31,7 +36,7 @@ from coordinator.config.settings import (
 )
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupsConfig
-from coordinator.protocol.schema import SCHEMAS
+from coordinator.protocol.schema import dialects
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.names import why_invalid
 from coordinator.transactions.settings import TransactionsConfig
@@ -73,6 +78,11 @@ def load(
     config = _build(values)
     _check_together(config)
     return config
+
+
+def ineffective_variables(environment: Mapping[str, str]) -> list[str]:
+    """The variables that look like settings of this server or of Kafka's images but have no effect, each with advice."""
+    return without_effect(environment, [*SETTINGS, *STRUCTURED, *ONLY_VALUE], INSTEAD)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -139,11 +149,14 @@ def _refuse_unknown(key: str, value: Any, is_text: bool, source: str) -> None:
         if type(value) in {int, str} and value == (str(only) if is_text else only):
             return
         _refuse(key, value, source, f"{only}, because {why}")
+    if key in INSTEAD:
+        raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting of this server; use {INSTEAD[key]}")
     for prefix, feature in NOT_YET.items():
         if key.startswith(prefix):
             raise ConfigError(f"{key} = {shown(value)} ({source}): {feature}: not supported yet; remove the setting")
-    if key in INSTEAD:
-        raise ConfigError(f"{key} = {shown(value)} ({source}): not a setting of this server; use {INSTEAD[key]}")
+    for prefix, why in WITHOUT_EFFECT.items():
+        if key.startswith(prefix):
+            raise ConfigError(f"{key} = {shown(value)} ({source}): no effect here, because {why}; remove the setting")
     import difflib  # noqa: PLC0415 - needed for the error only
 
     known = [*SETTINGS, *STRUCTURED]
@@ -164,6 +177,9 @@ def _flow(key: str, text: str, source: str) -> Any:
 def address(key: str, value: Any, source: str, *, lowest_port: int = 0) -> tuple[str, int]:
     """The host and port of "host:port", with IPv6 in brackets. Raises ConfigError."""
     text = value.removeprefix("PLAINTEXT://") if isinstance(value, str) else ""
+    protocol = text.partition("://")[0].upper()
+    if protocol in SECURITY_PROTOCOLS and "://" in text:
+        raise ConfigError(f"{key} = {shown(value)} ({source}): {unsupported(protocol)}; allowed: HOST:PORT")
     match = re.fullmatch(r"(\[[0-9a-fA-F:.%a-z]+\]|[^\s:/\[\]]+):([0-9]{1,5})", text)
     if match is None or not lowest_port <= int(match[2]) <= 65535:
         _refuse(key, value, source, f"HOST:PORT with a port from {lowest_port} to 65535")
@@ -193,11 +209,6 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     return ListenerConfig(
         host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=dialect
     )
-
-
-def dialects() -> list[str]:
-    """The names of all dialects, which are the folders of their definitions."""
-    return sorted(path.name for path in (SCHEMAS / "dialects").iterdir() if path.is_dir())
 
 
 def _read_topics(value: Any, source: str) -> tuple[DeclaredTopic, ...]:

@@ -597,45 +597,6 @@ STRUCTURED = {
     ),
 }
 
-ONLY_VALUE: dict[str, tuple[Any, str]] = {
-    "offsets.topic.replication.factor": (1, "there is one node"),
-    "default.replication.factor": (1, "there is one node"),
-    "min.insync.replicas": (1, "there is one node"),
-    "transaction.state.log.replication.factor": (1, "there is one node"),
-    "transaction.state.log.min.isr": (1, "there is one node"),
-    "offsets.topic.compression.codec": (0, "the groups' log is not compressed"),
-    "group.coordinator.append.linger.ms": (-1, "the server writes a batch as soon as it is free to"),
-}
-"""Settings of Kafka that can have only one value here, and why."""
-
-NOT_YET: dict[str, str] = {
-    "group.streams.num.warmup.": "warm-up tasks of streams groups (KIP-1071)",
-    "group.streams.max.warmup.": "warm-up tasks of streams groups (KIP-1071)",
-    "group.streams.topology.description.": "topology descriptions of streams groups (KIP-1331)",
-    "group.share.": "share groups (KIP-932)",
-    "share.": "share groups (KIP-932)",
-    "errors.deadletterqueue.": "share groups (KIP-932)",
-    "transaction.two.phase.commit.": "two-phase commit (KIP-939)",
-    "ssl.": "TLS",
-    "sasl.": "SASL",
-    "listener.": "TLS and SASL",
-    "security.": "TLS and SASL",
-    "authorizer.": "access control",
-    "super.users": "access control",
-}
-"""Settings of Kafka features that are not supported yet, by the prefix of their names."""
-
-INSTEAD: dict[str, str] = {
-    "advertised.listeners": "`advertise:` of an entry of `listeners`, or --advertise",
-    "broker.id": "node.id",
-    "log.dirs": "log.dir (one folder)",
-    "metadata.log.dir": "log.dir (one folder)",
-    "log.retention.hours": "log.retention.ms",
-    "log.retention.minutes": "log.retention.ms",
-    "log.roll.hours": "log.roll.ms",
-}
-"""Settings of Kafka that have another name here."""
-
 
 def value_of(config: ServerConfig, name: str) -> Any:
     """The value of a setting in this configuration."""

@@ -5,8 +5,9 @@ which kind they have before them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from heapq import nlargest
 from typing import Any, ClassVar, Self
 
 from coordinator.groups.catalog import Catalog
@@ -21,6 +22,8 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members are consumers; their metadata are subscriptions."""
 REBALANCES_KEPT = 16
 """Rebalances that a group remembers for its view (`/v1/groups/{group}`)."""
+WAITS_SHOWN_MAX = 10
+"""The view of a rebalance has at most this many members, those that it waited longest for."""
 
 ExpiryBase = Callable[[OffsetCommitValue], int]
 """The moment (wall clock, ms) from which the retention of an offset counts."""
@@ -29,6 +32,18 @@ ExpiryBase = Callable[[OffsetCommitValue], int]
 def commit_timestamp_ms(committed: OffsetCommitValue) -> int:
     """The expiry base of offsets that their group does not protect."""
     return committed.commit_timestamp
+
+
+def waited_longest_for(waits: Mapping[str, int]) -> str:
+    """The member that a rebalance waited longest for; "" if it waited for none. `waits`: member id -> milliseconds."""
+    member_id = max(waits, key=waits.__getitem__, default="")
+    return member_id if waits.get(member_id) else ""
+
+
+def longest_waits(waits: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The members that a rebalance waited longest for, for people."""
+    longest = nlargest(WAITS_SHOWN_MAX, waits.items(), key=lambda wait: wait[1])
+    return [{"member_id": member_id, "waited_ms": waited_ms} for member_id, waited_ms in longest if waited_ms]
 
 
 class Group(ABC):

@@ -22,7 +22,7 @@ from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import SHARD, materialize
-from coordinator.pipeline.rebalances import COMPLETED, STARTED
+from coordinator.pipeline.rebalances import COMPLETED, OVERTAKEN, STARTED
 from coordinator.pipeline.verdicts import ArrowBatches
 from coordinator.pipeline.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
@@ -50,8 +50,8 @@ STATE_COLUMNS = (
     "generation", "leader", "protocol", "protocol_type", "assignment", "pending_revocation", "members",
 )  # fmt: skip
 EVENT_COLUMNS = (
-    *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
-    "policy", "partitions",
+    *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "delay_ms", "member_count",
+    "waited_for", "policy", "partitions",
 )  # fmt: skip
 """Columns of these events; commit events are read where they are judged."""
 COMMIT_COLUMNS = (
@@ -291,7 +291,7 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     firsts = [
         (folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first_event(each))
     ]
-    about_rebalances = {**options, "keyTypes": _types((STARTED, COMPLETED, ASSIGNMENT_INVALID))}
+    about_rebalances = {**options, "keyTypes": _types((STARTED, COMPLETED, OVERTAKEN, ASSIGNMENT_INVALID))}
     return {
         "events": gaps.without_undone(_view(spark, path, columns.EVENTS, about_rebalances, EVENT_COLUMNS), undone),
         "commit_events": CommitEventsInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),

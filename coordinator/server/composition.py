@@ -38,6 +38,7 @@ from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
+from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
@@ -98,6 +99,7 @@ class Server:
         self.node_id = config.node_id
         self.statistics = Statistics()
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
+        self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)
         self.stopping = False
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
@@ -354,6 +356,7 @@ class Server:
                 drain_ms_max=network.limit_write_time_ms,
             ),
             self.memory,
+            self._turn,
             advertised=(config.advertised_host or config.host, config.advertised_port or 0),
             connections_max=network.max_connections,
             connections_per_ip_max=network.max_connections_per_ip,

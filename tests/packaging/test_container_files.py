@@ -34,6 +34,14 @@ def test_the_server_runs_without_root_and_with_a_health_check():
     assert re.findall(r"^VOLUME (.+)$", server, re.MULTILINE) == ["/data"]
 
 
+def test_the_image_holds_the_code_of_all_messages_where_the_server_looks_for_it():
+    build, _, server = DOCKERFILE.rpartition("\nFROM ")
+    [stored] = re.findall(r"COORDINATOR_CACHE_DIR=(\S+) \S+ protocol precompile", build)
+    assert f"COORDINATOR_CACHE_DIR={stored}" in server
+    [copied] = re.findall(r"^COPY --from=build (\S+)", server, re.MULTILINE)
+    assert stored.startswith(f"{copied}/")
+
+
 def test_services_whose_images_are_not_built_here_are_behind_a_profile():
     for name, service in SERVICES.items():
         assert "build" in service or service.get("profiles"), name

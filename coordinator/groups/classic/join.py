@@ -95,7 +95,7 @@ def _join(groups: Groups, group: ClassicGroup, attempt: JoinAttempt, update: Gro
     request, api_version = attempt.request, attempt.context.api_version
     member_id = request.member_id
     if not _has_room(groups, group, member_id):
-        _reject_from_full_group(group, member_id, update)
+        _reject_from_full_group(group, member_id, attempt.now_ms, update)
         return join_error(api_version, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     names = attempt.protocol_names()
     if not group.supports(request.protocol_type, names) or len(set(names)) < len(names):
@@ -126,7 +126,7 @@ def _has_room(groups: Groups, group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < size_max
 
 
-def _reject_from_full_group(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:
+def _reject_from_full_group(group: ClassicGroup, member_id: str, now_ms: int, update: GroupUpdate) -> None:
     """The group is full. A member that joins a rebalance too late loses its place.
 
     As in Kafka this alone does not form the generation, even if the caller was the last one missing: the timer or the next
@@ -136,6 +136,7 @@ def _reject_from_full_group(group: ClassicGroup, member_id: str, update: GroupUp
         update.disarm(pending_key(group.group_id, member_id))
     member = group.remove(member_id)
     if member is not None:
+        group.stop_waiting_for(member_id, now_ms)
         update.disarm(member.session_timer.key)
         event = member_fenced(
             group.group_id,

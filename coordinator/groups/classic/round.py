@@ -55,8 +55,10 @@ class Rebalance:
     """All members are known and the leader was asked for the assignment."""
     ended_ms: int | None = None
     """The assignment arrived, the group became Empty, or another rebalance took over."""
-    last_joined: str = ""
-    """The member that joined last, which the others waited for."""
+    delay_ms: int = 0
+    """How long the initial delay of an Empty group kept it from forming the generation."""
+    leader_id: str = ""
+    """The member that was asked for the assignment."""
     given_up: tuple[str, ...] = ()
     """Members that did not join in time."""
     failure: AssignmentFailure | None = None
@@ -64,8 +66,20 @@ class Rebalance:
     completed: bool = False
     """Whether it ended with an assignment or with a group without members."""
     waits: dict[str, int] = field(default_factory=dict)
-    """Member id -> how long the group waited for it (ms): from the start until it joined or was removed. The time that the
-    leader takes for the assignment is added to the leader's."""
+    """Member id -> how long the group waited for it (ms): from the start until it joined, left or was removed; 0 during the
+    initial delay. The time that the leader takes for the assignment, or until it is removed, is added to the leader's."""
+
+    def form(self, leader_id: str, given_up: tuple[str, ...], now_ms: int) -> None:
+        """The generation is formed; from now on the group waits for the leader."""
+        self.formed_ms = now_ms
+        self.leader_id = leader_id
+        self.given_up = given_up
+
+    def end(self, now_ms: int) -> None:
+        """The group no longer waits."""
+        self.ended_ms = now_ms
+        if self.formed_ms is not None:
+            self.waits[self.leader_id] = self.waits.get(self.leader_id, 0) + now_ms - self.formed_ms
 
 
 @dataclass(slots=True)
@@ -338,11 +352,15 @@ class Round(Group):
         earlier = member.awaiting_join
         self.awaiting_joins += earlier is None
         member.awaiting_join = context
+        self.stop_waiting_for(member.member_id, now_ms)
+        return earlier
+
+    def stop_waiting_for(self, member_id: str, now_ms: int) -> None:
+        """The member has joined, or it leaves or is removed: a rebalance that waits for joins no longer waits for it."""
         if self.rebalances and self.state is State.PREPARING_REBALANCE:
             rebalance = self.rebalances[-1]
-            rebalance.last_joined = member.member_id
-            rebalance.waits.setdefault(member.member_id, now_ms - rebalance.started_ms)
-        return earlier
+            waited_ms = now_ms - rebalance.started_ms if self.initial_delay is None else 0
+            rebalance.waits.setdefault(member_id, waited_ms)
 
     def unpark_join(self, member: ClassicMember) -> RequestContext | None:
         """The member's parked join, which the caller must answer now; None if it has none."""

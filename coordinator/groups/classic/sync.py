@@ -20,6 +20,7 @@ from coordinator.groups.classic.resync import begin_resync, is_resyncing, park_f
 from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.fencing import fence_generation, fence_member
+from coordinator.groups.group import waited_longest_for
 from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
@@ -99,15 +100,13 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
             update.facts.append(delivered(groups.catalog, group, member))
             # A session that ran out while the sync was parked did not count and must start again.
             update.timers.append(member.session_timer)
-    took_ms = 0
+    took_ms, waited_for = 0, ""
     if group.rebalances:
         rebalance = group.rebalances[-1]
-        rebalance.ended_ms = now_ms
+        rebalance.end(now_ms)
         rebalance.completed = True
         took_ms = now_ms - rebalance.started_ms
-        if rebalance.formed_ms is not None:
-            waited_ms = rebalance.waits.get(request.member_id, 0)
-            rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
+        waited_for = waited_longest_for(rebalance.waits)
     arm_interval(groups, update)
     update.emit(
         "group_stable",
@@ -116,6 +115,7 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         members=len(group.members),
         left_out=left_out,
         took_ms=took_ms,
+        waited_longest_for=waited_for,
     )
 
 

@@ -1,0 +1,53 @@
+"""The options of the commands that take the configuration of a server."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+import click
+
+from coordinator.cli.command_line import combined
+
+if TYPE_CHECKING:
+    from coordinator.config.settings import ServerConfig
+
+
+class Sources(TypedDict):
+    """The values of `server_options`."""
+
+    config: Path | None
+    listen: str | None
+    advertise: str | None
+    admin: str | None
+    data_dir: str | None
+    assignments: tuple[str, ...]
+
+
+server_options = combined(
+    click.option(
+        "--config", type=click.Path(path_type=Path), metavar="FILE", help="A YAML file with `key: value` lines."
+    ),
+    click.option("--listen", metavar="HOST:PORT", help="The address for clients (port 0: any free port)."),
+    click.option(
+        "--advertise", metavar="HOST:PORT", help="The address that the server gives to clients, if it is another one."
+    ),
+    click.option("--admin", metavar="HOST:PORT", help="The address of the admin HTTP server (port 0: any free port)."),
+    click.option("--data-dir", metavar="DIR", help="The data folder (default: data)."),
+    click.option(
+        "--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated."
+    ),
+)
+
+
+def load_config(sources: Sources) -> "ServerConfig":
+    """The configuration of these sources and the environment. Raises ConfigError."""
+    from coordinator.config.load import load
+
+    flags = {
+        "listen": sources["listen"],
+        "advertise": sources["advertise"],
+        "admin": sources["admin"],
+        "data_dir": sources["data_dir"],
+    }
+    given = {name: text for name, text in flags.items() if text is not None}
+    return load(sources["config"], sources["assignments"], given, os.environ)
