@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = click.Path(path_type=Path)
 
 
 class Access(TypedDict):
@@ -103,6 +103,9 @@ def _security(access: Access) -> "Security":
     """How the client's connections are protected. Raises click.UsageError if options contradict each other."""
     from coordinator.operations.security import Sasl, Security, Tls
 
+    for file in (access["tls_ca"], access["tls_cert"], access["tls_key"], access["password_file"]):
+        if file is not None and not file.is_file():
+            raise click.UsageError(f"There is no file {file}.", click.get_current_context())
     tls = sasl = None
     if access["tls"] or access["tls_ca"] or access["tls_cert"]:
         tls = Tls(ca=access["tls_ca"], certificate=access["tls_cert"], key=access["tls_key"])

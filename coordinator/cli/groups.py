@@ -1,5 +1,7 @@
 """`coordinator groups`: shows and changes groups over the Kafka protocol, on this server or a real Kafka."""
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -53,6 +55,49 @@ def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAcce
     from coordinator.operations import groups_shown
 
     return watch_client(access, lambda client: groups_shown.show_description(client, group, as_json=as_json))
+
+
+@groups.command(
+    epilog=examples("coordinator groups why orders --last 1h", "coordinator groups why orders --log data --json")
+)
+@_group
+@click.option(
+    "--last",
+    "last_ms",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    callback=lambda _context, _option, value: _duration_ms(value),
+    help="The time to look at: a number and s, m, h or d.",
+)
+@click.option(
+    "--log",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read this data folder instead of asking a server; the time ends with its last event.",
+)
+@client_options
+@json_option
+def why(group: str, last_ms: int, folder: Path | None, as_json: bool, **access: Unpack[Access]) -> int:
+    """Say why a group rebalances, and which client causes it; from the events of this server."""
+    from coordinator.operations import groups_why
+    from coordinator.operations.client import OperationFailed
+    from coordinator.operations.log_folders import NoLogFolder
+
+    if folder is None:
+        return with_client(access, lambda client: groups_why.why_from_server(client, group, last_ms, as_json=as_json))
+    try:
+        return groups_why.why_from_folder(folder, group, last_ms, as_json=as_json)
+    except (NoLogFolder, OperationFailed, OSError) as error:
+        return fail(error)
+
+
+def _duration_ms(text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no duration, such as 30s, 10m, 2h or 7d")
+    return int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]] * 1000
 
 
 @groups.command(epilog=examples("coordinator groups delete orders"))
