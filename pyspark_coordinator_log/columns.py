@@ -156,6 +156,7 @@ _EVENTS_ONLY: _Columns = [
     ("waited_for", pa.list_(WAITED)),
     ("partitions", pa.list_(COMMITTED)),
     ("timeout", pa.string()),
+    ("timeout_ms", pa.int64()),
     ("api", pa.string()),
     ("run_id", pa.string()),
     ("previous_state_offset", pa.int64()),

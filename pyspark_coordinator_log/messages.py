@@ -375,6 +375,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("delay_ms", "delay_ms", _unchanged),
     ("members", "member_count", _unchanged),
     ("timeout", "timeout", _unchanged),
+    ("timeout_ms", "timeout_ms", _non_negative),
     ("api", "api", _unchanged),
     ("run_id", "run_id", _unchanged),
     ("previous_state_offset", "previous_state_offset", _non_negative),

@@ -1,10 +1,21 @@
 """`coordinator groups`: shows and changes groups over the Kafka protocol, on this server or a real Kafka."""
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from coordinator.cli.client_options import Access, client_options, json_option, timeout_option, with_client
+from coordinator.cli.client_options import (
+    Access,
+    WatchedAccess,
+    client_options,
+    json_option,
+    timeout_option,
+    watch_client,
+    watch_options,
+    with_client,
+)
 from coordinator.cli.command_line import Group, exactly_one, examples, fail
 
 if TYPE_CHECKING:
@@ -23,23 +34,70 @@ def groups() -> None:
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state; can be repeated.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only groups of this type; can be repeated.")
 @client_options
+@watch_options
 @json_option
-def groups_list(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> int:
+def groups_list(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAccess]) -> int:
     """List all groups with type and state."""
     from coordinator.operations import groups_shown
 
-    return with_client(access, lambda client: groups_shown.show_list(client, states, types, as_json=as_json))
+    return watch_client(access, lambda client: groups_shown.show_list(client, states, types, as_json=as_json))
 
 
-@groups.command(epilog=examples("coordinator groups describe orders billing"))
+@groups.command(
+    epilog=examples("coordinator groups describe orders billing", "coordinator groups describe orders --watch")
+)
 @_groups
 @client_options
+@watch_options
 @json_option
-def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> int:
+def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAccess]) -> int:
     """Show state, members and offsets of groups."""
     from coordinator.operations import groups_shown
 
-    return with_client(access, lambda client: groups_shown.show_description(client, group, as_json=as_json))
+    return watch_client(access, lambda client: groups_shown.show_description(client, group, as_json=as_json))
+
+
+@groups.command(
+    epilog=examples("coordinator groups why orders --last 1h", "coordinator groups why orders --log data --json")
+)
+@_group
+@click.option(
+    "--last",
+    "last_ms",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    callback=lambda _context, _option, value: _duration_ms(value),
+    help="The time to look at: a number and s, m, h or d.",
+)
+@click.option(
+    "--log",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Read this data folder instead of asking a server; the time ends with its last event.",
+)
+@client_options
+@json_option
+def why(group: str, last_ms: int, folder: Path | None, as_json: bool, **access: Unpack[Access]) -> int:
+    """Say why a group rebalances, and which client causes it; from the events of this server."""
+    from coordinator.operations import groups_why
+    from coordinator.operations.client import OperationFailed
+    from coordinator.operations.log_folders import NoLogFolder
+
+    if folder is None:
+        return with_client(access, lambda client: groups_why.why_from_server(client, group, last_ms, as_json=as_json))
+    try:
+        return groups_why.why_from_folder(folder, group, last_ms, as_json=as_json)
+    except (NoLogFolder, OperationFailed, OSError) as error:
+        return fail(error)
+
+
+def _duration_ms(text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no duration, such as 30s, 10m, 2h or 7d")
+    return int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]] * 1000
 
 
 @groups.command(epilog=examples("coordinator groups delete orders"))
@@ -79,12 +137,13 @@ def rebalance(group: str, reason: str, admin: str, timeout: float, as_json: bool
 @groups.command(epilog=examples("coordinator groups offsets orders --json"))
 @_group
 @client_options
+@watch_options
 @json_option
-def offsets(group: str, as_json: bool, **access: Unpack[Access]) -> int:
+def offsets(group: str, as_json: bool, **access: Unpack[WatchedAccess]) -> int:
     """Show the committed offsets of a group and its lag."""
     from coordinator.operations import groups_shown
 
-    return with_client(access, lambda client: groups_shown.show_offsets(client, group, as_json=as_json))
+    return watch_client(access, lambda client: groups_shown.show_offsets(client, group, as_json=as_json))
 
 
 @groups.command(

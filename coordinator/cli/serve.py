@@ -1,6 +1,7 @@
 """`coordinator serve` and `coordinator ready`."""
 
 import logging
+import os
 import sys
 import time
 from typing import Unpack
@@ -9,6 +10,8 @@ import click
 
 from coordinator.cli.command_line import Command, examples, fail, refused
 from coordinator.cli.server_options import Sources, load_config, server_options
+
+_log = logging.getLogger(__name__)
 
 READY_WITHIN_S = 3.0
 """How long `ready` waits for a response."""
@@ -27,10 +30,10 @@ def serve(**sources: Unpack[Sources]) -> int:
     """Run the server until SIGTERM."""
     # The reported start-up time includes that of the interpreter, which is almost only CPU time.
     began_s = time.monotonic() - time.process_time()
-    from coordinator.config.load import ConfigError
+    from coordinator.config.load import ConfigError, ineffective_variables
 
     try:
-        config = load_config(sources)
+        config = load_config(sources).config
     except ConfigError as error:
         return refused(error)
     from coordinator.world.log_lines import KeyValueFormatter
@@ -38,6 +41,9 @@ def serve(**sources: Unpack[Sources]) -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(KeyValueFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    ignored = ineffective_variables(os.environ)
+    if ignored:
+        _log.warning("event=variables_without_effect" + " variable=%s" * len(ignored), *ignored)
     from coordinator.server import process  # not before the configuration has been checked
 
     return process.run(config, began_s)
@@ -51,7 +57,7 @@ def ready(**sources: Unpack[Sources]) -> int:
     from coordinator.config.settings import joined
 
     try:
-        admin = load_config(sources).admin
+        admin = load_config(sources).config.admin
     except ConfigError as error:
         return refused(error)
     from http.client import HTTPConnection, HTTPException

@@ -119,11 +119,16 @@ def member_left(
 
 
 def member_expired(
-    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str
+    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str, timeout_ms: int
 ) -> Event:
-    """A timeout removed a member. `timeout`: which one, such as "session" or "rebalance"."""
+    """A timeout removed a member. `timeout`: which one, such as "session" or "rebalance"; `timeout_ms`: its length."""
     value = MemberExpiredValue(
-        group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, timeout=timeout
+        group_kind=kind,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        epoch=epoch,
+        timeout=timeout,
+        timeout_ms=timeout_ms,
     )
     return MessageEvent(MemberExpiredKey(group_id), value)
 

@@ -28,6 +28,7 @@ from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
+from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
@@ -37,6 +38,7 @@ from coordinator.log.log import Log, LogSettings
 from coordinator.log.writer import Durability, Writer
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
+from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
@@ -97,6 +99,7 @@ class Server:
         self.node_id = config.node_id
         self.statistics = Statistics()
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
+        self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)
         self.stopping = False
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
@@ -125,6 +128,8 @@ class Server:
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
+        self.held_bytes = HeldBytes()
+        """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
         writes_events = config.groups.coordinator_events != NO_EVENTS
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
@@ -241,6 +246,7 @@ class Server:
                 settings=self._group_settings,
                 assignors=self._assignors,
                 count_all=self._count_groups,
+                held_bytes=self.held_bytes.of_shard(index),
             ),
             RECORD_KEYS,
             self._event_log(index),
@@ -350,6 +356,7 @@ class Server:
                 drain_ms_max=network.limit_write_time_ms,
             ),
             self.memory,
+            self._turn,
             advertised=(config.advertised_host or config.host, config.advertised_port or 0),
             connections_max=network.max_connections,
             connections_per_ip_max=network.max_connections_per_ip,

@@ -132,3 +132,11 @@ def test_the_log_has_key_value_lines(coordinator_process):
     lines = server.log.splitlines()
     assert lines
     assert all(line.startswith("time=") and " level=" in line and " event=" in line for line in lines)
+
+
+def test_variables_without_effect_are_in_one_warning(coordinator_process):
+    server = coordinator_process(environment={"KAFKA_GROUP_MAX_SISE": "4", "KAFKA_PROCESS_ROLES": "broker"})
+    [line] = [line for line in server.log.splitlines() if "event=variables_without_effect" in line]
+    assert "level=warning" in line
+    assert 'variable="KAFKA_GROUP_MAX_SISE (did you mean KAFKA_GROUP_MAX_SIZE?)"' in line
+    assert "variable=KAFKA_PROCESS_ROLES" in line

@@ -16,7 +16,7 @@ The group remembers why it rebalanced, which members it waited for and how long 
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
-from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata
+from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata, unread
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.records import completed_generation, forming_generation
 from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
@@ -34,6 +34,9 @@ from coordinator.runtime.result import Event
 
 MEMBERS_NAMED_MAX = 10
 """A fact names at most this many members."""
+SUBSCRIPTIONS_BYTES_MAX = 64 << 20
+"""Subscriptions of a generation that would take more memory are not read, as if they were malformed. These are a million names
+or owned partitions, which take half a second."""
 
 
 def prepare_or_continue_rebalance(
@@ -149,10 +152,7 @@ def _remove_absent_members(group: Round, now_ms: int, update: GroupUpdate) -> tu
         assert member is not None
         update.disarm(member.session_timer.key)
         group.stop_waiting_for(member_id, now_ms)
-        event = member_expired(
-            group.group_id, Kind.CLASSIC, member_id, member.group_instance_id, group.generation, "rebalance"
-        )
-        update.facts.append(event_only(event))
+        update.facts.append(event_only(_member_expired(group, member, "rebalance", member.rebalance_timeout_ms)))
     return absent
 
 
@@ -185,8 +185,8 @@ def _elect_leader(group: Round) -> bool:
 
 def _abort_sync_phase(group: Round, update: GroupUpdate) -> None:
     """The generation will not be assigned any more: answers parked syncs and clears assignments."""
+    group.set_assignments({})
     for member in group.members.values():
-        member.assignment = b""
         context = group.unpark_sync(member)
         if context is not None:
             update.answer(context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -212,14 +212,17 @@ def read_subscriptions(group: Round) -> list[tuple[str, Subscription]]:
     subscriptions = []
     # Members that claim no partitions have equal metadata: parse it once.
     readings: dict[tuple[bytes, str | None], Reading] = {}
+    held_bytes = 0
     for member_id, member in group.members.items():
         metadata, dialect = member.metadata(group.protocol_name) or b"", member.dialect
         reading = member.reading
         if reading is None or reading.metadata != metadata or reading.dialect != dialect:
             reading = readings.get((metadata, dialect))
             if reading is None:
-                reading = readings[metadata, dialect] = read_metadata(metadata, dialect)
-            member.reading = reading
+                is_read = held_bytes < SUBSCRIPTIONS_BYTES_MAX
+                reading = readings[metadata, dialect] = (read_metadata if is_read else unread)(metadata, dialect)
+            group.set_reading(member, reading)
+        held_bytes += reading.held_bytes
         if reading.topics is None:
             readable = False
         else:
@@ -312,11 +315,16 @@ def _ended(group: Round, now_ms: int, *, is_overtaken: bool) -> Event:
     )
 
 
-def emit_member_expired(group: Round, member: ClassicMember, timeout: str, update: GroupUpdate) -> None:
+def _member_expired(group: Round, member: ClassicMember, timeout: str, timeout_ms: int) -> Event:
+    group_id, instance_id = group.group_id, member.group_instance_id
+    return member_expired(group_id, Kind.CLASSIC, member.member_id, instance_id, group.generation, timeout, timeout_ms)
+
+
+def emit_member_expired(
+    group: Round, member: ClassicMember, timeout: str, timeout_ms: int, update: GroupUpdate
+) -> None:
     """A member was removed because this timeout passed ("session", "sync")."""
-    event = member_expired(
-        group.group_id, Kind.CLASSIC, member.member_id, member.group_instance_id, group.generation, timeout
-    )
+    event = _member_expired(group, member, timeout, timeout_ms)
     update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
 
 

@@ -41,7 +41,8 @@ def fire_session(groups: Groups, key: TimerKey, now_ms: int) -> Result:
         return _NOTHING
     update = GroupUpdate(group.group_id)
     remove_member(group, member.member_id, now_ms, update)
-    emit_member_expired(group, member, "session", update)
+    timeout_ms = groups.config.group_new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
+    emit_member_expired(group, member, "session", timeout_ms, update)
     if group.state is State.PREPARING_REBALANCE:
         if group.have_all_joined:
             form_generation(groups, group, now_ms, update)
@@ -108,6 +109,6 @@ def _remove_late(groups: Groups, group: ClassicGroup, late: tuple[str, ...], wha
     for member_id in late:
         member = group.members[member_id]
         remove_member(group, member_id, now_ms, update)
-        emit_member_expired(group, member, "sync", update)
+        emit_member_expired(group, member, "sync", member.rebalance_timeout_ms, update)
     prepare_rebalance(groups, group, Cause(what, late[0], None), now_ms, update)
     return update.result(None)
