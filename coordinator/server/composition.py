@@ -29,6 +29,7 @@ from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
+from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
@@ -129,6 +130,8 @@ class Server:
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
+        self.held_bytes = HeldBytes()
+        """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
         writes_events = config.groups.coordinator_events != NO_EVENTS
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
@@ -245,6 +248,7 @@ class Server:
                 settings=self._group_settings,
                 assignors=self._assignors,
                 count_all=self._count_groups,
+                held_bytes=self.held_bytes.of_shard(index),
             ),
             RECORD_KEYS,
             self._event_log(index),
