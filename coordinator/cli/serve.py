@@ -33,7 +33,7 @@ def serve(**sources: Unpack[Sources]) -> int:
     from coordinator.config.load import ConfigError, ineffective_variables
 
     try:
-        config = load_config(sources)
+        config = load_config(sources).config
     except ConfigError as error:
         return refused(error)
     from coordinator.world.log_lines import KeyValueFormatter
@@ -57,7 +57,7 @@ def ready(**sources: Unpack[Sources]) -> int:
     from coordinator.config.settings import joined
 
     try:
-        admin = load_config(sources).admin
+        admin = load_config(sources).config.admin
     except ConfigError as error:
         return refused(error)
     from http.client import HTTPConnection, HTTPException

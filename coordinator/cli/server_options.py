@@ -9,7 +9,7 @@ import click
 from coordinator.cli.command_line import combined
 
 if TYPE_CHECKING:
-    from coordinator.config.settings import ServerConfig
+    from coordinator.config.load import Loaded
 
 
 class Sources(TypedDict):
@@ -39,9 +39,9 @@ server_options = combined(
 )
 
 
-def load_config(sources: Sources) -> "ServerConfig":
+def load_config(sources: Sources) -> "Loaded":
     """The configuration of these sources and the environment. Raises ConfigError."""
-    from coordinator.config.load import load
+    from coordinator.config.load import load_with_sources
 
     flags = {
         "listen": sources["listen"],
@@ -50,4 +50,4 @@ def load_config(sources: Sources) -> "ServerConfig":
         "data_dir": sources["data_dir"],
     }
     given = {name: text for name, text in flags.items() if text is not None}
-    return load(sources["config"], sources["assignments"], given, os.environ)
+    return load_with_sources(sources["config"], sources["assignments"], given, os.environ)

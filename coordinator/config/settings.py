@@ -289,6 +289,14 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("limit.groups", GroupsConfig, POSITIVE, "groups",
          "The most groups that can exist. A request that would create another one fails with GROUP_MAX_SIZE_REACHED."
          " A group takes one to two kilobytes of memory. Not a Kafka setting."),
+        ("limit.group.bytes", GroupsConfig, POSITIVE, "bytes",
+         "The most memory that the ids, subscriptions, metadata and assignments of a group's members can take together; at"
+         " least 1.5 KiB are counted for each member. A join or heartbeat that would add more fails with"
+         " GROUP_MAX_SIZE_REACHED. It also bounds the group's records. Not a Kafka setting."),
+        ("limit.groups.bytes", GroupsConfig, POSITIVE_LONG, "bytes",
+         "The most memory that all groups can take together. A request that would add more fails with"
+         " COORDINATOR_NOT_AVAILABLE, and clients try again; members of up to 1 KiB are served. It is as much as"
+         " limit.memory.bytes by default. Not a Kafka setting."),
         ("offset.metadata.max.bytes", GroupsConfig, INT, "UTF-16 characters",
          "The longest metadata text that a commit can have for a partition. A longer one is refused with"
          " OFFSET_METADATA_TOO_LARGE. Despite its name, the setting counts characters, in Kafka too."),

@@ -19,6 +19,7 @@ from coordinator.admin.http import AdminServer
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
+from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.api.server import Endpoint
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.fastpath.bulk_replay import bulk_replayers
@@ -28,6 +29,7 @@ from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
+from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
@@ -122,11 +124,14 @@ class Server:
             catalog=catalog,
         )
         self.topics.has_room = self.memory.has_room
+        self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
+        self.held_bytes = HeldBytes()
+        """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
         writes_events = config.groups.coordinator_events != NO_EVENTS
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
@@ -243,6 +248,7 @@ class Server:
                 settings=self._group_settings,
                 assignors=self._assignors,
                 count_all=self._count_groups,
+                held_bytes=self.held_bytes.of_shard(index),
             ),
             RECORD_KEYS,
             self._event_log(index),

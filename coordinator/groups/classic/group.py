@@ -20,6 +20,7 @@ from typing import Any
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
+from coordinator.groups.held_bytes import STORED_MEMBER_BYTES, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
@@ -69,9 +70,22 @@ class ClassicGroup(Round):
     def without_round(self) -> "ClassicGroup":
         """A group with the same stored half, whose round has not started."""
         group = ClassicGroup(self.group_id, None)
-        group.stored, group.forming = self.stored, self.forming
+        group.set_stored(self.stored)
+        group.set_forming(self.forming)
         group.forced, group.resynced = self.forced, self.resynced
         return group
+
+    def set_stored(self, stored: GroupMetadataValue | None) -> None:
+        """Sets the last generation; a later one that was forming, and what was said about the one before, end with it."""
+        self.set_forming(None)
+        self.hold_derived(_record_bytes(stored) - _record_bytes(self.stored))
+        self.stored = stored
+        self.forced = self.resynced = None
+
+    def set_forming(self, forming: ClassicGroupGenerationValue | None) -> None:
+        if forming is not self.forming:
+            self.hold_derived(_record_bytes(forming) - _record_bytes(self.forming))
+            self.forming = forming
 
     def resume(self) -> None:
         """Starts the round from the stored half, when a shard has been loaded: where there is a forming generation, from it."""
@@ -106,6 +120,21 @@ class ClassicGroup(Round):
             self.state = State.COMPLETING_REBALANCE
             self.pending_syncs = dict.fromkeys(self.members)
             self.is_resumed = True
+
+
+def _record_bytes(generation: GroupMetadataValue | ClassicGroupGenerationValue | None) -> int:
+    """The size of a generation's record in memory. It shares texts and metadata with members that are still there."""
+    if generation is None:
+        return 0
+    return sum(
+        STORED_MEMBER_BYTES
+        + text_bytes(each.member_id)
+        + text_bytes(each.group_instance_id)
+        + text_bytes(each.client_id)
+        + len(each.subscription)
+        + len(getattr(each, "assignment", b""))
+        for each in generation.members
+    )
 
 
 def find_classic_group(groups: Groups, group_id: str) -> ClassicGroup | None:

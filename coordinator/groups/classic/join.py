@@ -34,7 +34,7 @@ from coordinator.groups.classic.rebalance import prepare_or_continue_rebalance
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic.responses import current_generation, join_error
 from coordinator.groups.classic.resync import joins_resync
-from coordinator.groups.classic.round import Cause, pending_key
+from coordinator.groups.classic.round import Cause, pending_bytes, pending_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.classic.static_members import replace_static_member
 from coordinator.groups.events import event_only, fenced_classic, member_fenced, member_joined
@@ -81,11 +81,11 @@ def _create(groups: Groups, now_ms: int, update: GroupUpdate) -> ClassicGroup:
     group_id = update.group_id
     replaced = groups.by_id.get(group_id)
     if replaced is None:
-        groups.admit()
+        groups.admit(group_id)
     else:
         update.replace(groups, replaced, Kind.CLASSIC, epoch=0, member_id="")
     group = ClassicGroup(group_id, now_ms)
-    groups.by_id[group_id] = group
+    groups.place(group)
     update.records.append(new_group_metadata(group_id, now_ms))
     return group
 
@@ -107,7 +107,6 @@ def _join(groups: Groups, group: ClassicGroup, attempt: JoinAttempt, update: Gro
         fence_member(group, member_id, request.group_instance_id)
     _fence_claimed_generation(group, request, update)
     if is_pending:
-        update.disarm(pending_key(group.group_id, member_id))
         _add(groups, group, member_id, attempt, update)
         return None
     return _rejoin(groups, group, group.members[member_id], attempt, update)
@@ -178,7 +177,8 @@ def _join_without_id(
     elif context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         if len(group.pending_joins) >= groups.config.limit_pending_members:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        group.pending_joins.add(member_id)
+        groups.fence_growth(group, pending_bytes(member_id))
+        group.hand_out(member_id)
         update.arm(pending_key(group.group_id, member_id), request.session_timeout_ms)
         return join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     _add(groups, group, member_id, attempt, update)
@@ -199,6 +199,11 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, attempt: JoinAttem
         request.session_timeout_ms,
         attempt.rebalance_timeout_ms,
     )
+    if member_id in group.pending_joins:
+        groups.fence_growth(group, member.held_bytes - pending_bytes(member_id))
+        update.disarm(pending_key(group.group_id, member_id))
+    else:
+        groups.fence_growth(group, member.held_bytes)
     member.client_reason = attempt.client_reason
     member.dialect = context.dialect
     member.is_new = True
@@ -219,6 +224,8 @@ def _rejoin(
 ) -> JoinGroupResponse | None:
     """Mirrors `GroupMetadataManager.classicGroupJoinExistingMember`."""
     is_unchanged = member.protocols == attempt.protocols
+    if not is_unchanged:
+        groups.fence_growth(group, member.growth(attempt.protocols))
     if joins_resync(group, member, attempt.protocols):
         return current_generation(group, member.member_id)
     if group.state is State.COMPLETING_REBALANCE and is_unchanged and not (group.is_resumed or group.failure):
