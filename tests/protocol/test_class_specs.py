@@ -35,10 +35,10 @@ class Unparsed(SchemaFolder):
 
 def test_a_second_process_parses_only_what_has_changed(cache, schemas):
     first = ClassSpecs(SchemaFolder(schemas), cache)
-    specs = {name: first[name] for name in ("HeartbeatRequest", "JoinGroupRequest")}
+    first_read = {name: first[name] for name in ("HeartbeatRequest", "JoinGroupRequest")}
     assert first.store()
     second = ClassSpecs(Unparsed(schemas), cache)
-    assert {name: second[name] for name in specs} == specs
+    assert {name: second[name] for name in first_read} == first_read
 
     path = schemas / "HeartbeatRequest.json"
     definition = json.loads(path.read_text())
@@ -49,7 +49,7 @@ def test_a_second_process_parses_only_what_has_changed(cache, schemas):
     assert attributes[-1] == "more"
     assert third.store()
     assert ClassSpecs(Unparsed(schemas), cache)["HeartbeatRequest"] == third["HeartbeatRequest"]
-    assert ClassSpecs(Unparsed(schemas), cache)["JoinGroupRequest"] == specs["JoinGroupRequest"]
+    assert ClassSpecs(Unparsed(schemas), cache)["JoinGroupRequest"] == first_read["JoinGroupRequest"]
 
 
 def test_without_a_cache_definitions_are_parsed(schemas):
