@@ -1,10 +1,11 @@
 """What the message classes are made of, kept between runs: a start makes two hundred of them, mostly by parsing definitions.
 
 What a process has used is one entry of the code cache. Each specification in it has the digest of its definition in front, so a
-definition that has changed is parsed again.
+definition that has changed is parsed again. The constructors of a message, which few processes need, are an entry of their own.
 """
 
 from hashlib import blake2b
+from types import CodeType
 
 from coordinator.protocol.generated import generator_digest
 from coordinator.protocol.schema import Definition, Fresh, SchemaFolder, Structure
@@ -37,6 +38,17 @@ class ClassSpecs:
             known = self._known[name] = digest, _class_spec(self._schemas[name])
             self._is_stored = False
         return known[1]
+
+    def constructor(self, name: str, structure: str) -> CodeType:
+        """The code of a structure's constructor, which defines `__init__`. Raises like `[]`."""
+        spec = self[name]
+        key = generator_digest() + self._known[name][0]
+        found = self._code_cache.load(f"{name}-constructors", key)
+        if found is None:
+            found = {each: compile(source, name, "exec") for each, (_, source) in spec[2].items()}
+            self._code_cache.store(f"{name}-constructors", key, found)
+        code: CodeType = found[structure]
+        return code
 
     def store(self) -> bool:
         """Stores what was used for the next process; returns False if the cache cannot be used."""

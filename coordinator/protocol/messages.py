@@ -71,12 +71,11 @@ def _build(name: str, spec: ClassSpec) -> type[Message]:
 def _structure_class(
     name: str, top: str, common: dict[str, Any], spec: StructureSpec, nested: dict[str, Any]
 ) -> type[Message]:
-    attributes, constructor = spec
     content = {
         **common,
         **nested,
-        "__slots__": attributes,
-        "__init__": _first_call(constructor, top),
+        "__slots__": spec[0],
+        "__init__": _first_call(top, name),
         "__qualname__": name if name == top else f"{top}.{name}",
         "NAME": name,
     }
@@ -101,12 +100,12 @@ class _Nested:
         return made
 
 
-def _first_call(constructor: str, top: str) -> Callable[..., None]:
+def _first_call(top: str, structure: str) -> Callable[..., None]:
     """A constructor that makes the real one on its first call."""
 
     def __init__(self: Message, *values: Any, **named: Any) -> None:  # noqa: N807 - it stands for one
         namespace = {"FRESH": Fresh, "TOP": message_class(top)}
-        exec(constructor, namespace)  # noqa: S102
+        exec(CLASS_SPECS.constructor(top, structure), namespace)  # noqa: S102
         real: Any = namespace["__init__"]
         type(self).__init__ = real  # type: ignore[method-assign]
         real(self, *values, **named)

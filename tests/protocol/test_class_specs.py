@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.protocol import messages
+from coordinator.protocol import class_specs, messages
 from coordinator.protocol.class_specs import ClassSpecs
 from coordinator.protocol.messages import FetchResponse, JoinGroupResponse
 from coordinator.protocol.schema import SCHEMAS, SchemaFolder
@@ -81,3 +81,13 @@ def test_a_structure_that_is_a_default_is_made_for_each_message():
     assert type(first.current_leader) is FetchResponse.LeaderIdAndEpoch
     assert first.current_leader == second.current_leader
     assert first.current_leader is not second.current_leader
+
+
+def test_a_second_process_compiles_no_constructor(cache, schemas, monkeypatch):
+    first = ClassSpecs(SchemaFolder(schemas), cache)
+    codes = [first.constructor("JoinGroupRequest", name) for name in first["JoinGroupRequest"][2]]
+    assert len(codes) == 2
+    first.store()
+    monkeypatch.setattr(class_specs, "compile", None, raising=False)
+    second = ClassSpecs(Unparsed(schemas), cache)
+    assert [second.constructor("JoinGroupRequest", name) for name in second["JoinGroupRequest"][2]] == codes
