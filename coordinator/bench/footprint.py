@@ -51,6 +51,8 @@ class OffsetFootprint:
     """The cost of many committed offsets."""
 
     rss_mib: float
+    bytes_each: float
+    """The RSS that the commits add, per offset. It includes their groups, each of which has a hundred offsets."""
     restart_ms: float
     """The time from exec to the response with an offset that was committed before the kill."""
     replayed_per_s: float
@@ -207,7 +209,7 @@ def measure_offsets(count: int) -> OffsetFootprint:
     """Commits offsets to a server, kills it and starts it again."""
     with TemporaryDirectory() as folder:
         with running_server(folder, "durability=write") as (port, process, _):
-            empty_cpu_s = cpu_seconds(process.pid)
+            empty_cpu_s, empty_mib = cpu_seconds(process.pid), _rss_mib(process.pid)
             asyncio.run(_commit(port, count))
             rss_mib = _rss_mib(process.pid)
         began = time.perf_counter()
@@ -215,4 +217,4 @@ def measure_offsets(count: int) -> OffsetFootprint:
             load_cpu_s = max(0.01, cpu_seconds(process.pid) - empty_cpu_s)
             asyncio.run(_fetch(port))
             restart_ms = (time.perf_counter() - began) * 1e3
-    return OffsetFootprint(rss_mib, restart_ms, count / load_cpu_s)
+    return OffsetFootprint(rss_mib, (rss_mib - empty_mib) * (1 << 20) / count, restart_ms, count / load_cpu_s)

@@ -373,6 +373,7 @@ def report_footprint(match: str, repetitions: int) -> None:
                 [footprint.measure_offsets(offsets) for _ in range(repetitions)],
                 {
                     "RSS, MiB": ("rss_mib", 0),
+                    "RSS per offset, bytes": ("bytes_each", 0),
                     "after kill -9, from exec to an OffsetFetch response, ms": ("restart_ms", 0),
                     "offset commits replayed per second of CPU": ("replayed_per_s", 0),
                 },
