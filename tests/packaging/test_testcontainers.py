@@ -1,8 +1,8 @@
 """Testcontainers' own Kafka modules with this server's image: the real modules, where there is Docker.
 
-Each program starts the image with the module as its documentation shows, and prints the bootstrap address; the test then produces and
-consumes through the published port. The image must be built: `docker build -t kafka-group-coordinator .`; COORDINATOR_IMAGE names
-another one. test_start_scripts.py shows without Docker that the image's scripts are those which the modules expect.
+Each program starts the image with the module as its documentation shows, and prints the bootstrap address; the test then
+produces and consumes through the published port. The image must be built: `docker build -t kafka-group-coordinator .`;
+COORDINATOR_IMAGE names another one. test_start_scripts.py runs the modules' scripts without Docker.
 """
 
 import os
