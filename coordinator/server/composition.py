@@ -20,6 +20,7 @@ from coordinator.admin.index import index_routes
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
+from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.api.server import Endpoint
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.fastpath.bulk_replay import bulk_replayers
@@ -127,6 +128,7 @@ class Server:
             catalog=catalog,
         )
         self.topics.has_room = self.memory.has_room
+        self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
