@@ -157,16 +157,16 @@ def test_a_group_that_does_not_rebalance_is_said_so(coordinator_process, capsys)
 
 def test_a_consumer_group_has_the_same_kinds_of_causes():
     h = ConsumerHarness()
-    steady, silent, guest = Modern(h, "steady"), Modern(h, "silent"), Modern(h, "guest")
-    settle(h, [steady], 3)
-    settle(h, [steady, silent], 8)
+    stable, silent, guest = Modern(h, "stable"), Modern(h, "silent"), Modern(h, "guest")
+    settle(h, [stable], 3)
+    settle(h, [stable, silent], 8)
     for _ in range(60):
-        steady.beat()
+        stable.beat()
         h.advance(INTERVAL_MS)
-    settle(h, [steady, silent], 8)
-    settle(h, [steady, silent, guest], 8)
+    settle(h, [stable, silent], 8)
+    settle(h, [stable, silent, guest], 8)
     guest.h.beat("g", "guest", -1)
-    settle(h, [steady, silent], 8)
+    settle(h, [stable, silent], 8)
     opened = GroupEvent(type="EventLogOpened", offset=0, time_ms=0)
     events = [opened, *(event for event in map(decoded, range(1, 10**6), encoded_events(h)) if event is not None)]
     events = [replace(each, client_id=each.member_id) if each.type == "MemberJoined" else each for each in events]
@@ -178,7 +178,7 @@ def test_a_consumer_group_has_the_same_kinds_of_causes():
         ("the group starts", None, 1),
     ]
     assert {each.client.client_id: (each.joined, each.left, each.expired, each.members) for each in findings.clients} == {
-        "steady": (1, 0, 0, 1), "silent": (2, 0, 1, 1), "guest": (1, 1, 0, 0),
+        "stable": (1, 0, 0, 1), "silent": (2, 0, 1, 1), "guest": (1, 1, 0, 0),
     }  # fmt: skip
 
 
