@@ -9,7 +9,7 @@ from typing import Unpack
 import click
 
 from coordinator.cli.command_line import Command, examples, fail, refused
-from coordinator.cli.server_options import Sources, load_config, server_options
+from coordinator.cli.server_options import Sources, load_admin_config, load_config, server_options
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def ready(**sources: Unpack[Sources]) -> int:
     from coordinator.config.settings import joined
 
     try:
-        admin = load_config(sources).config.admin
+        admin = load_admin_config(sources)
     except ConfigError as error:
         return refused(error)
     from http.client import HTTPConnection, HTTPException

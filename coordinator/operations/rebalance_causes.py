@@ -25,6 +25,16 @@ FAILED = "AssignmentFailed"
 TYPES = (OPENED, STARTED, COMPLETED, JOINED, LEFT, EXPIRED, FENCED, FAILED, OVERTAKEN)
 """The types of events that matter here."""
 
+START, SILENT, LATE, STUCK, JOINS, LEAVES, OTHER = (
+    "the group starts", "falls silent", "is too late", "stops polling", "joins", "leaves", "other",
+)  # fmt: skip
+KINDS = (SILENT, STUCK, LATE, JOINS, LEAVES, START, OTHER)
+"""What may happen to the member that a rebalance names."""
+_TEXTS = {
+    START: "the group starts",
+    LATE: "does not follow a rebalance within its rebalance timeout",
+    STUCK: "stops polling for longer than its poll timeout",
+}
 _UUID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _POLL_TIMEOUT = re.compile(r"poll timeout", re.IGNORECASE)
 _SESSION = "session"
@@ -79,6 +89,10 @@ class Rebalance:
     delay_ms: int = 0
     waits: dict[Client, int] = field(default_factory=dict)
     """How long it waited for each client (ms)."""
+    kind: str = ""
+    """What happened: one of KINDS."""
+    because: str = ""
+    """The cause in words, after the name of the client if there is one."""
 
     @property
     def waited_longest_for(self) -> Client | None:
@@ -344,26 +358,27 @@ class _Causes:
     def __init__(self, walk: _Walk, rebalances: Sequence[Rebalance]) -> None:
         self._walk = walk
         self.by_cause: dict[tuple[str, Client | None], list[Rebalance]] = {}
-        kinds = [(each, self._kind(each)) for each in rebalances]
-        seen = Counter((kind, each.client) for each, kind in kinds)
-        for each, kind in kinds:
-            text = self._text(each, kind, seen)
-            client = None if kind == _START else each.client
-            self.by_cause.setdefault((text, client), []).append(each)
+        for each in rebalances:
+            each.kind = self._kind(each)
+        seen = Counter((each.kind, each.client) for each in rebalances)
+        for each in rebalances:
+            each.because = self._text(each, seen)
+            client = None if each.kind == START else each.client
+            self.by_cause.setdefault((each.because, client), []).append(each)
 
     def _kind(self, rebalance: Rebalance) -> str:
         """What happened to the member that the start names, at that moment."""
         if rebalance in self._walk.starts:
-            return _START
+            return START
         events = self._walk.happened.get(rebalance.member_id, ())
         event = next((each for each in reversed(events) if each.time_ms == rebalance.started_ms), None)
         if event is None:
-            return _OTHER
+            return OTHER
         if event.type == EXPIRED:
-            return _SILENT if event.timeout == _SESSION else _LATE
+            return SILENT if event.timeout == _SESSION else LATE
         if event.type == LEFT:
-            return _POLL if _POLL_TIMEOUT.search(rebalance.reason) else LEFT
-        return _SILENT if self._comes_back(rebalance) else JOINED
+            return STUCK if _POLL_TIMEOUT.search(rebalance.reason) else LEAVES
+        return SILENT if self._comes_back(rebalance) else JOINS
 
     def _comes_back(self, rebalance: Rebalance) -> bool:
         """Whether the member that joins belongs to a client that just ended a silence."""
@@ -374,24 +389,16 @@ class _Causes:
             for each in self._walk.silences
         )
 
-    def _text(self, rebalance: Rebalance, kind: str, seen: Counter[tuple[str, Client | None]]) -> str:
-        client = rebalance.client
-        if kind == _SILENT and client is not None:
+    def _text(self, rebalance: Rebalance, seen: Counter[tuple[str, Client | None]]) -> str:
+        client, kind = rebalance.client, rebalance.kind
+        if kind == SILENT and client is not None:
             return _silence_text([each for each in self._walk.silences if each.client == client])
-        if kind in (JOINED, LEFT):
-            both = seen[JOINED, client] and seen[LEFT, client]
-            return "joins and leaves" if both else "joins" if kind == JOINED else "leaves"
-        if kind == _OTHER:
+        if kind in (JOINS, LEAVES):
+            both = seen[JOINS, client] and seen[LEAVES, client]
+            return "joins and leaves" if both else kind
+        if kind == OTHER:
             return f"{rebalance.cause}: {rebalance.reason}" if rebalance.reason else rebalance.cause or "unknown"
         return _TEXTS[kind]
-
-
-_START, _SILENT, _LATE, _POLL, _OTHER = "start", "silent", "late", "poll", "other"
-_TEXTS = {
-    _START: "the group starts",
-    _LATE: "does not follow a rebalance within its rebalance timeout",
-    _POLL: "stops polling for longer than its poll timeout",
-}
 
 
 def _silence_text(silences: Sequence[Silence]) -> str:
