@@ -113,7 +113,7 @@ class _Places:
                 if not left:
                     left = _PIECE_PARTITIONS
                     yield
-        self._go_on()
+        self._decode_next()
 
     def _look_up(self, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, response: _Response) -> None:
         partition = self._topics.partition(name, asked.partition_index)
@@ -164,7 +164,7 @@ class _Places:
             batch.segment.hold()
             self._unfinished.append(_Unfinished(search, batch, response, partition))
 
-    def _go_on(self) -> None:
+    def _decode_next(self) -> None:
         """Lets the worker decode the next large batch, or replies if no search needs one."""
         if self._is_over():
             for each in self._unfinished:
@@ -181,7 +181,7 @@ class _Places:
                 response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 self._search(lambda: search.send(records), search, response, partition)
-            self._go_on()
+            self._decode_next()
 
         self._topics.record_walks.submit(batch.records, on_decoded)
 

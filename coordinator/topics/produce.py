@@ -136,7 +136,7 @@ def produce(
         good = [entry for entry in transactional if not _refused(entry, walked)]
         if good:
             batches = _TransactionalBatches(
-                request.transactional_id or "", good, api_version, verify, now_ms, acked=acked, walked=walked.keys()
+                request.transactional_id or "", good, api_version, verify, now_ms, acked=acked, known_good=walked.keys()
             )
             batches.begin()
             if not batches.finished:
@@ -248,8 +248,9 @@ class _TransactionalBatches:
         now_ms: int,
         *,
         acked: bool,
-        walked: Collection[int],
+        known_good: Collection[int],
     ) -> None:
+        """`known_good`: the ids of the entries whose records have been looked into."""
         self._transactional_id = transactional_id
         self._entries = entries
         self._verify = verify
@@ -257,7 +258,7 @@ class _TransactionalBatches:
         self._abortable = api_version >= _ABORTABLE_SINCE
         self._now_ms = now_ms
         self._acked = acked
-        self._walked = walked
+        self._known_good = known_good
         self._not_loaded = len(entries)
         self.finished = False
         """Whether every batch has been appended or refused."""
@@ -296,7 +297,9 @@ class _TransactionalBatches:
                 place = entry.topic, entry.partition.index
                 error = errors.get(place, refused.get(place))
                 if error is None:
-                    append(entry, self._now_ms, guards.get(place), acked=self._acked, walked=id(entry) in self._walked)
+                    append(
+                        entry, self._now_ms, guards.get(place), acked=self._acked, walked=id(entry) in self._known_good
+                    )
                 else:
                     entry.refuse(self._refusal(error))
 
