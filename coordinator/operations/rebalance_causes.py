@@ -411,13 +411,16 @@ def _silence_text(silences: Sequence[Silence]) -> str:
 
 
 def seconds(ms: int) -> str:
-    """A time for people: seconds with one digit below ten, whole ones below two minutes, then minutes."""
+    """A time for people: seconds with one digit below ten, whole ones below two minutes, then minutes, hours, days."""
     if ms < 9_950:
         return f"{ms / 1000:.1f} s".replace(".0 s", " s")
     if ms < 119_500:
         return f"{ms / 1000:.0f} s"
     minutes = round(ms / 60_000)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 72 else f"{hours / 24:.0f} days"
 
 
 def _counts(

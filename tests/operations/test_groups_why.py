@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,11 @@ def test_text_says_clients_and_hosts_and_no_member_ids(recorded_storm, capsys):
     row = next(line for line in lines if line.startswith("orders-gc"))
     assert row.split()[1] == "10.0.2.1"
     assert len(text) < 3_000
+
+
+def test_the_documents_show_what_is_printed(recorded_storm, capsys):
+    shown = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert why(capsys, "orders", "--log", recorded_storm.data) in shown
 
 
 def test_a_shorter_time_is_looked_at(recorded_storm, capsys):
