@@ -177,8 +177,9 @@ def _join_without_id(
     elif context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         if len(group.pending_joins) >= groups.config.limit_pending_members:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        groups.fence_growth(group, pending_bytes(member_id))
-        group.hand_out(member_id)
+        held_bytes = pending_bytes(member_id)
+        groups.fence_growth(group, held_bytes)
+        group.hand_out(member_id, held_bytes)
         update.arm(pending_key(group.group_id, member_id), request.session_timeout_ms)
         return join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     _add(groups, group, member_id, attempt, update)
@@ -199,11 +200,10 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, attempt: JoinAttem
         request.session_timeout_ms,
         attempt.rebalance_timeout_ms,
     )
-    if member_id in group.pending_joins:
-        groups.fence_growth(group, member.held_bytes - pending_bytes(member_id))
+    pending = group.pending_joins.get(member_id, 0)
+    groups.fence_growth(group, member.held_bytes - pending)
+    if pending:
         update.disarm(pending_key(group.group_id, member_id))
-    else:
-        groups.fence_growth(group, member.held_bytes)
     member.client_reason = attempt.client_reason
     member.dialect = context.dialect
     member.is_new = True
