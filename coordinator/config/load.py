@@ -73,7 +73,27 @@ def load_with_sources(
     environment: Mapping[str, str] | None,
 ) -> Loaded:
     """Like `load`, with the source of each setting. Raises ConfigError."""
-    environment = environment or {}
+    values = _read(file, assignments, flags or {}, environment or {})
+    config = _build(values)
+    _check_together(config)
+    return Loaded(config, values.sources)
+
+
+def load_admin(
+    file: Path | None, assignments: Sequence[str], flags: Mapping[str, str], environment: Mapping[str, str]
+) -> AdminConfig:
+    """The configuration of the admin HTTP server by itself. Raises ConfigError.
+
+    A health check has the environment of a container, which may not name the address for clients: Testcontainers' modules give
+    it to the server alone, when they know it.
+    """
+    return _build(_read(file, assignments, flags, environment)).admin
+
+
+def _read(
+    file: Path | None, assignments: Sequence[str], flags: Mapping[str, str], environment: Mapping[str, str]
+) -> "_Values":
+    """The values of all sources, each checked by itself."""
     values = _Values()
     if file is not None:
         for key, value in read_file(file).items():
@@ -91,10 +111,8 @@ def load_with_sources(
             raise ConfigError(f"--set {shown(assignment)}: allowed: key=value")
         values.set(key.strip(), _checked(key.strip(), text, is_text=True, source="--set"), "--set")
     _apply_flags(values, read_flags(environment), {flag: name for name, flag in FLAG_VARIABLES.items()})
-    _apply_flags(values, flags or {}, {})
-    config = _build(values)
-    _check_together(config)
-    return Loaded(config, values.sources)
+    _apply_flags(values, flags, {})
+    return values
 
 
 class _Values(dict[str, Any]):

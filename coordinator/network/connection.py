@@ -67,8 +67,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue", "_reserved_bytes", "_seen",
-        "_splitter", "_transport", "_turn", "_waits_for_turn", "advertised", "cached_request", "client_host", "client_id",
-        "closed_by", "full_since_ms", "requests", "template", "template_misses",
+        "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host", "client_id",
+        "closed_by", "full_since_ms", "requests", "template", "template_misses", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._dispatch = dispatcher.dispatch
         self._limits = limits
         self._in_flight_max = limits.requests_in_flight_max
-        self._turn = turn
+        self.turn = turn
         self._once = once
         self._memory = memory
         self._now_ms = now_ms
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error), Closed.FRAME)
             return
         self.requests += len(frames)
-        turn = self._turn
+        turn = self.turn
         if self._backlog or not self._flow.is_reading:
             if frames:
                 self._backlog.extend(frames)
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
             self._counted_bytes += response_bytes
             self._memory.take(response_bytes)
             self._may_have_to_wait = True
-            self._turn.count_response(response_bytes)
+            self.turn.count_response(response_bytes)
 
     def ready(self) -> None:
         """Notes that a response has been given (called by its exchange)."""
@@ -221,9 +221,9 @@ class Connection(asyncio.Protocol):
             self._write()
         if not self._listed and self._flow.is_open:
             self._listed = True
-            ready = self._turn.ready
+            ready = self.turn.ready
             if not ready:
-                self._turn.begin_writing()
+                self.turn.begin_writing()
             ready.append(self)
 
     def write_ready(self) -> None:
@@ -289,7 +289,7 @@ class Connection(asyncio.Protocol):
 
         `is_new`: the frames have just arrived. Then there may be no time left for them; otherwise one at least is handled.
         """
-        backlog, queue, dispatch, turn = self._backlog, self._queue, self._dispatch, self._turn
+        backlog, queue, dispatch, turn = self._backlog, self._queue, self._dispatch, self.turn
         left = SLICE_REQUESTS
         try:
             while backlog:

@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from coordinator.api.sliced_work import SliceTaker
+
 SLICE_REQUESTS = 32
 """Requests of one connection that are handled before others have their turn. Clients have five in flight."""
 TURN_MS = 20
@@ -32,18 +34,18 @@ LOOK_BYTES = 2_048
 """Requests of this many bytes are handled between two readings of the clock."""
 
 
-class TurnTaker(Protocol):
-    """A connection, as its turn sees it."""
-
-    def take_slice(self) -> None:
-        """Handles requests of the backlog, at least one if there is one."""
+class Writer(Protocol):
+    """A connection with responses."""
 
     def write_ready(self) -> None:
         """Writes the responses that have been given."""
 
 
 class Turn:
-    """The present turn: the connections that have responses to write, and those whose requests wait."""
+    """The present turn: the connections that have responses to write, and the work that waits.
+
+    Work is the backlog of a connection or a large request (api/sliced_work.py).
+    """
 
     __slots__ = (
         "_began_ms", "_call_soon", "_ends_ms", "_is_marked", "_new", "_now_ms", "_on_turn", "_response_bytes", "_waiting",
@@ -57,15 +59,15 @@ class Turn:
         on_turn: Callable[[int], None],
     ) -> None:
         """`on_turn` is called with the length (ms) of each turn that handled more than a few requests."""
-        self.ready: list[TurnTaker] = []
+        self.ready: list[Writer] = []
         """The connections with responses. The caller that adds the first one calls `begin_writing`."""
         self.left = LOOK_BYTES
         """The bytes of requests that may be handled before `has_time` is called."""
         self._call_soon = call_soon
         self._now_ms = now_ms
         self._on_turn = on_turn
-        self._new: deque[TurnTaker] = deque()
-        self._waiting: deque[TurnTaker] = deque()
+        self._new: deque[SliceTaker] = deque()
+        self._waiting: deque[SliceTaker] = deque()
         self._is_marked = False
         """Whether `_end` is scheduled: the turn is being measured."""
         self._began_ms = self._ends_ms = 0
@@ -95,9 +97,9 @@ class Turn:
         self._response_bytes += size_bytes
         self.left = 0
 
-    def wait(self, connection: TurnTaker, *, is_new: bool) -> None:
-        """Gives a connection a slice in a later turn. `is_new`: it has had none in this one."""
-        (self._new if is_new else self._waiting).append(connection)
+    def wait(self, taker: SliceTaker, *, is_new: bool) -> None:
+        """Gives a slice of a later turn. `is_new`: the taker has had none in this one."""
+        (self._new if is_new else self._waiting).append(taker)
         if not self._is_marked:
             self._mark(self._now_ms())
 

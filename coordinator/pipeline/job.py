@@ -8,6 +8,7 @@ folder is invalid, and nothing was written.
 
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,8 @@ def _run(options: SimpleNamespace) -> int:
         read_options = _read_options(options)
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise CannotRun("Spark needs Java 17 or newer, and there is no java; `coordinator groups why` needs none")
     with _steps() as step:
         kafka_settings = dict(_pairs(options.kafka, "--kafka"))
         spark = session(options.master, dict(_pairs(options.conf, "--conf")), quick=options.job != "tables")
@@ -86,6 +89,9 @@ def _run(options: SimpleNamespace) -> int:
             raise CannotRun(_no_source(error, spark.version)) from error
         except sources.NoTopic as error:
             raise CannotRun(str(error)) from error
+        for group in options.group:
+            if not derived.source.has_group(group):
+                raise CannotRun(f"there is no group {group} in {derived.source.name}")
         return _BATCH[options.job](options, derived, spark, step)
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from coordinator.api.sliced_work import SLICE_PIECES
 from coordinator.network.turn import SLICE_REQUESTS, TURN_MS, TURN_RESPONSE_BYTES, WAITING_MS
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatResponse
 from coordinator.runtime.memory import COUNTED_BYTES
 from tests.support.peer import Peer, request
@@ -180,3 +182,88 @@ def test_the_length_of_busy_turns_is_reported():
     while flooder.soon:
         flooder.turn()
     assert len(flooder.turns_ms) > 10
+
+
+# --- large requests ---------------------------------------------------------------------------------------------------
+
+
+class LargeRequests:
+    """Connections whose request 1 has a hundred pieces of work; any other is answered at once."""
+
+    def __init__(self):
+        self.done = 0
+        self.peer, self.other = (first := Peer()), Peer(beside=first)
+        for peer in (self.peer, self.other):
+            peer.on_request = self.handle
+        self.fails_at = None
+
+    def handle(self, exchange):
+        if exchange.correlation_id == 1:
+            exchange.run_in_slices(self.pieces(exchange))
+        else:
+            exchange.reply(HeartbeatResponse())
+
+    def pieces(self, exchange):
+        for number in range(100):
+            if number == self.fails_at:
+                raise self.error
+            self.done += 1
+            yield
+        exchange.reply(HeartbeatResponse())
+
+    def finish(self):
+        while self.peer.soon:
+            self.peer.turn()
+
+
+def test_a_large_request_is_handled_in_slices_between_those_of_others():
+    large = LargeRequests()
+    large.peer.send(1)
+    assert large.done == SLICE_PIECES
+    for number in range(2, 10):
+        large.other.send(number)
+        large.peer.turn()
+        assert large.other.transport.answers()[-1:] == [(number, 0)] or number == 2
+        assert large.done == SLICE_PIECES * number
+    large.finish()
+    assert large.done == 100
+    assert large.peer.transport.answers() == [(1, 0)]
+
+
+def test_later_requests_of_the_connection_wait_for_a_large_one():
+    large = LargeRequests()
+    large.peer.send(1, 2, 3)
+    large.peer.turn()
+    assert len(large.peer.exchanges) == 1
+    large.finish()
+    assert [number for number, _ in large.peer.transport.answers()] == [1, 2, 3]
+
+
+def test_two_large_requests_take_turns():
+    large = LargeRequests()
+    large.peer.send(1)
+    large.other.send(1)
+    large.finish()
+    assert large.done == 200
+    assert large.peer.transport.answers() == large.other.transport.answers() == [(1, 0)]
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    (KafkaError(ErrorCode.INVALID_REQUEST), ErrorCode.INVALID_REQUEST),
+    (ValueError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+])  # fmt: skip
+@pytest.mark.parametrize("fails_at", [0, 50])
+def test_an_error_in_a_piece_is_the_response(fails_at, error, code):
+    large = LargeRequests()
+    large.fails_at, large.error = fails_at, error
+    large.peer.send(1, 2)
+    large.finish()
+    assert large.peer.transport.answers() == [(1, code), (2, 0)]
+
+
+def test_the_work_ends_with_its_connection():
+    large = LargeRequests()
+    large.peer.send(1)
+    large.peer.connection.connection_lost(None)
+    large.finish()
+    assert large.done == SLICE_PIECES
