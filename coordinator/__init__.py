@@ -45,7 +45,7 @@ The packages, from the top. Each may import those below it, never those above (i
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, the generated codec, headers, frames, error codes
     world       clock, randomness, disk, worker threads: the outside as small protocols, with the real implementations;
-                lines of the server's log
+                the cache of generated code, lines of the server's log
 
 To find a behaviour, look for its Kafka name: an API in `requests/`, an operation in `groups/<kind>/`, `topics/` or
 `transactions/`. docs/architecture.md maps Kafka's classes to modules and has the glossary.

@@ -12,127 +12,25 @@ The server is a process and not a thread, because client libraries block, and be
 config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups).
 """
 
-import json
-import os
-import selectors
-import signal
-import subprocess
-import sys
-import time
 import uuid
-from collections.abc import Generator, Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Generator, Iterator
 
 import pytest
 
-from coordinator.config.paths import CONFIGS
+from coordinator.operations import throwaway_server
 
-READY_WITHIN_S = 30.0
-STOPPED_WITHIN_S = 10.0
-LOG_BYTES_SHOWN = 20_000
 _SETTINGS = "kafka_coordinator_settings"
-_OWN_VARIABLES = ("COORDINATOR_", "KAFKA_")
-"""Prefixes of variables that this server does not get, because a developer has them for other servers."""
 
 
-class CoordinatorServer:
+class CoordinatorServer(throwaway_server.ThrowawayServer):
     """A server process with data and log in a folder. It gets free ports and keeps them when it restarts."""
-
-    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
-        self.log_path = folder / "server.log"
-        self._data_dir = folder / "data"
-        self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ready: dict[str, Any] = {}
-        self._listen = self._admin = "127.0.0.1:0"
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The value of `bootstrap.servers`: "host:port"."""
-        return str(self._ready["bootstrap"])
-
-    @property
-    def admin_url(self) -> str:
-        """The base URL of /metrics, /health/ready and /v1/groups: "http://host:port"."""
-        return str(self._ready["admin"])
-
-    @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Starts the server and waits until it is ready. If it is not, fails the test with the server's log."""
-        command = [sys.executable, "-m", "coordinator", "serve", "--config", str(CONFIGS / "test.yaml")]
-        command += ["--listen", self._listen, "--admin", self._admin, "--data-dir", str(self._data_dir)]
-        for setting in self._settings:
-            command += ["--set", setting]
-        environment = {name: text for name, text in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this module
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment
-            )
-        assert self._process.stdout is not None
-        line = read_line(self._process.stdout, READY_WITHIN_S)
-        if not line.endswith(b"\n"):
-            self.stop()
-            pytest.fail(f"the kafka coordinator did not become ready:\n{self.log_since(0)}", pytrace=False)
-        self._ready = json.loads(line)
-        self._listen = self.bootstrap_servers
-        self._admin = self.admin_url.removeprefix("http://")
-
-    def kill(self) -> None:
-        """Kills the server with SIGKILL, like a crash."""
-        if self._process is not None:
-            self._process.kill()
-            self._wait()
-
-    def restart(self) -> None:
-        """Stops the server if it is running, and starts it on the same ports with the same data."""
-        self.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """Stops the server with SIGTERM, if it is running."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(STOPPED_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._wait()
-
-    def log_size(self) -> int:
-        """The current size of the log in bytes, for `log_since`."""
-        return self.log_path.stat().st_size if self.log_path.exists() else 0
-
-    def log_since(self, position: int) -> str:
-        """The log after this position, or its end if that is long."""
-        with self.log_path.open("rb") as log:
-            log.seek(max(position, self.log_size() - LOG_BYTES_SHOWN))
-            return log.read().decode(errors="replace")
-
-    def _wait(self) -> None:
-        assert self._process is not None
-        self._process.wait(STOPPED_WITHIN_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-
-def read_line(stream: IO[bytes], within_s: float) -> bytes:
-    """A line from a pipe; without a line break if the time is up or the pipe ends earlier."""
-    deadline = time.monotonic() + within_s
-    line = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while not line.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-            piece = os.read(stream.fileno(), 4096)
-            if not piece:
-                break
-            line += piece
-    return line
+        try:
+            super().start()
+        except throwaway_server.DidNotStart as error:
+            pytest.fail(str(error), pytrace=False)
 
 
 class KafkaCoordinator:
@@ -172,7 +70,7 @@ class KafkaCoordinator:
 
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         try:
-            with Client(self.bootstrap_servers, READY_WITHIN_S) as client:
+            with Client(self.bootstrap_servers, throwaway_server.READY_WITHIN_S) as client:
                 answer = client.any().ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
                 refuse_error(answer.topics[0].error_code, f"cannot create topic {name}", answer.topics[0].error_message)
         except OperationFailed as error:

@@ -151,10 +151,12 @@ _EVENTS_ONLY: _Columns = [
     ("cause", pa.string()),
     ("reason", pa.string()),
     ("duration_ms", pa.int64()),
+    ("delay_ms", pa.int64()),  # the part of a rebalance's duration that a setting caused
     ("member_count", pa.int32()),
     ("waited_for", pa.list_(WAITED)),
     ("partitions", pa.list_(COMMITTED)),
     ("timeout", pa.string()),
+    ("timeout_ms", pa.int64()),
     ("api", pa.string()),
     ("run_id", pa.string()),
     ("previous_state_offset", pa.int64()),

@@ -236,6 +236,8 @@ def locate(folder: ShardFolder, position: Position) -> Position:
     """
     segments = folder.segments()
     if not segments:
+        if position.offset == 0:
+            return position  # The shard has never been written to.
         raise DataLoss(f"{folder.path} is empty, but was read up to offset {position.offset}")
     first, last = segments[0], segments[-1]
     if first.base_offset > position.offset:

@@ -10,6 +10,7 @@ import pytest
 import uvloop
 from hypothesis import settings
 
+from tests.support.recorded_storm import RecordedStorm, record
 from tests.support.server_process import ServerProcess
 
 # Test runs are repeatable: random cases depend on the test alone. `make explore` draws new ones each time.
@@ -25,6 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Async tests run on the loop that the server runs on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="session")
+def recorded_storm(tmp_path_factory: pytest.TempPathFactory) -> RecordedStorm:
+    """Five minutes of a group in trouble, and what was really done to it."""
+    return record(tmp_path_factory.mktemp("recorded") / "storm")
 
 
 @pytest.fixture

@@ -4,17 +4,20 @@
     settings that can have only one value     such as replication factors
     defaults of topic settings                those that only a topic can change; a topic names them as synonyms
     facts under Kafka's names                 node.id, listeners, advertised.listeners ...: clients and tools look for them
+    what is always so here                    no authorizer, no SASL mechanism, one thread for groups ...
+    times in Kafka's larger units             log.retention.hours ...: whole hours or minutes of log.retention.ms
 
-Kafka lists its own settings of TLS, SASL, tiered storage and threads too, which do not exist here.
+Kafka lists its own settings of TLS, SASL, share groups, quotas, tiered storage, replication and the quorum too. They have no
+meaning here.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from coordinator.api.server import Server
+from coordinator.config.kafka_settings import ONLY_VALUE, WITHOUT_EFFECT
 from coordinator.config.settings import (
     INT_MAX,
-    ONLY_VALUE,
     SETTINGS,
     Setting,
     absolute_log_dir,
@@ -73,10 +76,43 @@ _FACTS = (
 )
 
 
+_CONSTANTS = (
+    ("alter.config.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["alter.config.policy."]),
+    ("authorizer.class.name", Kind.STRING, "", "there is no access control"),
+    ("broker.rack", Kind.STRING, None, WITHOUT_EFFECT["broker.rack"]),
+    ("connections.max.reauth.ms", Kind.LONG, "0", "no listener has SASL"),
+    ("create.topic.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["create.topic.policy."]),
+    ("group.coordinator.threads", Kind.INT, "1", WITHOUT_EFFECT["group.coordinator.threads"]),
+    ("inter.broker.listener.name", Kind.STRING, None, WITHOUT_EFFECT["inter.broker."]),
+    ("log.cleaner.enable", Kind.BOOLEAN, "true", "compacted topics are always compacted"),
+    ("log.cleaner.threads", Kind.INT, "1", WITHOUT_EFFECT["log.cleaner."]),
+    ("max.connections.per.ip.overrides", Kind.STRING, "", "max.connections.per.ip holds for all addresses"),
+    ("metadata.log.dir", Kind.STRING, None, "the metadata is in log.dir"),
+    ("num.network.threads", Kind.INT, "1", WITHOUT_EFFECT["num.network.threads"]),
+    ("remote.log.storage.system.enable", Kind.BOOLEAN, "false", "there is no tiered storage"),
+    ("replica.selector.class", Kind.STRING, None, WITHOUT_EFFECT["replica.selector."]),
+    ("sasl.enabled.mechanisms", Kind.LIST, "", "no listener has SASL"),
+    ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "no listener has TLS or SASL"),
+    ("ssl.client.auth", Kind.STRING, "none", "no listener has TLS"),
+    ("transaction.two.phase.commit.enable", Kind.BOOLEAN, "false", "KIP-939 is not supported"),
+)
+"""Kafka's settings that say something true about this server, though it has no such setting; each with the reason."""
+
+_HOUR_MS, _MINUTE_MS = 3_600_000, 60_000
+_LARGER_UNITS = (
+    ("log.retention.hours", "log.retention.ms", _HOUR_MS),
+    ("log.retention.minutes", "log.retention.ms", _MINUTE_MS),
+    ("log.roll.hours", "log.roll.ms", _HOUR_MS),
+)
+"""Kafka's settings that have another unit, the setting of this server, and its milliseconds per unit."""
+
+
 def describe(server: Server) -> list[ConfigValue]:
     """All configs of this broker, sorted by name."""
     values = {name: _setting(setting, value_of(server.config, name)) for name, setting in SETTINGS.items()}
     values |= {name: _only_value(name, value, why) for name, (value, why) in ONLY_VALUE.items()}
+    values |= {name: _constant(name, kind, value, why) for name, kind, value, why in _CONSTANTS}
+    values |= {name: _in_larger_unit(server, name, of, unit_ms) for name, of, unit_ms in _LARGER_UNITS}
     values |= {row.synonym: _topic_default(row) for row in _TOPIC_DEFAULTS}
     values |= {fact.name: _fact(server, fact) for fact in _FACTS}
     values[topic_settings.MIN_INSYNC_REPLICAS] = _min_insync_replicas(with_default=True)
@@ -113,11 +149,24 @@ def _only_value(name: str, value: Any, why: str) -> ConfigValue:
     return _default(name, _text(value), _KINDS.get(name, Kind.INT), about)
 
 
+def _constant(name: str, kind: Kind, value: str | None, why: str) -> ConfigValue:
+    return _default(name, value, kind, f"It can have no other value here, because {why}.")
+
+
+def _in_larger_unit(server: Server, name: str, setting: str, unit_ms: int) -> ConfigValue:
+    """A time in hours or minutes, rounded down; -1, no limit, stays."""
+    value_ms: int = value_of(server.config, setting)
+    text = str(value_ms if value_ms < 0 else value_ms // unit_ms)
+    source = SOURCE_DEFAULT if value_ms == SETTINGS[setting].default else SOURCE_STATIC_BROKER
+    synonyms = (Synonym(name, text, source),)
+    return ConfigValue(name, text, source, Kind.INT, f"{setting} in another unit.", synonyms, read_only=True)
+
+
 def _topic_default(row: Row) -> ConfigValue:
     return _default(row.synonym, row.default, row.kind, f"The default of the topic setting {row.name}. {row.about}")
 
 
-def _default(name: str, value: str, kind: Kind, about: str) -> ConfigValue:
+def _default(name: str, value: str | None, kind: Kind, about: str) -> ConfigValue:
     return ConfigValue(
         name, value, SOURCE_DEFAULT, kind, about, (Synonym(name, value, SOURCE_DEFAULT),), read_only=True
     )
@@ -144,7 +193,8 @@ def _text(value: Any) -> str:
 _TOPIC_DEFAULTS = [row for row in topic_settings.ROWS.values() if row.synonym and row.synonym not in SETTINGS]
 LISTS = dict.fromkeys(
     [name for name, setting in SETTINGS.items() if _kind(setting) is Kind.LIST]
-    + [fact.name for fact in _FACTS if fact.kind is Kind.LIST],
+    + [fact.name for fact in _FACTS if fact.kind is Kind.LIST]
+    + [name for name, kind, _, _ in _CONSTANTS if kind is Kind.LIST],
     "",
 )
 """The settings of type LIST. APPEND and SUBTRACT to others are refused because of their type."""

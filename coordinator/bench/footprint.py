@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coordinator.bench.load import ask, cpu_seconds
+from coordinator.bench.load import ask, cpu_seconds, loop_cpu_ms
 from coordinator.bench.rebalance import RANGE, Member
 from coordinator.protocol.codec import Codec
-from coordinator.protocol.messages import CreateTopicsRequest, OffsetCommitRequest, OffsetFetchRequest
+from coordinator.protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
 
 TOPIC = "bench-footprint"
 PARTITIONS = 100
@@ -30,6 +37,8 @@ class ConnectionFootprint:
 
     start_ms: float
     start_cpu_ms: float
+    first_group_ms: float
+    """The additional CPU time of the first group after the start, compared with the second."""
     rss_idle_mib: float
     idle_cpu_ms: float
     rss_connections_mib: float
@@ -42,6 +51,8 @@ class OffsetFootprint:
     """The cost of many committed offsets."""
 
     rss_mib: float
+    bytes_each: float
+    """The RSS that the commits add, per offset. It includes their groups, each of which has a hundred offsets."""
     restart_ms: float
     """The time from exec to the response with an offset that was committed before the kill."""
     replayed_per_s: float
@@ -49,8 +60,10 @@ class OffsetFootprint:
 
 
 @contextmanager
-def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
-    """Starts a server with this data folder on free ports, and kills it in the end. The values are port and process.
+def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]", str]]:
+    """Starts a server with this data folder on free ports, and kills it in the end.
+
+    The values are its port, its process and the URL of its admin pages.
 
     Python may cache its bytecode, as for an installed package, even if the environment forbids that.
     """
@@ -65,7 +78,8 @@ def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subproce
         line = process.stdout.readline()
         if not line:
             raise SystemExit("bench: the server did not start")
-        yield int(json.loads(line)["bootstrap"].rpartition(":")[2]), process
+        ready = json.loads(line)
+        yield int(ready["bootstrap"].rpartition(":")[2]), process, ready["admin"]
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -113,7 +127,7 @@ async def _fetch(port: int) -> None:
 def start_up_ms(folder: str) -> tuple[float, float]:
     """The wall-clock and CPU time in milliseconds from exec until a server with this data folder is ready."""
     began = time.perf_counter()
-    with running_server(folder) as (_, process):
+    with running_server(folder) as (_, process, _):
         return (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
 
 
@@ -140,33 +154,67 @@ async def _with_members(port: int, pid: int, count: int) -> float:
     return _rss_mib(pid)
 
 
+async def _group(port: int, group_id: str) -> None:
+    """Sends what a consumer sends in its life: it finds its group, joins, commits and leaves."""
+    codec = Codec.of(None)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
+    fetch = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=[topic])])
+    await ask(codec, reader, writer, "ApiVersions", 2, ApiVersionsRequest())
+    await ask(codec, reader, writer, "Metadata", 12, MetadataRequest(topics=[]))
+    await ask(codec, reader, writer, "FindCoordinator", 4, FindCoordinatorRequest(coordinator_keys=[group_id]))
+    member = Member(codec, "127.0.0.1", port, RANGE, group_id)
+    await member.connect()
+    await member.join()
+    await ask(codec, reader, writer, "OffsetFetch", 8, fetch)
+    await member.heartbeat()
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    named = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
+    commit = OffsetCommitRequest(group_id, member.generation, member.member_id, topics=[named])
+    await ask(codec, reader, writer, "OffsetCommit", 9, commit)
+    await member.leave()
+    writer.close()
+
+
+def _first_group_ms(port: int, pid: int) -> float:
+    costs = []
+    for group_id in ("bench-first", "bench-second"):
+        before = loop_cpu_ms(pid)
+        asyncio.run(_group(port, group_id))
+        costs.append(loop_cpu_ms(pid) - before)
+    return costs[0] - costs[1]
+
+
 def measure_connections(count: int) -> ConnectionFootprint:
     """Measures a server without data, with connections, and with a group."""
-    with TemporaryDirectory() as folder, running_server(folder):
-        pass  # the first start on a machine has to read and compile more
+    with TemporaryDirectory() as folder, running_server(folder) as (port, _, _):
+        asyncio.run(_group(port, "bench-cached"))  # the first start on a machine has to read and compile more
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
-        with running_server(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process):
+        with running_server(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process, _):
             start_ms, start_cpu_ms = (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
             before = cpu_seconds(process.pid)
             time.sleep(IDLE_S)  # the server is measured while it is idle
             idle_cpu_ms = (cpu_seconds(process.pid) - before) / IDLE_S * 1e3
             rss_idle_mib = _rss_mib(process.pid)
+            first_group_ms = _first_group_ms(port, process.pid)
             rss_connections_mib = asyncio.run(_with_connections(port, process.pid, count))
             rss_members_mib = asyncio.run(_with_members(port, process.pid, count))
-    return ConnectionFootprint(start_ms, start_cpu_ms, rss_idle_mib, idle_cpu_ms, rss_connections_mib, rss_members_mib)
+    return ConnectionFootprint(
+        start_ms, start_cpu_ms, first_group_ms, rss_idle_mib, idle_cpu_ms, rss_connections_mib, rss_members_mib
+    )
 
 
 def measure_offsets(count: int) -> OffsetFootprint:
     """Commits offsets to a server, kills it and starts it again."""
     with TemporaryDirectory() as folder:
-        with running_server(folder, "durability=write") as (port, process):
-            empty_cpu_s = cpu_seconds(process.pid)
+        with running_server(folder, "durability=write") as (port, process, _):
+            empty_cpu_s, empty_mib = cpu_seconds(process.pid), _rss_mib(process.pid)
             asyncio.run(_commit(port, count))
             rss_mib = _rss_mib(process.pid)
         began = time.perf_counter()
-        with running_server(folder, "durability=write") as (port, process):
+        with running_server(folder, "durability=write") as (port, process, _):
             load_cpu_s = max(0.01, cpu_seconds(process.pid) - empty_cpu_s)
             asyncio.run(_fetch(port))
             restart_ms = (time.perf_counter() - began) * 1e3
-    return OffsetFootprint(rss_mib, restart_ms, count / load_cpu_s)
+    return OffsetFootprint(rss_mib, (rss_mib - empty_mib) * (1 << 20) / count, restart_ms, count / load_cpu_s)

@@ -77,6 +77,7 @@ class Outcome:
     answer_bytes: int
     p99_us: float
     """The latency that the load generator sees, or 0 if the load has no fixed rate."""
+    p50_us: float = 0.0
 
 
 def cpu_seconds(pid: int) -> float:
@@ -84,6 +85,12 @@ def cpu_seconds(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
+
+
+def loop_cpu_ms(pid: int) -> float:
+    """The CPU time of a process's main thread, which runs the loop, to the nanosecond (Linux)."""
+    with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:  # noqa: PTH123
+        return int(file.read().split()[0]) / 1e6
 
 
 def frame(codec: Codec, name: str, version: int, correlation_id: int, message: Message) -> bytes:
@@ -280,8 +287,11 @@ class LoadConnection(asyncio.Protocol):
             self._asked_s = 0.0
 
     def stop(self) -> None:
+        """Closes. A request that has no response yet counts with the time for which it has waited."""
         assert self._transport is not None
         self._transport.abort()
+        if self._asked_s:
+            self.latencies_s.append(time.perf_counter() - self._asked_s)
 
 
 async def send_at_rate(connections: Sequence[LoadConnection], rate: int) -> None:
@@ -319,9 +329,9 @@ async def measure(
         sender.cancel()
     for connection in connections:
         connection.stop()
-    latencies_s = sorted(latency_s for connection in connections for latency_s in connection.latencies_s)
-    p99_us = latencies_s[len(latencies_s) * 99 // 100] * 1e6 if latencies_s else 0.0
-    return Outcome(answers, lasted_s, spent_s, connections[0].answer_bytes, p99_us)
+    latencies_s = sorted(latency_s for connection in connections for latency_s in connection.latencies_s) or [0.0]
+    p50_us, p99_us = (latencies_s[len(latencies_s) * percent // 100] * 1e6 for percent in (50, 99))
+    return Outcome(answers, lasted_s, spent_s, connections[0].answer_bytes, p99_us, p50_us)
 
 
 async def run(plan: Plan) -> Outcome:

@@ -24,6 +24,8 @@ class Target:
     host: str
     port: int
     pid: int
+    admin: str = ""
+    """The URL of its admin pages, if it is this server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ def own_server(durability: str, *settings: str) -> Iterator[Target]:
     """Starts this server without data on free ports."""
     with TemporaryDirectory() as folder:
         wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0")
-        with footprint.running_server(folder, *wanted, *settings) as (port, process):
-            yield Target("127.0.0.1", port, process.pid)
+        with footprint.running_server(folder, *wanted, *settings) as (port, process, admin):
+            yield Target("127.0.0.1", port, process.pid, admin)
 
 
 @contextmanager

@@ -58,7 +58,8 @@ class Rebalances:
 class Member:
     """A member of the group."""
 
-    def __init__(self, codec: Codec, host: str, port: int, assignor: str) -> None:
+    def __init__(self, codec: Codec, host: str, port: int, assignor: str, group_id: str = GROUP) -> None:
+        self.group_id = group_id
         self.member_id = ""
         self.generation = NO_GENERATION
         self.owned: TopicPartitions = {}
@@ -78,7 +79,7 @@ class Member:
             metadata = encode_subscription(Subscription((TOPIC,), None, self.owned, generation, None, 3))
             protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=self._assignor, metadata=metadata)
             request = JoinGroupRequest(
-                group_id=GROUP,
+                group_id=self.group_id,
                 session_timeout_ms=300_000,
                 rebalance_timeout_ms=300_000,
                 member_id=self.member_id,
@@ -98,7 +99,7 @@ class Member:
         self.generation = joined.generation_id
         assign = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
-            group_id=GROUP,
+            group_id=self.group_id,
             generation_id=joined.generation_id,
             member_id=self.member_id,
             protocol_type="consumer",
@@ -114,14 +115,14 @@ class Member:
 
     async def heartbeat(self) -> None:
         """Sends a heartbeat, and rejoins if the response says so."""
-        request = HeartbeatRequest(group_id=GROUP, generation_id=self.generation, member_id=self.member_id)
+        request = HeartbeatRequest(group_id=self.group_id, generation_id=self.generation, member_id=self.member_id)
         answer = await ask(self._codec, self._reader, self._writer, "Heartbeat", 4, request)
         if answer.error_code == REBALANCE_IN_PROGRESS:
             await self.join()
 
     async def leave(self) -> None:
         member = LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=None)
-        request = LeaveGroupRequest(group_id=GROUP, members=[member])
+        request = LeaveGroupRequest(group_id=self.group_id, members=[member])
         await ask(self._codec, self._reader, self._writer, "LeaveGroup", 5, request)
 
 

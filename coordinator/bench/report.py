@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from coordinator.bench import footprint
 from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
+from coordinator.bench.flood import report_floods
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.programs import (
     FORMING,
@@ -110,6 +111,7 @@ def report(
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
+    report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)
     report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
@@ -356,6 +358,7 @@ def report_footprint(match: str, repetitions: int) -> None:
             {
                 "from exec to ready, ms": ("start_ms", 0),
                 "CPU time until ready, ms": ("start_cpu_ms", 0),
+                "first group, ms of CPU more than the second": ("first_group_ms", 1),
                 "CPU time while idle, ms per s": ("idle_cpu_ms", 1),
                 "RSS while idle, MiB": ("rss_idle_mib", 0),
                 "RSS with the connections, MiB": ("rss_connections_mib", 0),
@@ -370,6 +373,7 @@ def report_footprint(match: str, repetitions: int) -> None:
                 [footprint.measure_offsets(offsets) for _ in range(repetitions)],
                 {
                     "RSS, MiB": ("rss_mib", 0),
+                    "RSS per offset, bytes": ("bytes_each", 0),
                     "after kill -9, from exec to an OffsetFetch response, ms": ("restart_ms", 0),
                     "offset commits replayed per second of CPU": ("replayed_per_s", 0),
                 },

@@ -6,14 +6,20 @@
     KAFKA_LISTENERS=IN://0.0.0.0:9092,OUT://0.0.0.0:29092
     KAFKA_ADVERTISED_LISTENERS=IN://coordinator:9092,OUT://localhost:29092
 
-A variable that starts with COORDINATOR_SET_ is meant for this server, so its name must be that of a setting. Other variables
-count only if the name matches exactly, because people have unrelated ones: Kafka's tools use KAFKA_HOME, a compose file for
-Kafka's image sets up controllers and replication, and Kubernetes makes COORDINATOR_PORT from the name of a service.
+A variable that starts with COORDINATOR_SET_ is for this server, so its name must be that of a setting. Other variables
+count only if the name matches exactly, because people have unrelated ones: Kafka's tools use KAFKA_HOME, and a compose file for
+Kafka's image sets up controllers and replication. `without_effect` lists those for a warning, which shows typos. It leaves out
+what Kubernetes makes from the name of a service, such as COORDINATOR_PORT.
+
+A listener is PLAINTEXT or refused, because a client that expects TLS must not find plaintext. As in Kafka, the security
+protocol of a listener is in KAFKA_LISTENER_SECURITY_PROTOCOL_MAP, or it is the listener's name. Where Kafka refuses a name that
+is neither, the listener is PLAINTEXT here.
 
 This module maps names to names and texts to texts; load.py checks them.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,6 +32,21 @@ FLAG_VARIABLES = {
     "COORDINATOR_ADMIN": "admin",
     "COORDINATOR_DATA_DIR": "data_dir",
 }
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's `SecurityProtocol`. Only the first is supported."""
+_LISTENER_VARIABLES = (
+    "KAFKA_LISTENERS",
+    "KAFKA_ADVERTISED_LISTENERS",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
+    "KAFKA_CONTROLLER_LISTENER_NAMES",
+)
+_OTHER_VARIABLES = ("COORDINATOR_CACHE_DIR",)
+"""Variables that other parts read."""
+_PREFIXES = ("COORDINATOR_", KAFKA_PREFIX)
+_OF_KUBERNETES = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
+_SIMILAR = 0.9
+"""How similar a name must be to be suggested. Kafka's own names are rarely that similar to each other."""
 
 
 class Assignment(NamedTuple):
@@ -60,9 +81,41 @@ def read_settings(environment: Mapping[str, str], known: Iterable[str]) -> Itera
             yield Assignment(variable, by_variable.get(written, written.replace("_", ".")), environment[variable])
 
 
+def without_effect(environment: Mapping[str, str], known: Iterable[str], renamed: Mapping[str, str]) -> list[str]:
+    """The variables with a prefix of this server or of Kafka's images that change nothing here, with advice, sorted by name.
+
+    `known` has the names of all settings, and `renamed` Kafka's names of settings that have another name here.
+    """
+    settings = {KAFKA_PREFIX + name.replace(".", "_").upper() for name in known} - {"KAFKA_LISTENERS"}
+    effective = {*settings, *_LISTENER_VARIABLES, *FLAG_VARIABLES, *_OTHER_VARIABLES}
+    moved = {KAFKA_PREFIX + name.replace(".", "_").upper(): instead for name, instead in renamed.items()}
+    found = [
+        variable
+        for variable in sorted(environment)
+        if variable.startswith(_PREFIXES)
+        and not variable.startswith(SET_PREFIX)
+        and _with_upper_key(variable) not in effective
+        and not _OF_KUBERNETES.fullmatch(variable)
+    ]
+    return [f"{variable}{_advice(variable, effective, moved)}" for variable in found]
+
+
+def _advice(variable: str, effective: Iterable[str], moved: Mapping[str, str]) -> str:
+    if variable in moved:
+        return f" (use {moved[variable]})"
+    import difflib  # noqa: PLC0415 - needed for such variables only
+
+    similar = difflib.get_close_matches(variable.upper(), sorted(effective), n=1, cutoff=_SIMILAR)
+    return f" (did you mean {similar[0]}?)" if similar else ""
+
+
+def _with_upper_key(variable: str) -> str:
+    """A variable of Kafka's images in upper case; settings are read in either case."""
+    return variable.upper() if variable.startswith(KAFKA_PREFIX) else variable
+
+
 def _listeners(environment: Mapping[str, str]) -> str:
     """The value of `listeners` for Kafka's two lists, matched by listener name, without the controllers' listeners."""
-    _refuse_protocols(environment)
     controllers = {name.strip() for name in environment.get("KAFKA_CONTROLLER_LISTENER_NAMES", "").split(",")}
     advertised = dict(_named("KAFKA_ADVERTISED_LISTENERS", environment))
     entries = []
@@ -70,6 +123,7 @@ def _listeners(environment: Mapping[str, str]) -> str:
     for name, address in _named("KAFKA_LISTENERS", environment, "PLAINTEXT://:9092"):
         names.add(name)
         if name not in controllers:
+            _refuse_unless_plaintext(name, address, environment)
             entry = {"address": f"{EVERYWHERE}{address}" if address.startswith(":") else address}
             if name in advertised:
                 entry["advertise"] = advertised[name]
@@ -90,8 +144,23 @@ def _named(variable: str, environment: Mapping[str, str], default: str = "") -> 
             yield name, address
 
 
-def _refuse_protocols(environment: Mapping[str, str]) -> None:
-    for entry in environment.get("KAFKA_LISTENER_SECURITY_PROTOCOL_MAP", "").split(","):
-        protocol = entry.partition(":")[2].strip()
-        if protocol not in {"", "PLAINTEXT"}:
-            raise ValueError(f"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: {protocol}: not supported yet; allowed: PLAINTEXT")
+def _refuse_unless_plaintext(name: str, address: str, environment: Mapping[str, str]) -> None:
+    variable = "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"
+    mapped = {
+        listener.strip(): protocol.strip().upper()
+        for listener, _, protocol in (entry.partition(":") for entry in environment.get(variable, "").split(","))
+    }
+    if name in mapped and mapped[name] != PLAINTEXT:
+        raise ValueError(
+            f"{variable} = {name}:{mapped[name]}: {unsupported(mapped[name])}; allowed: {name}:{PLAINTEXT}"
+        )
+    if name not in mapped and name.upper() in SECURITY_PROTOCOLS[1:]:
+        raise ValueError(
+            f"KAFKA_LISTENERS = {name}://{address}: {unsupported(name.upper())}; allowed: {PLAINTEXT}://{address}"
+        )
+
+
+def unsupported(protocol: str) -> str:
+    """Why no listener can have this security protocol."""
+    known = protocol in SECURITY_PROTOCOLS
+    return f"listeners with {protocol} are not supported yet" if known else f"there is no security protocol {protocol}"

@@ -293,6 +293,14 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("limit.groups", GroupsConfig, POSITIVE, "groups",
          "The most groups that can exist. A request that would create another one fails with GROUP_MAX_SIZE_REACHED."
          " A group takes one to two kilobytes of memory. Not a Kafka setting."),
+        ("limit.group.bytes", GroupsConfig, POSITIVE, "bytes",
+         "The most memory that the ids, subscriptions, metadata and assignments of a group's members can take together; at"
+         " least 1.5 KiB are counted for each member. A join or heartbeat that would add more fails with"
+         " GROUP_MAX_SIZE_REACHED. It also bounds the group's records. Not a Kafka setting."),
+        ("limit.groups.bytes", GroupsConfig, POSITIVE_LONG, "bytes",
+         "The most memory that all groups can take together. A request that would add more fails with"
+         " COORDINATOR_NOT_AVAILABLE, and clients try again; members of up to 1 KiB are served. It is as much as"
+         " limit.memory.bytes by default. Not a Kafka setting."),
         ("offset.metadata.max.bytes", GroupsConfig, INT, "UTF-16 characters",
          "The longest metadata text that a commit can have for a partition. A longer one is refused with"
          " OFFSET_METADATA_TOO_LARGE. Despite its name, the setting counts characters, in Kafka too."),
@@ -592,45 +600,6 @@ STRUCTURED = {
         "Topics that the server creates when it starts, unless they exist.",
     ),
 }
-
-ONLY_VALUE: dict[str, tuple[Any, str]] = {
-    "offsets.topic.replication.factor": (1, "there is one node"),
-    "default.replication.factor": (1, "there is one node"),
-    "min.insync.replicas": (1, "there is one node"),
-    "transaction.state.log.replication.factor": (1, "there is one node"),
-    "transaction.state.log.min.isr": (1, "there is one node"),
-    "offsets.topic.compression.codec": (0, "the groups' log is not compressed"),
-    "group.coordinator.append.linger.ms": (-1, "the server writes a batch as soon as it is free to"),
-}
-"""Settings of Kafka that can have only one value here, and why."""
-
-NOT_YET: dict[str, str] = {
-    "group.streams.num.warmup.": "warm-up tasks of streams groups (KIP-1071)",
-    "group.streams.max.warmup.": "warm-up tasks of streams groups (KIP-1071)",
-    "group.streams.topology.description.": "topology descriptions of streams groups (KIP-1331)",
-    "group.share.": "share groups (KIP-932)",
-    "share.": "share groups (KIP-932)",
-    "errors.deadletterqueue.": "share groups (KIP-932)",
-    "transaction.two.phase.commit.": "two-phase commit (KIP-939)",
-    "ssl.": "TLS",
-    "sasl.": "SASL",
-    "listener.": "TLS and SASL",
-    "security.": "TLS and SASL",
-    "authorizer.": "access control",
-    "super.users": "access control",
-}
-"""Settings of Kafka features that are not supported yet, by the prefix of their names."""
-
-INSTEAD: dict[str, str] = {
-    "advertised.listeners": "`advertise:` of an entry of `listeners`, or --advertise",
-    "broker.id": "node.id",
-    "log.dirs": "log.dir (one folder)",
-    "metadata.log.dir": "log.dir (one folder)",
-    "log.retention.hours": "log.retention.ms",
-    "log.retention.minutes": "log.retention.ms",
-    "log.roll.hours": "log.roll.ms",
-}
-"""Settings of Kafka that have another name here."""
 
 
 def value_of(config: ServerConfig, name: str) -> Any:

@@ -41,6 +41,7 @@ from coordinator.protocol.messages import (
     MemberJoinedKey,
     OffsetCommitRequest,
     RebalanceCompletedKey,
+    RebalanceOvertakenKey,
     TxnOffsetCommitRequest,
 )
 from coordinator.protocol.wire import COMPACT, NULLABLE_COMPACT, PLAIN, SHORT, size_prefix
@@ -51,6 +52,7 @@ _VERSION = b"\0\0"
 _HEAD = Struct(">hqqb").pack
 """Version, StateOffset, TimeMs and GroupKind, with which the value of every event of a group begins."""
 _STATE_END = Struct(">BBBq").pack
+_DELAY = Struct(">BBq").pack
 _TOOK = Struct(">iq").pack
 _WAIT = Struct(">qB").pack
 _ASSIGNMENT = Struct(">hi").unpack_from
@@ -115,8 +117,14 @@ def encode_completed(event: Completed, state_offset: int, time_ms: int, state_en
     ]
     for member_id, waited_ms in event.waits.items():
         parts += (COMPACT[member_id], _WAIT(waited_ms, 0))
-    parts.append(_tags(state_end))
-    return _key(RebalanceCompletedKey.API_KEY, event.group_id), b"".join(parts)
+    parts.append(_tags(state_end) if not event.delay_ms else _tags_with_delay(state_end, event.delay_ms))
+    key = RebalanceOvertakenKey if event.is_overtaken else RebalanceCompletedKey
+    return _key(key.API_KEY, event.group_id), b"".join(parts)
+
+
+def _tags_with_delay(state_end: int, delay_ms: int) -> bytes:
+    delay = _DELAY(1, 8, delay_ms)
+    return b"\1" + delay if state_end < 0 else _STATE_END(2, 0, 8, state_end) + delay
 
 
 # --- assignments ------------------------------------------------------------------------------------------------------

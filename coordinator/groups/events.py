@@ -38,6 +38,8 @@ from coordinator.protocol.messages import (
     Message,
     RebalanceCompletedKey,
     RebalanceCompletedValue,
+    RebalanceOvertakenKey,
+    RebalanceOvertakenValue,
     RebalanceStartedKey,
     RebalanceStartedValue,
     SyncGroupRequest,
@@ -117,11 +119,16 @@ def member_left(
 
 
 def member_expired(
-    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str
+    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str, timeout_ms: int
 ) -> Event:
-    """A timeout removed a member. `timeout`: which one, such as "session" or "rebalance"."""
+    """A timeout removed a member. `timeout`: which one, such as "session" or "rebalance"; `timeout_ms`: its length."""
     value = MemberExpiredValue(
-        group_kind=kind, member_id=member_id, group_instance_id=instance_id, epoch=epoch, timeout=timeout
+        group_kind=kind,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        epoch=epoch,
+        timeout=timeout,
+        timeout_ms=timeout_ms,
     )
     return MessageEvent(MemberExpiredKey(group_id), value)
 
@@ -172,9 +179,11 @@ def rebalance_started(group_id: str, kind: Kind, epoch: int, cause: str, member_
 
 
 class Completed:
-    """RebalanceCompleted: how long a rebalance took, and how long each member was waited for."""
+    """RebalanceCompleted or RebalanceOvertaken: how long a rebalance took, and how long it waited for each member."""
 
-    __slots__ = ("cause", "duration_ms", "epoch", "group_id", "kind", "member_id", "members", "waits")
+    __slots__ = (
+        "cause", "delay_ms", "duration_ms", "epoch", "group_id", "is_overtaken", "kind", "member_id", "members", "waits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -187,8 +196,10 @@ class Completed:
         member_id: str,
         members: int,
         waits: Mapping[str, int],
+        delay_ms: int = 0,
+        is_overtaken: bool = False,
     ) -> None:
-        """`waits`: member id -> milliseconds that it was waited for. They no longer change."""
+        """`waits`: member id -> milliseconds that it was waited for, after `delay_ms`. They no longer change."""
         self.group_id = group_id
         self.kind = kind
         self.epoch = epoch
@@ -197,9 +208,15 @@ class Completed:
         self.member_id = member_id or None
         self.members = members
         self.waits = waits
+        self.delay_ms = delay_ms
+        self.is_overtaken = is_overtaken
 
     def record(self, state_offset: int, time_ms: int) -> Record:
-        value = RebalanceCompletedValue(
+        key: Any = RebalanceCompletedKey
+        message: Any = RebalanceCompletedValue
+        if self.is_overtaken:
+            key, message = RebalanceOvertakenKey, RebalanceOvertakenValue
+        value = message(
             state_offset=state_offset,
             time_ms=time_ms,
             group_kind=self.kind,
@@ -208,9 +225,10 @@ class Completed:
             cause=self.cause,
             member_id=self.member_id,
             members=self.members,
-            waited_for=[RebalanceCompletedValue.Wait(each, waited_ms) for each, waited_ms in self.waits.items()],
+            waited_for=[message.Wait(each, waited_ms) for each, waited_ms in self.waits.items()],
+            delay_ms=self.delay_ms,
         )
-        return Record(RebalanceCompletedKey(self.group_id), value, 0)
+        return Record(key(self.group_id), value, 0)
 
 
 def group_converted(group_id: str, was: Kind, to: Kind, epoch: int, member_id: str, members: int) -> Event:
@@ -354,5 +372,6 @@ EVENT_KEYS: tuple[str, ...] = (
     "AssignmentInvalidKey",
     "GroupResyncedKey",
     "AssignmentFailedKey",
+    "RebalanceOvertakenKey",
 )
 """The key messages that an event log may contain."""

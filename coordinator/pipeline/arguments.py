@@ -1,8 +1,11 @@
-"""The command line of the jobs. Separate from job.py because `coordinator --help` must not wait for Spark."""
+"""The command line of the jobs. Separate from job.py because `coordinator pipeline --help` must not wait for Spark."""
 
-import argparse
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import click
 
 JOBS = {
     "tables": "write all tables: intervals, epochs, rebalances, verdicts, transactions",
@@ -16,82 +19,112 @@ JOBS = {
 PARQUET, DELTA = "parquet", "delta"
 FORMATS = (PARQUET, DELTA)
 
-
-def add_jobs(parser: Any) -> None:
-    """Adds the jobs to a parser, as subcommands."""
-    jobs = parser.add_subparsers(required=True, metavar="JOB", dest="job")
-    for name, text in JOBS.items():
-        job = jobs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        job.add_argument("--out", required=True, metavar="DIR", help="the output folder")
-        if name == "rehearse":
-            _add_plan(job)
-            continue
-        _add_source(job, follow=name == "follow")
-        if name in {"tables", "audit"}:
-            job.add_argument("--format", choices=FORMATS, default=PARQUET, help="table format (default: %(default)s)")
-        if name == "report":
-            job.add_argument("--title", metavar="TEXT", help="a title for the pages")
-        if name == "follow":
-            _add_follow(job)
+_EXAMPLES = {
+    "tables": "coordinator pipeline tables --log data --out tables",
+    "audit": "coordinator pipeline audit --log data --out audit",
+    "report": "coordinator pipeline report --log data --group orders --out report",
+    "follow": "coordinator pipeline follow --bootstrap localhost:9092 --out archive",
+    "rehearse": "coordinator pipeline rehearse --out rehearsal",
+}
 
 
-def _add_source(job: argparse.ArgumentParser, *, follow: bool) -> None:
-    source = job.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--log", metavar="DIR", help="a data folder or the folder of one shard, of this server or of Kafka"
-    )
-    source.add_argument("--bootstrap", metavar="HOST:PORT,...", help="a Kafka cluster, to read its __consumer_offsets")
-    if not follow:
-        source.add_argument("--archive", metavar="DIR", help="an archive that `follow` has written")
-    job.add_argument(
-        "--kafka",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="with --bootstrap: an option of Spark's Kafka source, such as kafka.security.protocol=SSL; repeatable",
-    )
-    job.add_argument("--group", action="append", default=[], metavar="GROUP", help="only this group; repeatable")
-    job.add_argument("--shards", metavar="0,3,7-9", help="only these shards")
-    job.add_argument("--master", metavar="URL", help="the Spark master (default: local[*], or that of spark-submit)")
-    job.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable")
+def jobs(run: Callable[[SimpleNamespace], int], group: type[click.Group] = click.Group) -> click.Group:
+    """The commands of all jobs. Each calls `run` with its options and `job`, its name."""
+    return group("pipeline", commands={name: _job(name, run) for name in JOBS}, help="Analyse logs with Spark.")
 
 
-def _add_follow(job: argparse.ArgumentParser) -> None:
-    job.add_argument(
-        "--interval", type=float, default=5.0, metavar="SECONDS", help="interval between batches (default: %(default)s)"
-    )
-    job.add_argument("--once", action="store_true", help="stop at the current end of the log")
-    job.add_argument(
-        "--max-bytes",
-        default="64m",
-        metavar="BYTES",
-        help="how much of the log to read in one batch (default: %(default)s)",
+def _job(name: str, run: Callable[[SimpleNamespace], int]) -> click.Command:
+    def call(**options: Any) -> int:
+        if name != "rehearse":
+            _check_source(options)
+        return run(SimpleNamespace(job=name, **options))
+
+    return click.Command(
+        name,
+        callback=call,
+        params=_options(name),
+        help=f"{JOBS[name][0].upper()}{JOBS[name][1:]}.",
+        epilog=f"\b\nExamples:\n  {_EXAMPLES[name]}",
     )
 
 
-def _add_plan(job: argparse.ArgumentParser) -> None:
-    job.add_argument(
-        "--decisions", type=int, default=100_000, metavar="N", help="number of partition commits (default: %(default)s)"
-    )
-    job.add_argument("--groups", type=int, default=200, metavar="N", help="number of groups (default: %(default)s)")
-    job.add_argument(
-        "--hot",
-        type=float,
-        default=0.3,
-        metavar="SHARE",
-        help="share of the commits that are in one group (default: %(default)s)",
-    )
-    job.add_argument("--shards", type=int, default=4, metavar="N", help="number of shards (default: %(default)s)")
-    job.add_argument("--seed", type=int, default=11, metavar="N", help="random seed (default: %(default)s)")
+def _options(name: str) -> list[click.Parameter]:
+    options = [_option("--out", required=True, metavar="DIR", help="The output folder.")]
+    if name == "rehearse":
+        return options + _plan()
+    options += _source(follow=name == "follow")
+    if name in {"tables", "audit"}:
+        options.append(
+            _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
+        )
+    if name == "report":
+        options.append(_option("--title", metavar="TEXT", help="A title for the pages."))
+    return options + (_follow() if name == "follow" else [])
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """Parses the command line of a job that is started on its own, for example by `spark-submit`."""
-    parser = argparse.ArgumentParser(
-        prog="pipeline", description="Spark jobs over the logs of a Kafka group coordinator."
-    )
-    add_jobs(parser)
-    return parser.parse_args(arguments)
+def _option(name: str, **attributes: Any) -> click.Parameter:
+    return click.Option([name], **attributes)
+
+
+def _source(*, follow: bool) -> list[click.Parameter]:
+    archive = _option("--archive", metavar="DIR", help="An archive that `follow` has written.")
+    return [
+        _option("--log", metavar="DIR", help="A data folder or the folder of one shard, of this server or of Kafka."),
+        _option("--bootstrap", metavar="HOST:PORT,...", help="A Kafka cluster, to read its __consumer_offsets."),
+        *([] if follow else [archive]),
+        _option(
+            "--kafka",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="With --bootstrap: an option of Spark's Kafka source, such as kafka.security.protocol=SSL; repeatable.",
+        ),
+        _option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable."),
+        _option("--shards", metavar="0,3,7-9", help="Only these shards."),
+        _option("--master", metavar="URL", help="The Spark master (default: local[*], or that of spark-submit)."),
+        _option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable."),
+    ]
+
+
+def _check_source(options: dict[str, Any]) -> None:
+    """Raises click.UsageError unless there is exactly one source."""
+    sources = [name for name in ("log", "bootstrap", "archive") if name in options]
+    if sum(options[name] is not None for name in sources) != 1:
+        names = " or ".join(f"--{name}" for name in sources)
+        raise click.UsageError(f"Exactly one of {names} is required.", click.get_current_context())
+
+
+def _follow() -> list[click.Parameter]:
+    return [
+        _option(
+            "--interval",
+            type=float,
+            default=5.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Interval between batches.",
+        ),
+        _option("--once", is_flag=True, help="Stop at the current end of the log."),
+        _option(
+            "--max-bytes",
+            default="64m",
+            show_default=True,
+            metavar="BYTES",
+            help="How much of the log to read in one batch.",
+        ),
+    ]
+
+
+def _plan() -> list[click.Parameter]:
+    def number(name: str, default: float, text: str, metavar: str = "N") -> click.Parameter:
+        return _option(name, type=type(default), default=default, show_default=True, metavar=metavar, help=text)
+
+    return [
+        number("--decisions", 100_000, "Number of partition commits."),
+        number("--groups", 200, "Number of groups."),
+        number("--hot", 0.3, "Share of the commits that are in one group.", "SHARE"),
+        number("--shards", 4, "Number of shards."),
+        number("--seed", 11, "Random seed."),
+    ]
 
 
 def local_folder(out: str) -> Path | None:

@@ -6,28 +6,33 @@ Exit codes: 0 success; 1 the audit found a broken invariant, or a job failed; 2 
 folder is invalid, and nothing was written.
 """
 
-import argparse
 import importlib.util
 import os
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import click
 
 from coordinator.pipeline import arguments
 from coordinator.pipeline.arguments import DELTA
 from coordinator.pipeline.synthetic_log import Plan, write_synthetic_log
 
 DONE, FAILED, REFUSED = 0, 1, 2
+INTERRUPTED = 130
+"""The exit code of a program that SIGINT ends, as shells report it."""
 
 
 class CannotRun(Exception):
     """The job cannot start. Nothing was written; the message says why."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SimpleNamespace) -> int:
     """Runs a job and returns its exit code."""
     try:
         if options.job == "rehearse":
@@ -38,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         return REFUSED
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: SimpleNamespace) -> int:
     _check_out(options.out)
     if getattr(options, "format", None) == DELTA:
         _check_delta(options.out)
@@ -50,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        raise CannotRun(f"{missing} is not installed; run: pip install 'kafka-group-coordinator[pipeline]'") from error
+        raise CannotRun(f"{missing} is not installed; run in a checkout: pip install '.[pipeline]'") from error
     try:
         if options.log is not None:
             sources.check_log(options.log)
@@ -59,6 +64,8 @@ def _run(options: argparse.Namespace) -> int:
         read_options = _read_options(options)
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise CannotRun("Spark needs Java 17 or newer, and there is no java; `coordinator groups why` needs none")
     with _steps() as step:
         kafka_settings = dict(_pairs(options.kafka, "--kafka"))
         spark = session(options.master, dict(_pairs(options.conf, "--conf")), quick=options.job != "tables")
@@ -82,12 +89,13 @@ def _run(options: argparse.Namespace) -> int:
             raise CannotRun(_no_source(error, spark.version)) from error
         except sources.NoTopic as error:
             raise CannotRun(str(error)) from error
+        for group in options.group:
+            if not derived.source.has_group(group):
+                raise CannotRun(f"there is no group {group} in {derived.source.name}")
         return _BATCH[options.job](options, derived, spark, step)
 
 
-def _derived(
-    spark: Any, options: argparse.Namespace, read_options: dict[str, str], kafka_settings: dict[str, str]
-) -> Any:
+def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str], kafka_settings: dict[str, str]) -> Any:
     from coordinator.pipeline import sources  # noqa: PLC0415 - see _run
     from coordinator.pipeline.tables import Derived  # noqa: PLC0415 - see _run
 
@@ -100,7 +108,7 @@ def _derived(
     return Derived(source=found.for_groups(options.group))
 
 
-def _tables(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
+def _tables(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
     from coordinator.pipeline import tables  # noqa: PLC0415 - see _run
 
     store = tables.Store(spark, options.out, options.format)
@@ -109,7 +117,7 @@ def _tables(options: argparse.Namespace, derived: Any, spark: Any, step: Any) ->
     return DONE
 
 
-def _audit(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
+def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
     from coordinator.pipeline import audit, tables  # noqa: PLC0415 - see _run
 
     found: dict[str, Any] = {}
@@ -124,7 +132,7 @@ def _audit(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> 
     return DONE if audit.is_clean(found) else FAILED
 
 
-def _report(options: argparse.Namespace, derived: Any, spark: Any, step: Any) -> int:
+def _report(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
     from coordinator.pipeline import report  # noqa: PLC0415 - see _run
 
     folder = arguments.local_folder(options.out)
@@ -138,7 +146,7 @@ def _report(options: argparse.Namespace, derived: Any, spark: Any, step: Any) ->
 _BATCH = {"tables": _tables, "audit": _audit, "report": _report}
 
 
-def _rehearse(options: argparse.Namespace) -> int:
+def _rehearse(options: SimpleNamespace) -> int:
     folder = arguments.local_folder(options.out)
     if folder is None or (folder.exists() and any(folder.iterdir())):
         raise CannotRun(f"--out {options.out}: not an empty local folder")
@@ -177,7 +185,7 @@ def _check_delta(out: str) -> None:
         raise CannotRun(f"--out {out}: --format {DELTA} needs a local folder")
 
 
-def _read_options(options: argparse.Namespace) -> dict[str, str]:
+def _read_options(options: SimpleNamespace) -> dict[str, str]:
     """The options for the reader of a log folder, validated."""
     from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
@@ -188,7 +196,7 @@ def _read_options(options: argparse.Namespace) -> dict[str, str]:
     return given
 
 
-def _pairs(texts: list[str], flag: str) -> Iterator[tuple[str, str]]:
+def _pairs(texts: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
@@ -220,7 +228,15 @@ def _steps() -> Iterator[Any]:
 
 def main() -> int:
     """Entry point for `spark-submit`."""
-    return run(arguments.parse(sys.argv[1:]))
+    jobs = arguments.jobs(run)
+    try:
+        code: int = jobs.main(sys.argv[1:], prog_name="pipeline", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    return code
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 The state log has a record for every group epoch (consumer groups) and every generation (classic groups), which gives the
 list. The event log adds the cause, the member that triggered it and the reason its client gave, the duration, and how long
-each member was waited for. Without events, the records of a consumer group still show who joined or left since the previous
-epoch, and when each member reached the new one. For a classic generation without events only the membership is known, so
-cause and duration are null.
+each member was waited for, and how long because of a setting (`delay_ms`). Without events, the records of a consumer group
+still show who joined or left since the previous epoch, and when each member reached the new one. For a classic generation
+without events only the membership is known, so cause and duration are null.
 
 An epoch that the next one overtook before every member had reached it is `superseded` and has no duration.
 """
@@ -19,7 +19,7 @@ GROUP_EPOCH = "ConsumerGroupMetadata"
 TARGET_EPOCH = "ConsumerGroupTargetAssignmentMetadata"
 STREAMS_GROUP_EPOCH = "StreamsGroupMetadata"
 STREAMS_TARGET_EPOCH = "StreamsGroupTargetAssignmentMetadata"
-STARTED, COMPLETED = "RebalanceStarted", "RebalanceCompleted"
+STARTED, COMPLETED, OVERTAKEN = "RebalanceStarted", "RebalanceCompleted", "RebalanceOvertaken"
 _NO_TIME = -1
 
 
@@ -129,6 +129,7 @@ def rebalances(epoch_rows: DataFrame, members: DataFrame, events: DataFrame | No
 _EVENT_COLUMNS = {
     "event_cause": "string", "event_member_id": "string", "event_reason": "string", "started_ms": "bigint",
     "completed_ms": "bigint", "event_duration_ms": "bigint", "event_members": "int", "is_completed": "boolean",
+    "is_overtaken": "boolean", "delay_ms": "bigint",
     "waited_for": "array<struct<member_id: string, waited_ms: bigint>>", "event_offset": "bigint",
 }  # fmt: skip
 
@@ -155,8 +156,8 @@ def _from_state(epoch_rows: DataFrame, members: DataFrame) -> DataFrame:
 
 def _from_events(events: DataFrame) -> DataFrame:
     """Start and end of each rebalance, by the epoch it leads to. A rebalance may have several start events."""
-    rows = readable(events).where(F.col("type").isin(STARTED, COMPLETED))
-    is_end, is_start = F.col("type") == COMPLETED, F.col("type") == STARTED
+    rows = readable(events).where(F.col("type").isin(STARTED, COMPLETED, OVERTAKEN))
+    is_end, is_start = F.col("type").isin(COMPLETED, OVERTAKEN), F.col("type") == STARTED
     return rows.groupBy(*GROUP, F.col("group_kind").alias("kind"), "epoch").agg(
         F.min_by("cause", F.when(is_start, F.col("offset"))).alias("started_cause"),
         F.min_by("member_id", F.when(is_start, F.col("offset"))).alias("started_by"),
@@ -168,12 +169,14 @@ def _from_events(events: DataFrame) -> DataFrame:
         F.max_by("duration_ms", F.when(is_end, F.col("offset"))).alias("event_duration_ms"),
         F.max_by("member_count", F.when(is_end, F.col("offset"))).alias("event_members"),
         F.max_by("waited_for", F.when(is_end, F.col("offset"))).alias("waited_for"),
-        F.bool_or(is_end).alias("is_completed"),
+        F.max_by("delay_ms", F.when(is_end, F.col("offset"))).alias("delay_ms"),
+        F.bool_or(F.col("type") == COMPLETED).alias("is_completed"),
+        F.bool_or(F.col("type") == OVERTAKEN).alias("is_overtaken"),
         F.min("offset").alias("event_offset"),
     ).select(
         *GROUP, "kind", "epoch", F.coalesce("started_cause", "ended_cause").alias("event_cause"),
         F.coalesce("started_by", "ended_by").alias("event_member_id"), "event_reason", "started_ms", "completed_ms",
-        "event_duration_ms", "event_members", "is_completed", "waited_for", "event_offset",
+        "event_duration_ms", "event_members", "is_completed", "is_overtaken", "delay_ms", "waited_for", "event_offset",
     )  # fmt: skip
 
 
@@ -183,7 +186,8 @@ def _columns(rows: DataFrame) -> DataFrame:
     cause = F.when(F.length("event_cause") > 0, F.col("event_cause"))
     event_ms = F.when(F.col("event_duration_ms") > _NO_TIME, F.col("event_duration_ms"))
     state_ms = F.when(all_arrived, F.col("arrived_ms") - F.col("time_ms"))
-    slowest = F.array_max(F.transform("waited_for", lambda each: F.struct(each["waited_ms"], each["member_id"])))
+    waited = F.filter("waited_for", lambda each: each["waited_ms"] > 0)
+    slowest = F.array_max(F.transform(waited, lambda each: F.struct(each["waited_ms"], each["member_id"])))
     completed = is_reported | F.coalesce(all_arrived, F.lit(False)) | (
         (F.col("kind") == CLASSIC) & F.col("offset").isNotNull() & F.col("is_completed").isNull()
     )  # fmt: skip
@@ -206,9 +210,12 @@ def _columns(rows: DataFrame) -> DataFrame:
         .when(all_arrived, F.col("last_member"))
         .alias("slowest_member_id"),
         F.when(F.size("waited_for") > 0, F.col("slowest.waited_ms")).when(all_arrived, state_ms).alias("slowest_ms"),
+        "delay_ms",
         "waited_for",
         completed.alias("completed"),
-        (~completed & F.col("next_offset").isNotNull()).alias("superseded"),
+        (~completed & (F.col("next_offset").isNotNull() | F.coalesce("is_overtaken", F.lit(False)))).alias(
+            "superseded"
+        ),
         "leader",
         "protocol",
         "target_offset",

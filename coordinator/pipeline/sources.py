@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
+from coordinator.operations import rebalance_causes
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import SHARD, materialize
-from coordinator.pipeline.rebalances import COMPLETED, STARTED
 from coordinator.pipeline.verdicts import ArrowBatches
 from coordinator.pipeline.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
@@ -50,10 +50,12 @@ STATE_COLUMNS = (
     "generation", "leader", "protocol", "protocol_type", "assignment", "pending_revocation", "members",
 )  # fmt: skip
 EVENT_COLUMNS = (
-    *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "member_count", "waited_for",
-    "policy", "partitions",
+    *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "delay_ms", "member_count",
+    "waited_for", "client_host", "instance_id", "timeout", "timeout_ms", "policy", "partitions",
 )  # fmt: skip
 """Columns of these events; commit events are read where they are judged."""
+_IN_GROUPS = tuple(name for name in rebalance_causes.TYPES if name not in gaps.ABOUT_ITSELF)
+"""The events about members and rebalances."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
     "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
@@ -80,7 +82,7 @@ class LogSource:
     state: DataFrame
     commits: DataFrame
     events: DataFrame | None
-    """At least the events about rebalances and invalid assignments."""
+    """At least the events about members, rebalances and invalid assignments."""
     commit_events: "CommitEvents | None"
     """The events about commits, for verdicts.py."""
     markers: DataFrame | None
@@ -102,6 +104,11 @@ class LogSource:
         return replace(
             self, state=of(self.state), commits=of(self.commits), events=of(self.events), commit_events=commit_events
         )
+
+    def has_group(self, group: str) -> bool:
+        """Whether anything in the log is about this group. It reads until it finds something."""
+        frames = (self.state, self.commits, self.events)
+        return any(frame.where(F.col("group") == group).limit(1).collect() for frame in frames if frame is not None)
 
 
 class CommitEvents(Protocol):
@@ -291,7 +298,7 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     firsts = [
         (folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first_event(each))
     ]
-    about_rebalances = {**options, "keyTypes": _types((STARTED, COMPLETED, ASSIGNMENT_INVALID))}
+    about_rebalances = {**options, "keyTypes": _types((*_IN_GROUPS, ASSIGNMENT_INVALID))}
     return {
         "events": gaps.without_undone(_view(spark, path, columns.EVENTS, about_rebalances, EVENT_COLUMNS), undone),
         "commit_events": CommitEventsInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),

@@ -1,16 +1,19 @@
 """The package's entry point: bytes <-> messages, for one dialect.
 
 A `Codec` makes the functions of a message and version on first use, and keeps them. Making all of them would take most of a
-second and a hundred megabytes; a server uses a few dozen.
+second and a hundred megabytes; a server uses a few dozen. Generating one takes a millisecond, and the generator some 30 to
+import, so the code of each is kept on disk, too (`coordinator/world/code_cache.py`), from where it takes a twentieth of that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from coordinator.protocol.generated import Compiled, GeneratedSource, generator_digest, link, show_in_tracebacks
 from coordinator.protocol.messages import Message, message_class
 from coordinator.protocol.schema import Definition, SchemaFolder, Versions, definitions
 from coordinator.protocol.wire import TEXT_SIZE_MAX, DecodeError, EncodeError
+from coordinator.world.code_cache import CODE_CACHE, CodeCache
 
 if TYPE_CHECKING:
     from coordinator.protocol.primitives import Body
@@ -29,6 +32,9 @@ MORE_ELEMENTS = {
 """Messages that may have more elements, by factor. They list all partitions or tasks that a member owns, which may be a hundred
 thousand, and a plain number costs a tenth of a structure."""
 
+DECODE, ENCODE = "decode", "encode"
+"""The names of the generated functions."""
+
 Decoder = Callable[[bytes, int], tuple[Message, int]]
 Encoder = Callable[[Message], bytes]
 PartsEncoder = Callable[[Message], list[bytes]]
@@ -37,12 +43,14 @@ PartsEncoder = Callable[[Message], list[bytes]]
 class Codec:
     """The decoders and encoders of all messages, made on first use."""
 
-    def __init__(self, schemas: SchemaFolder, elements_max: int = ELEMENTS_MAX) -> None:
+    def __init__(
+        self, schemas: SchemaFolder, elements_max: int = ELEMENTS_MAX, code_cache: CodeCache = CODE_CACHE
+    ) -> None:
         self.schemas = schemas
         self._elements_max = elements_max
+        self._code_cache = code_cache
         self._decoders: dict[tuple[str, int], Decoder] = {}
         self._encoders: dict[tuple[str, int], Encoder] = {}
-        self._sources: dict[tuple[str, int], list[str]] = {}
 
     @staticmethod
     def of(dialect: str | None = None, elements_max: int = ELEMENTS_MAX) -> "Codec":
@@ -90,29 +98,64 @@ class Codec:
         return declare(self.schemas[name], version)
 
     def source(self, name: str, version: int) -> str:
-        """The generated functions of a message as text."""
-        self.decoder(name, version)
-        return "\n\n".join(self._sources[name, version])
+        """The generated functions of a message as text. Raises like `decoder`."""
+        return "\n\n".join(source.text for source in self._generate(name, version).values())
+
+    def store(self, name: str, version: int) -> bool:
+        """Generates the code of a message and stores it in the cache; returns False if there is no usable cache."""
+        key = self._cache_key(name, version)
+        return self._code_cache.store(f"{name}-v{version}", key, self._compiled(name, version))
 
     def _compile(self, name: str, version: int) -> tuple[Decoder, Encoder]:
-        from coordinator.protocol.compile import compile_decoder, compile_encoder  # noqa: PLC0415 - as above
+        key = self._cache_key(name, version)
+        cached = self._code_cache.load(f"{name}-v{version}", key)
+        if cached is None:
+            cached = self._compiled(name, version)
+            self._code_cache.store(f"{name}-v{version}", key, cached)
+        structures, compiled = cached
+        top = message_class(name)
+        classes = {structure: getattr(top, structure, top) for structure in structures}
+        for function in compiled:
+            show_in_tracebacks(_file_name(name, version, function), partial(self._text, name, version, function))
+        decoder = self._decoders[name, version] = link(compiled[DECODE], DECODE, classes)
+        encoder = self._encoders[name, version] = link(compiled[ENCODE], ENCODE, classes)
+        return decoder, encoder
+
+    def _compiled(self, name: str, version: int) -> tuple[Collection[str], dict[str, Compiled]]:
+        """The names of a message's structures, and its functions by name."""
+        generated = self._generate(name, version)
+        compiled = {each: source.compiled(_file_name(name, version, each)) for each, source in generated.items()}
+        return tuple(self.schemas[name].structures), compiled
+
+    def _generate(self, name: str, version: int) -> dict[str, GeneratedSource]:
+        from coordinator.protocol.compile import decoder_source, encoder_source  # noqa: PLC0415 - as above
 
         definition = self.schemas[name]
         body = self.declaration(name, version)
-        top = message_class(name)
-        classes = {structure: getattr(top, structure, top) for structure in definition.structures}
-        is_limited = definition.kind in {"request", "data"}
-        limit = self._elements_max * MORE_ELEMENTS.get(name, 1) if is_limited else None
-        decoder, decoder_source = compile_decoder(body, name, version, classes, limit)
-        encoder, encoder_source = compile_encoder(body, name, version, classes)
-        self._decoders[name, version] = decoder
-        self._encoders[name, version] = encoder
-        self._sources[name, version] = [decoder_source, encoder_source]
-        return decoder, encoder
+        limit = self._limit(name) if definition.kind in {"request", "data"} else None
+        return {
+            DECODE: decoder_source(body, name, version, definition.structures, limit),
+            ENCODE: encoder_source(body, name, version, definition.structures),
+        }
+
+    def _text(self, name: str, version: int, function: str) -> str:
+        return self._generate(name, version)[function].text
+
+    def _limit(self, name: str) -> int:
+        return self._elements_max * MORE_ELEMENTS.get(name, 1)
+
+    def _cache_key(self, name: str, version: int) -> bytes:
+        """Everything that the code of a message depends on."""
+        settings = f"{name} {version} {self._limit(name)}"
+        return b"\0".join((generator_digest(), settings.encode(), self.schemas.content(name)))
 
 
 def _parts(parts: list[bytes]) -> list[bytes]:
     return parts
+
+
+def _file_name(name: str, version: int, function: str) -> str:
+    return f"protocol_schemas/{name}.json/v{version}/{function}.py"
 
 
 @cache

@@ -3,18 +3,18 @@
 Interpreting a declaration takes 20 us for a Heartbeat, most of it for calls and dictionaries. The same walk can print what it
 would do: a run of fixed-width fields (and the length prefix of a string) becomes one `struct` call, a short string one slice,
 an array a loop in place, an empty tag section one comparison. The result is what a person would write, and it can be read:
-`Codec.source(name, version)` returns it, and tracebacks show its lines, because `linecache` knows them.
+`Codec.source(name, version)` returns it, and tracebacks show its lines. `generated.py` makes functions of it.
 
 Decoding never checks a bound before a read (see `wire.py`). It does check what nothing else would stop: an array's count
 against the bytes that are left, the number of elements of the whole message against a limit, and the end.
 """
 
-import linecache
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.protocol import wire
+from coordinator.protocol.generated import BOOL, RESERVED, GeneratedSource
 from coordinator.protocol.primitives import (
     Absent,
     Array,
@@ -35,22 +35,15 @@ INDENT = "    "
 
 
 class _Writer:
-    """The lines of a function under construction, and the globals that it needs."""
+    """The lines of a function under construction, and the names of the `struct` methods that it needs."""
 
-    def __init__(self, name: str, version: int, classes: Mapping[str, type]) -> None:
+    def __init__(self, name: str, version: int, structures: Iterable[str]) -> None:
         self.message = name
         self.version = version
-        self.namespace: dict[str, Any] = {
-            "struct": struct,
-            "new": object.__new__,
-            "DecodeError": wire.DecodeError,
-            "EncodeError": wire.EncodeError,
-            **{key: getattr(wire, key) for key in _WIRE_NAMES},
-            **classes,
-        }
+        self._bound: set[str] = set()
         self._lines: list[str] = []
         self._depth = 0
-        self._names: set[str] = set()
+        self._names: set[str] = {*RESERVED, *_SCRATCH, *structures}
 
     def line(self, text: str) -> None:
         self._lines.append(INDENT * self._depth + text)
@@ -64,74 +57,49 @@ class _Writer:
     def fresh_name(self, base: str) -> str:
         """Returns a local variable that no other part of the function uses."""
         name, number = base, 1
-        while name in self._names or name in self.namespace or name in _SCRATCH:
+        while name in self._names or name in self._bound:
             number += 1
             name = f"{base}_{number}"
         self._names.add(name)
         return name
 
     def bound(self, verb: str, codes: str) -> str:
-        """Returns the name of a bound `struct` method for a format, made once per function."""
-        name = f"{verb}_{codes.replace('?', 't')}"
-        packer = struct.Struct(">" + codes)
-        self.namespace[name] = packer.pack if verb == "pack" else packer.unpack_from
-        return name
+        """Returns the name of the `struct` method that packs or unpacks a format."""
+        return self._bind(f"{verb}_{codes}")
 
     def many(self, verb: str, code: str) -> str:
-        """Returns the name of a `Many` that has such methods for any number of values of one type."""
-        name = f"{verb}_many_{code.replace('?', 't')}"
-        self.namespace[name] = wire.Many(verb, code)
+        """Returns the name of the `Many` that has such methods for any number of values of one type."""
+        return self._bind(f"{verb}_many_{code}")
+
+    def _bind(self, name: str) -> str:
+        name = name.replace("?", BOOL)
+        self._bound.add(name)
         return name
 
-    def function(self, kind: str) -> tuple[Callable[..., Any], str]:
-        source = "\n".join(self._lines) + "\n"
-        file_name = f"protocol_schemas/{self.message}.json/v{self.version}/{kind}.py"
-        linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
-        exec(compile(source, file_name, "exec"), self.namespace)  # noqa: S102
-        function: Callable[..., Any] = self.namespace[kind]
-        return function, source
+    def generated(self) -> GeneratedSource:
+        return GeneratedSource("\n".join(self._lines) + "\n", tuple(sorted(self._bound)))
 
 
-_WIRE_NAMES = (
-    "SHORT",
-    "TEXTS",
-    "COMPACT_TEXTS",
-    "NULLABLE_COMPACT_TEXTS",
-    "COMPACT",
-    "NULLABLE_COMPACT",
-    "PLAIN",
-    "NULLABLE_PLAIN",
-    "read_varint",
-    "write_varint",
-    "read_long_text",
-    "read_long_bytes",
-    "size_prefix",
-    "skip_tags",
-    "null_refused",
-    "count_refused",
-    "tag_refused",
-    "absent_refused",
-)
-_SCRATCH = frozenset({"buffer", "pos", "end", "n", "size", "left", "tag", "out", "joined"})
+_SCRATCH = frozenset({"buffer", "pos", "end", "n", "size", "left", "tag", "out"})
 
 
 # --- decode ---------------------------------------------------------------------------------------------------------
 
 
-def compile_decoder(
-    body: Body, name: str, version: int, classes: Mapping[str, type], elements_max: int | None
-) -> tuple[Callable[[bytes, int], tuple[Any, int]], str]:
-    """Makes `decode(buffer, pos) -> (message, end)` and its source."""
-    return _DecodeWriter(name, version, classes, elements_max).write(body)
+def decoder_source(
+    body: Body, name: str, version: int, structures: Iterable[str], elements_max: int | None
+) -> GeneratedSource:
+    """The source of `decode(buffer, pos) -> (message, end)`. It knows the classes of the structures by name."""
+    return _DecodeWriter(name, version, structures, elements_max).write(body)
 
 
 class _DecodeWriter(_Writer):
-    def __init__(self, name: str, version: int, classes: Mapping[str, type], elements_max: int | None) -> None:
-        super().__init__(name, version, classes)
+    def __init__(self, name: str, version: int, structures: Iterable[str], elements_max: int | None) -> None:
+        super().__init__(name, version, structures)
         self._elements_max = elements_max
         self._run: list[tuple[str, str]] = []  # (struct code, target) of fixed-width reads not written yet
 
-    def write(self, body: Body) -> tuple[Callable[..., Any], str]:
+    def write(self, body: Body) -> GeneratedSource:
         self.line("def decode(buffer, pos):")
         self.indent()
         self.line("size = len(buffer)")
@@ -149,7 +117,7 @@ class _DecodeWriter(_Writer):
         self.line("if pos > size:")
         self.line(f'    raise DecodeError("{self.message} v{self.version} is truncated")')
         self.line(f"return {target}, pos")
-        return self.function("decode")
+        return self.generated()
 
     def _body(self, body: Body) -> str:
         """Writes code that reads a structure into a new local variable; returns its name."""
@@ -365,24 +333,22 @@ def _has_array(subcon: Any) -> bool:
 # --- encode ---------------------------------------------------------------------------------------------------------
 
 
-def compile_encoder(
-    body: Body, name: str, version: int, classes: Mapping[str, type]
-) -> tuple[Callable[[Any], bytes], str]:
-    """Makes `encode(message) -> bytes` and its source.
+def encoder_source(body: Body, name: str, version: int, structures: Iterable[str]) -> GeneratedSource:
+    """The source of `encode(message) -> bytes`.
 
     For a message that has a part of variable length, `encode(message, joined=f)` returns `f(list of its parts)`.
     """
-    return _EncodeWriter(name, version, classes).write(body)
+    return _EncodeWriter(name, version, structures).write(body)
 
 
 class _EncodeWriter(_Writer):
-    def __init__(self, name: str, version: int, classes: Mapping[str, type]) -> None:
-        super().__init__(name, version, classes)
+    def __init__(self, name: str, version: int, structures: Iterable[str]) -> None:
+        super().__init__(name, version, structures)
         self._run: list[tuple[str, str | None]] = []  # (struct code, expression) of fixed-width values not written yet
         self._pieces: list[str] = []  # expressions of bytes not written yet
         self._out: str | None = None  # the list that pieces are written to, once the function needs one
 
-    def write(self, body: Body) -> tuple[Callable[..., Any], str]:
+    def write(self, body: Body) -> GeneratedSource:
         self.line("def encode(message):")
         self.indent()
         self.line("try:")
@@ -397,12 +363,11 @@ class _EncodeWriter(_Writer):
             self._lines.insert(start, INDENT * self._depth + "out = []")
             self._flush()
             self._lines[0] = "def encode(message, joined=joined):"
-            self.namespace["joined"] = b"".join
             self.line("return joined(out)")
         self.dedent()
         self.line("except (AttributeError, TypeError, ValueError, struct.error) as error:")
         self.line(f'    raise EncodeError(f"{self.message} v{self.version}: {{error}}") from error')
-        return self.function("encode")
+        return self.generated()
 
     def _body(self, body: Body, source: str) -> None:
         for field in body.subcons:

@@ -164,10 +164,12 @@ class SchemaFolder:
 
     def __init__(self, folder: Path = SCHEMAS, dialect: str | None = None) -> None:
         self.dialect = dialect
-        self._folder = folder
-        self._overrides = None if dialect is None else folder / "dialects" / dialect
-        if self._overrides is not None and not self._overrides.is_dir():
-            raise SchemaError(f"there is no dialect {dialect!r} in {folder / 'dialects'}")
+        self._folders = [folder, folder / "records"]
+        """The first one that has a message defines it."""
+        if dialect is not None:
+            self._folders.insert(0, folder / "dialects" / dialect)
+            if not self._folders[0].is_dir():
+                raise SchemaError(f"there is no dialect {dialect!r} in {folder / 'dialects'}")
         self._definitions: dict[str, Definition] = {}
         self._outlines: dict[str, Outline] = {}
 
@@ -175,9 +177,9 @@ class SchemaFolder:
         """Returns the definition of a message. Raises KeyError if there is none, SchemaError if it is invalid."""
         definition = self._definitions.get(name)
         if definition is None:
-            path = self._path(name)
+            path, content = self._read(name)
             try:
-                definition = parse_definition(json.loads(path.read_bytes()))
+                definition = parse_definition(json.loads(content))
             except (SchemaError, ValueError) as error:
                 raise SchemaError(f"{path}: {error}") from error
             if definition.name != name:
@@ -192,31 +194,43 @@ class SchemaFolder:
         """
         outline = self._outlines.get(name)
         if outline is None:
-            path = self._path(name)
+            path, content = self._read(name)
             try:
-                outline = self._outlines[name] = _outline(json.loads(path.read_bytes()))
+                outline = self._outlines[name] = _outline(json.loads(content))
             except (SchemaError, ValueError, KeyError) as error:
                 raise SchemaError(f"{path}: {error}") from error
         return outline
 
-    def _path(self, name: str) -> Path:
-        for folder in filter(None, (self._overrides, self._folder, self._folder / "records")):
-            path = folder / f"{name}.json"
-            if path.is_file():
-                return path
+    def content(self, name: str) -> bytes:
+        """Returns the definition of a message as it is written. Raises KeyError if there is none."""
+        return self._read(name)[1]
+
+    def _read(self, name: str) -> tuple[str, bytes]:
+        """The path of a definition and its content. The path is text: pathlib takes longer than the file."""
+        for folder in self._folders:
+            path = f"{folder}/{name}.json"
+            try:
+                with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - see above
+                    return path, file.read()
+            except FileNotFoundError:
+                continue
         raise KeyError(name)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all messages, sorted."""
-        folders = (self._folder, self._folder / "records")
-        return tuple(sorted(path.stem for folder in folders for path in folder.glob("*.json")))
+        return tuple(sorted({path.stem for folder in self._folders for path in folder.glob("*.json")}))
 
     @cached_property
     def request_names(self) -> Mapping[int, str]:
         """API key -> name of the request."""
         requests = (self.outline(name) for name in self.names if name.endswith("Request"))
         return {request.api_key: request.name for request in requests if request.api_key is not None}
+
+
+def dialects() -> list[str]:
+    """The names of all dialects, which are the folders of their definitions."""
+    return sorted(path.name for path in (SCHEMAS / "dialects").iterdir() if path.is_dir())
 
 
 @cache

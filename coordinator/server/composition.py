@@ -16,9 +16,11 @@ from coordinator import requests
 from coordinator.admin.api import api_routes
 from coordinator.admin.health import health_routes
 from coordinator.admin.http import AdminServer
+from coordinator.admin.index import index_routes
 from coordinator.admin.metrics import metrics_routes
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
+from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.api.server import Endpoint
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.fastpath.bulk_replay import bulk_replayers
@@ -26,8 +28,10 @@ from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.fastpath.repeated_commit import template_learners
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.commit_events import COMMIT_REFUSED
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
+from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
@@ -39,6 +43,8 @@ from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import Log, LogSettings
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
+from coordinator.network.log_once import LogOncePerClient
+from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
@@ -102,7 +108,9 @@ class Server:
         self.entropy = entropy
         self.node_id = config.node_id
         self.statistics = Statistics()
+        self._refused_commits = LogOncePerClient(_log, clock.monotonic_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
+        self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)
         self.stopping = False
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
@@ -143,11 +151,14 @@ class Server:
             metadata_journaled=self._journaled.get(METADATA_FOLDER, ()),
         )
         self.topics.has_room = self.memory.has_room
+        self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
         )
+        self.held_bytes = HeldBytes()
+        """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
         writes_events = config.groups.coordinator_events != NO_EVENTS
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
@@ -263,6 +274,7 @@ class Server:
                 settings=self._group_settings,
                 assignors=self._assignors,
                 count_all=self._count_groups,
+                held_bytes=self.held_bytes.of_shard(index),
             ),
             RECORD_KEYS,
             self._event_log(index),
@@ -323,7 +335,13 @@ class Server:
 
     def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
-        _log_fact(fact, f" shard={shard}")
+        if fact.name == COMMIT_REFUSED:
+            # A client that does not know that it was replaced may repeat its commit without end.
+            fields = fact.fields
+            key = (fields["group"], fields["member"], fields["error"])
+            self._refused_commits.warn(key, f"event={fact.name}{_placeholders(fact)}", *fields.values())
+        else:
+            _log_fact(fact, f" shard={shard}")
 
     def _on_topics_fact(self, fact: Fact) -> None:
         self.statistics.count(fact)
@@ -350,7 +368,7 @@ class Server:
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
         self._admin = AdminServer(
-            {**health_routes(self), **metrics_routes(self), **api_routes(self)}, self.config.admin
+            {**index_routes(), **health_routes(self), **metrics_routes(self), **api_routes(self)}, self.config.admin
         )
         try:
             admin_port = await self._admin.start()
@@ -374,6 +392,7 @@ class Server:
                 drain_ms_max=network.limit_write_time_ms,
             ),
             self.memory,
+            self._turn,
             advertised=(config.advertised_host or config.host, config.advertised_port or 0),
             connections_max=network.max_connections,
             connections_per_ip_max=network.max_connections_per_ip,
@@ -452,5 +471,8 @@ def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:
 
 
 def _log_fact(fact: Fact, where: str) -> None:
-    fields = "".join(f" {name}=%s" for name in fact.fields)
-    _log.info(f"event={fact.name}{where}{fields}", *fact.fields.values())
+    _log.info(f"event={fact.name}{where}{_placeholders(fact)}", *fact.fields.values())
+
+
+def _placeholders(fact: Fact) -> str:
+    return "".join(f" {name}=%s" for name in fact.fields)

@@ -11,6 +11,7 @@ import sys
 from coordinator.config.settings import ServerConfig
 from coordinator.log.log import DamagedLog
 from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.messages import CLASS_SPECS
 from coordinator.runtime.serde import UnknownRecordVersion
 from coordinator.server import CannotStart, data_folder
 from coordinator.server.composition import Server
@@ -54,6 +55,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
         "startup_ms": round(clock.monotonic_ms() - started_s * 1000),
     }
     print(json.dumps(ready), flush=True)  # noqa: T201 - scripts read this line
+    CLASS_SPECS.store()
     await stop.wait()
     _log.info("event=stopping")
     await server.stop()
@@ -67,7 +69,6 @@ def run(config: ServerConfig, started_s: float) -> int:
     """
     import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
 
-    gc.disable()  # a start makes objects that stay; collecting them again and again takes longer than the rest of it
     try:
         with data_folder.lock(config.log_dir):
             uvloop.run(_serve(config, started_s))
@@ -77,6 +78,4 @@ def run(config: ServerConfig, started_s: float) -> int:
         )
         print(f"coordinator: {error}{advice}", file=sys.stderr)  # noqa: T201 - the one line a person needs
         return 1
-    finally:
-        gc.enable()
     return 0

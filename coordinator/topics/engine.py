@@ -26,6 +26,7 @@ from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, Partition, State, nobody_waits
 from coordinator.topics.partition_folders import PartitionFolders
 from coordinator.topics.producer_id_blocks import ProducerIdBlocks
+from coordinator.topics.record_walks import RecordWalks
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk, Space
@@ -89,6 +90,7 @@ class Topics:
             log, durability, run_in_worker, durable, failed
         )
         self._run_in_worker = run_in_worker
+        self.record_walks = RecordWalks(run_in_worker)
         self._on_fact = on_fact
         self._catalog = catalog
         self._partitions: dict[str, list[Partition]] = {}
@@ -171,9 +173,9 @@ class Topics:
 
     @property
     def idle(self) -> bool:
-        """Whether all writes are finished."""
+        """Whether all writes are finished, and everything that may lead to one."""
         partitions = (partition for topic in self._partitions.values() for partition in topic)
-        return self.metadata.idle and all(partition.idle for partition in partitions)
+        return self.metadata.idle and self.record_walks.idle and all(partition.idle for partition in partitions)
 
     # --- queries ------------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ class Kind(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
 
 
 class Row(NamedTuple):

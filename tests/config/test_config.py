@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.config import settings
-from coordinator.config.load import ConfigError, _build, load
-from coordinator.config.settings import ListenerConfig, ServerConfig
-from coordinator.config.show import as_yaml
+from coordinator.config.load import ConfigError, _build, load, load_with_sources
+from coordinator.config.settings import SETTINGS, STRUCTURED, ListenerConfig, ServerConfig
+from coordinator.config.show import CHANGED, as_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -172,6 +172,26 @@ def test_a_word_that_yaml_takes_for_false_can_be_chosen(tmp_path, text):
     assert loaded.groups.group_classic_validate_assignments == "off"
 
 
+def test_a_printed_configuration_marks_what_is_not_the_default_and_its_source(tmp_path):
+    file = written(
+        tmp_path, "group.max.size: 3\nnum.partitions: 2\noffset.metadata.max.bytes: 4096\ntopics: [{name: t}]\n"
+    )
+    environment = {"KAFKA_NUM_PARTITIONS": "5", "COORDINATOR_ADVERTISE": "host:1"}
+    loaded = load_with_sources(file, ["durability=write"], {"listen": "0.0.0.0:9092", "data_dir": "d"}, environment)
+    text = as_yaml(loaded.config, loaded.sources)
+    marks = [line.removeprefix(f"{CHANGED} ") for line in text.splitlines() if line.startswith(CHANGED)]
+    assert marks == [
+        "COORDINATOR_ADVERTISE and --listen.",
+        f"{file}.",
+        "--data-dir; default: data.",
+        "--set; default: fsync.",
+        f"{file}; default: 2147483647.",
+        "KAFKA_NUM_PARTITIONS; default: 1.",
+    ]
+    assert "KAFKA_NUM_PARTITIONS; default: 1.\nnum.partitions: 5\n" in text
+    assert load(written(tmp_path, text)) == loaded.config
+
+
 def test_an_empty_file_changes_nothing(tmp_path):
     assert load(written(tmp_path, "# nothing yet\n")) == ServerConfig()
 
@@ -253,6 +273,31 @@ def test_replication_settings_are_accepted_with_the_only_possible_value(tmp_path
 def test_a_setting_of_kafka_with_another_name_here_is_refused_with_that_name():
     assert "use log.dir" in refusal(None, "log.dirs=/tmp")
     assert "--advertise" in refusal(None, "advertised.listeners=PLAINTEXT://x:1")
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("broker.rack", "no effect here, because there is one node, so no replica is nearer to a client than another"),
+        ("replica.selector.class", "no effect here, because there is one node, so no replica is nearer"),
+        ("allow.everyone.if.no.acl.found", "access control: not supported yet"),
+        ("num.io.threads", "no effect here, because one event loop serves all clients"),
+        ("remote.log.storage.system.enable", "tiered storage (KIP-405): not supported yet"),
+        ("log.flush.interval.ms", "use durability"),
+    ],
+)
+def test_a_setting_of_kafka_that_is_none_here_is_refused_with_the_reason(key, why):
+    assert f"{key} = x (--set): " in refusal(None, f"{key}=x")
+    assert why in refusal(None, f"{key}=x")
+
+
+def test_no_broker_config_of_kafka_4_4_is_refused_as_unknown():
+    """The file has the names that DescribeConfigs of a Kafka 4.4 broker lists."""
+    names = Path(__file__).with_name("kafka_4_4_broker_configs.txt").read_text().split()
+    assert len(names) > 300
+    for name in names:
+        if name not in SETTINGS and name not in STRUCTURED:
+            assert "no such setting" not in refusal(None, f"{name}=?"), name
 
 
 def test_values_that_contradict_each_other_are_refused():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config.load import ConfigError, load
+from coordinator.config.load import ConfigError, ineffective_variables, load
 
 CONTAINER = Path(__file__).resolve().parents[2] / "config" / "container.yaml"
 
@@ -79,7 +79,11 @@ def test_an_advertised_listener_by_itself_belongs_to_kafkas_default_listener():
         ({"KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"}, "there is one node"),
         ({"KAFKA_LISTENERS": "9092"}, "NAME://HOST:PORT"),
         ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_ADVERTISED_LISTENERS": "B://h:1"}, "B is not a listener"),
-        ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"}, "SASL_SSL"),
+        (
+            {"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"},
+            "SASL_SSL are not supported",
+        ),
+        ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:TLS"}, "no security protocol TLS"),
         ({"KAFKA_LISTENERS": "A://:1"}, "advertise"),
     ],
 )
@@ -88,6 +92,56 @@ def test_a_wrong_variable_is_refused_in_one_line(environment, words):
         loaded(**environment)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "sasl_ssl"])
+def test_a_listener_is_never_plaintext_if_its_name_is_another_security_protocol(protocol):
+    with pytest.raises(ConfigError) as refused:
+        loaded(KAFKA_LISTENERS=f"{protocol}://0.0.0.0:9092", KAFKA_ADVERTISED_LISTENERS=f"{protocol}://h:9092")
+    assert str(refused.value) == (
+        f"KAFKA_LISTENERS = {protocol}://0.0.0.0:9092: listeners with {protocol.upper()} are not supported yet;"
+        " allowed: PLAINTEXT://0.0.0.0:9092"
+    )
+    with pytest.raises(ConfigError, match="not supported yet"):
+        loaded([f"listeners={protocol}://127.0.0.1:9092"])
+    with pytest.raises(ConfigError, match="not supported yet"):
+        loaded(COORDINATOR_LISTEN=f"{protocol}://127.0.0.1:9092")
+
+
+def test_the_map_of_security_protocols_decides_before_the_name_of_a_listener():
+    config = loaded(
+        KAFKA_LISTENERS="SSL://127.0.0.1:9092,CONTROLLER://:9093",
+        KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="SSL:PLAINTEXT,CONTROLLER:SASL_SSL,OTHER:SSL",
+    )
+    assert listeners(config) == [("127.0.0.1", 9092, None, None)]
+
+
+def test_variables_without_effect_are_listed_with_advice():
+    environment = {
+        "KAFKA_GROUP_MAX_SISE": "4",
+        "KAFKA_LISTENER": "PLAINTEXT://:1",
+        "COORDINATOR_LISTN": "h:1",
+        "KAFKA_BROKER_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker",
+        "KAFKA_GROUP_MAX_SIZE": "4",
+        "kafka_num_partitions": "4",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092",
+        "COORDINATOR_SET_num_partitions": "4",
+        "COORDINATOR_ADMIN": "h:1",
+        "COORDINATOR_CACHE_DIR": "/cache",
+        "KAFKA_SERVICE_PORT_PLAIN": "9092",
+        "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "COORDINATOR_PORT": "tcp://10.0.0.1:9092",
+        "HOME": "/root",
+    }
+    assert ineffective_variables(environment) == [
+        "COORDINATOR_LISTN (did you mean COORDINATOR_LISTEN?)",
+        "KAFKA_BROKER_ID (use node.id)",
+        "KAFKA_GROUP_MAX_SISE (did you mean KAFKA_GROUP_MAX_SIZE?)",
+        "KAFKA_LISTENER (did you mean KAFKA_LISTENERS?)",
+        "KAFKA_PROCESS_ROLES",
+    ]
 
 
 def test_unrelated_variables_have_no_effect():

@@ -153,6 +153,8 @@ EVENTS = {
         member_id=texts,
         members=st.integers(0, 2**31 - 1),
         waits=st.dictionaries(texts, longs, max_size=5),
+        delay_ms=st.just(0) | longs,
+        is_overtaken=st.booleans(),
     ),
     ClassicDelivery: st.builds(ClassicDelivery, texts, texts, ints, damaged_assignments, st.just(CATALOG)),
     Holding: holdings(AssignmentDeliveredKey, AssignmentDeliveredValue)

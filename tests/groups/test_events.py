@@ -220,6 +220,7 @@ def test_a_silent_classic_member_expires():
         1,
         "session",
     )
+    assert expired.timeout_ms == 30_000
 
 
 def test_a_member_that_misses_the_rebalance_expires_and_its_wait_is_recorded():
@@ -230,7 +231,7 @@ def test_a_member_that_misses_the_rebalance_expires_and_its_wait_is_recorded():
         h.advance(1_000)
         h.heartbeat("g", late, 1)
     (expired,) = h.events_of("MemberExpired")
-    assert (expired.member_id, expired.timeout) == (late, "rebalance")
+    assert (expired.member_id, expired.timeout, expired.timeout_ms) == (late, "rebalance", 5_000)
     h.settle()
     completed = h.events_of("RebalanceCompleted")[-1]
     waits = {each.member_id: each.waited_ms for each in completed.waited_for}
@@ -291,6 +292,7 @@ def test_a_silent_consumer_member_expires_and_is_fenced_when_it_returns():
     h.advance(45_000)
     (expired,) = h.events_of("MemberExpired")
     assert (expired.group_kind, expired.member_id, expired.epoch, expired.timeout) == (Kind.CONSUMER, "a", 2, "session")
+    assert expired.timeout_ms == 45_000
     h.beat("g", "a", 2)
     (fenced,) = h.events_of("MemberFenced")
     assert (fenced.member_id, fenced.epoch, fenced.error_code, fenced.api) == (

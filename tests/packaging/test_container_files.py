@@ -17,7 +17,7 @@ def test_what_is_copied_into_the_image_is_there_and_reaches_the_builder():
         line.removeprefix("!") for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line[0] == "!"
     }
     for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
-        for source in line.split()[:-1]:
+        for source in [word for word in line.split()[:-1] if not word.startswith("--")]:
             assert (REPOSITORY / source).exists(), source
             assert source.split("/")[0] in sent, source
 
@@ -32,6 +32,14 @@ def test_the_server_runs_without_root_and_with_a_health_check():
     assert re.search(r"^USER (?!0|root)", server, re.MULTILINE)
     assert "HEALTHCHECK" in server
     assert re.findall(r"^VOLUME (.+)$", server, re.MULTILINE) == ["/data"]
+
+
+def test_the_image_holds_the_code_of_all_messages_where_the_server_looks_for_it():
+    build, _, server = DOCKERFILE.rpartition("\nFROM ")
+    [stored] = re.findall(r"COORDINATOR_CACHE_DIR=(\S+) \S+ protocol precompile", build)
+    assert f"COORDINATOR_CACHE_DIR={stored}" in server
+    [copied] = re.findall(r"^COPY --from=build (\S+)", server, re.MULTILINE)
+    assert stored.startswith(f"{copied}/")
 
 
 def test_services_whose_images_are_not_built_here_are_behind_a_profile():

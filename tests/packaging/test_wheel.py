@@ -74,6 +74,16 @@ def test_the_wheel_holds_the_licence_and_names_it(installed):
     assert "\nLicense-Expression: Apache-2.0\n" in (metadata / "METADATA").read_text()
 
 
+def test_the_wheel_says_that_its_packages_are_typed(installed):
+    for package in ("coordinator", "pyspark_coordinator_log"):
+        assert (installed / package / "py.typed").exists(), package
+
+
+def test_a_command_runs_beside_a_server_from_the_wheel(installed):
+    done = run(installed, "-m", "coordinator", "exec", "--", "sh", "-c", "echo $BOOTSTRAP")
+    assert (done.returncode, done.stdout.partition(":")[0]) == (0, "127.0.0.1"), done.stderr
+
+
 def test_tests_and_tools_are_not_in_the_wheel(installed):
     there = {path.name.partition("-")[0] for path in installed.iterdir()}
     assert there == {"coordinator", "pyspark_coordinator_log", "kafka_group_coordinator"}

@@ -346,6 +346,28 @@ def test_a_new_shard_is_read_from_its_beginning(tmp_path):
     assert [(row["shard"], row["offset"]) for row in stream.rows()] == [(1, 0), (1, 1), (1, 2)]
 
 
+def test_a_shard_that_was_never_written_to_is_read_once_it_is(tmp_path):
+    """A server makes the folders of all its shards when it starts, and a segment with the first record."""
+    write_log(tmp_path, [three_each(0, 3)])
+    (tmp_path / "__consumer_offsets-1").mkdir()
+    stream = Stream(tmp_path)
+    stream.reader.prepareForTriggerAvailableNow()
+    assert stream.step() == [0, 1, 2]
+    assert stream.step() == []
+    write_log(tmp_path, [three_each(0, 3)], shard=1)
+    stream.reader.prepareForTriggerAvailableNow()
+    assert [(row["shard"], row["offset"]) for row in stream.rows()] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_a_shard_that_lost_all_its_segments_is_refused(tmp_path):
+    folder = write_log(tmp_path, [three_each(0, 9)])
+    stream = Stream(tmp_path)
+    stream.step()
+    (folder / f"{0:020d}.log").unlink()
+    with pytest.raises(DataLoss, match="is empty, but was read up to offset 9"):
+        stream.step()
+
+
 def test_a_byte_limit_gives_small_steps_that_end_at_batches(tmp_path):
     write_log(tmp_path, [three_each(0, 30), three_each(30, 60)])
     stream = Stream(tmp_path)
@@ -546,6 +568,18 @@ def test_no_event_is_streamed_before_its_state(tmp_path):
     ]
     append(state, made.batch(3, [(b"\0\2\0\1g", None)]))
     assert [(row["is_state"], row["offset"]) for row in stream.rows()] == [(True, 3), (False, 2)]
+
+
+def test_the_history_of_a_shard_that_was_never_written_to_is_empty(tmp_path):
+    write_log(tmp_path, [[event(0, 0)]], topic="__coordinator_events")
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    for topic in ("__consumer_offsets", "__coordinator_events"):
+        (tmp_path / f"{topic}-1").mkdir()
+    stream = Stream(tmp_path, view="history")
+    assert stream.step() == [0]
+    assert stream.step() == []
+    write_log(tmp_path, [[event(0, 0)]], shard=1, topic="__coordinator_events")
+    assert [(row["shard"], row["offset"]) for row in stream.rows()] == [(1, 0)]
 
 
 def test_without_an_event_log_the_history_is_the_state(tmp_path):

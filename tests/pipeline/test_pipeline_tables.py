@@ -297,13 +297,15 @@ def test_classic_groups_have_generations_and_owners_if_the_protocol_is_known(spa
     h = History()
     h.generation(1, {"a": [0, 1]})
     h.event("RebalanceCompleted", group_kind="classic", epoch=1, cause="a new member joins", duration_ms=30,
-            member_count=1, waited_for=[("a", 20)])  # fmt: skip
+            member_count=1, waited_for=[("a", 20)], delay_ms=10)  # fmt: skip
     h.generation(2, {"a": [0], "b": [1]})
     h.generation(3, {"a": b"\0\1other", "b": b""})
     h.commit_decided("a", 3, {0: None}, group_kind="classic", member_epoch=3, policy=None)
     h.commit_decided("a", 2, {0: None}, "ILLEGAL_GENERATION", group_kind="classic", member_epoch=3, policy=None)
     h.commit_decided("b", 4, {1: None}, "REBALANCE_IN_PROGRESS", group_kind="classic", member_epoch=4, policy=None)
     h.commit_decided("c", 3, {1: None}, "UNKNOWN_MEMBER_ID", group_kind="classic", policy=None)
+    h.event("RebalanceOvertaken", group_kind="classic", epoch=2, cause="a member left", duration_ms=9_000,
+            member_count=2, waited_for=[("a", 0), ("b", 8_000)], delay_ms=0)  # fmt: skip
     state, events = h.frames(spark)
     members = intervals.member_intervals(state)
     owned = intervals.ownership_intervals(members, complete_from(spark))
@@ -322,10 +324,11 @@ def test_classic_groups_have_generations_and_owners_if_the_protocol_is_known(spa
         (4, "not a member", None),
     }
     found = rebalances.rebalances(rebalances.epochs(state), members, events)
-    assert rows(found, "epoch", "offset", "members", "cause", "duration_ms", "slowest_member_id") == {
-        (1, 0, 1, "a new member joins", 30, "a"),
-        (2, 1, 2, None, None, None),
-        (3, 2, 2, None, None, None),
+    names = ("epoch", "offset", "members", "cause", "duration_ms", "delay_ms", "slowest_member_id", "superseded")
+    assert rows(found, *names) == {
+        (1, 0, 1, "a new member joins", 30, 10, "a", False),
+        (2, 1, 2, "a member left", 9_000, 0, "b", True),
+        (3, 2, 2, None, None, None, None, False),
     }
 
 

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from coordinator.api.server import Endpoint
+from coordinator.config.load import load
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AlterConfigsRequest,
@@ -92,6 +93,34 @@ def test_a_broker_names_where_it_listens_and_stores_as_kafka_does(server):
         "process.roles": "broker,controller",
     }
     assert [(each.name, each.source) for each in entries["listeners"].synonyms] == [("listeners", 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("authorizer.class.name", "", Kind.STRING),
+        ("broker.rack", None, Kind.STRING),
+        ("delete.topic.enable", "true", Kind.BOOLEAN),
+        ("group.coordinator.threads", "1", Kind.INT),
+        ("log.cleaner.enable", "true", Kind.BOOLEAN),
+        ("log.retention.hours", "168", Kind.INT),
+        ("log.retention.minutes", "10080", Kind.INT),
+        ("log.roll.hours", "168", Kind.INT),
+        ("remote.log.storage.system.enable", "false", Kind.BOOLEAN),
+        ("sasl.enabled.mechanisms", "", Kind.LIST),
+        ("security.inter.broker.protocol", "PLAINTEXT", Kind.STRING),
+    ],
+)
+def test_a_broker_reports_what_is_always_so_here_under_kafkas_names(server, name, value, kind):
+    [entry] = describe(server, BROKER, "1", [name], include_documentation=True).configs
+    assert (entry.value, entry.config_type, entry.config_source, entry.read_only) == (value, kind, 5, True)
+    assert entry.documentation
+
+
+def test_a_retention_without_limit_has_none_in_hours_either(server):
+    server.config = load(None, ["log.retention.ms=-1", "log.roll.ms=5400000"])
+    found = describe(server, BROKER, "1", ["log.retention.hours", "log.roll.hours"]).configs
+    assert [(entry.value, entry.config_source) for entry in found] == [("-1", 4), ("1", 4)]
 
 
 def test_a_broker_describes_every_config_that_its_topics_name_as_a_synonym(server):

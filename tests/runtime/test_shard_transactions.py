@@ -3,7 +3,7 @@
 from random import Random
 
 from coordinator.groups.offsets.commit import commit
-from coordinator.groups.offsets.records import NO_TOPIC_ID
+from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.log.batch import check_batch, decode_records
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitValue
@@ -46,7 +46,7 @@ def batches(world):
 
 
 def offsets(world):
-    return {key: value.offset for key, value in world.shard.state.offsets.by_group.get("g", {}).items()}
+    return {key: value.offset for key, value in world.shard.state.offsets.of("g")}
 
 
 def pending(world):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from coordinator.pytest_plugin import read_line
+from coordinator.operations.throwaway_server import read_line
 from tests.support.ports import HeldPort
 from tests.support.waiting import WITHIN_S
 

@@ -204,14 +204,23 @@ class DataPlane:
             partition = ProduceRequest.PartitionProduceData(index=index, records=data)
             request.topic_data.append(ProduceRequest.TopicProduceData(name=name, partition_data=[partition]))
         answers = []
-        self.waits = produce(
+        self.waits = False
+        produce(
             self.topics,
             request,
             version,
             self.coordinator,
             lambda response, failed: answers.append((response, failed)),
+            self._run_in_slices,
+            self._wait,
         )
         return answers
+
+    def _run_in_slices(self, pieces):
+        self.pieces = sum(1 for _ in pieces)
+
+    def _wait(self):
+        self.waits = True
 
     def produce(self, data, topic="t", partition=0, **options):
         """The answer for one partition, or None while it is under way."""
@@ -242,7 +251,7 @@ class DataPlane:
         topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])]
         request = ListOffsetsRequest(isolation_level=isolation, topics=topics)
         answers = []
-        list_offsets(self.topics, request, version, answers.append)
+        list_offsets(self.topics, request, version, answers.append, self._run_in_slices, lambda: False)
         return answers[0].topics[0].partitions[0]
 
     def end(self, commit=True, topic="t", partition=0, producer_id=7, epoch=0, coordinator_epoch=0, version=1):

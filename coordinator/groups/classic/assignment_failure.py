@@ -35,7 +35,7 @@ def fail_generation(group: ClassicGroup, request: SyncGroupRequest, now_ms: int,
             update.answer(context, failure_response(failure))
             update.timers.append(member.session_timer)
     if group.rebalances:
-        group.rebalances[-1].ended_ms = now_ms
+        group.rebalances[-1].end(now_ms)
         group.rebalances[-1].failure = failure
     update.emit(
         "assignment_failed",

@@ -12,6 +12,7 @@ from coordinator.groups.classic.leader_extensions import AssignmentFailure
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Rebalance
 from coordinator.groups.classic.states import State
+from coordinator.groups.group import longest_waits
 from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
@@ -169,7 +170,8 @@ def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
         "started_ms": rebalance.started_ms,
         "formed_ms": rebalance.formed_ms,
         "ended_ms": rebalance.ended_ms,
-        "last_joined": rebalance.last_joined,
+        "delay_ms": rebalance.delay_ms,
+        "waited_for": longest_waits(rebalance.waits),
         "given_up": rebalance.given_up,
         "assignment_failure": _failure(rebalance.failure),
     }

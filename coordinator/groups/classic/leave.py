@@ -48,7 +48,7 @@ def leave(
     leaving = identities(request, context.api_version)
     update = GroupUpdate(request.group_id)
     results = [
-        MemberResult(each.member_id, each.group_instance_id, _leave_one(groups, group, each, update))
+        MemberResult(each.member_id, each.group_instance_id, _leave_one(groups, group, each, now_ms, update))
         for each in leaving
     ]
     left = [each for each, result in zip(leaving, results, strict=True) if result.error_code == ErrorCode.NONE]
@@ -57,7 +57,9 @@ def leave(
     return update.result(leave_response(results, context.api_version))
 
 
-def _leave_one(groups: Groups, group: ClassicGroup | None, leaving: Identity, update: GroupUpdate) -> ErrorCode:
+def _leave_one(
+    groups: Groups, group: ClassicGroup | None, leaving: Identity, now_ms: int, update: GroupUpdate
+) -> ErrorCode:
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id: str | None = leaving.member_id
@@ -69,6 +71,7 @@ def _leave_one(groups: Groups, group: ClassicGroup | None, leaving: Identity, up
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_joins:
         update.disarm(pending_key(group.group_id, member_id))
+        group.stop_waiting_for(member_id, now_ms)
         group.remove(member_id)
         return ErrorCode.NONE
     else:
@@ -79,14 +82,14 @@ def _leave_one(groups: Groups, group: ClassicGroup | None, leaving: Identity, up
             update.facts += fenced(groups, group.group_id, member_id, instance_id, generation, error.code, "LeaveGroup")
             return error.code
     instance_id = group.members[member_id].group_instance_id
-    remove_member(group, member_id, update)
+    remove_member(group, member_id, now_ms, update)
     update.facts.append(
         member_left(group.group_id, Kind.CLASSIC, member_id, instance_id, group.generation, leaving.reason)
     )
     return ErrorCode.NONE
 
 
-def remove_member(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:
+def remove_member(group: ClassicGroup, member_id: str, now_ms: int, update: GroupUpdate) -> None:
     """Removes a member; its parked requests get UNKNOWN_MEMBER_ID, so that a client that is still there joins again."""
     member = group.members[member_id]
     parked = group.unpark_join(member)
@@ -94,6 +97,7 @@ def remove_member(group: ClassicGroup, member_id: str, update: GroupUpdate) -> N
         update.answer(parked, join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, ""))
     update.answer(group.unpark_sync(member), sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
     update.disarm(member.session_timer.key)
+    group.stop_waiting_for(member_id, now_ms)
     group.remove(member_id)
 
 

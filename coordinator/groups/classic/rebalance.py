@@ -16,7 +16,7 @@ The group remembers why it rebalanced, which members it waited for and how long 
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
-from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata
+from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata, unread
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.records import completed_generation, forming_generation
 from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
@@ -24,6 +24,7 @@ from coordinator.groups.classic.resync import abort_resync
 from coordinator.groups.classic.round import Cause, InitialDelay, Rebalance, Round, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
+from coordinator.groups.group import waited_longest_for
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
@@ -33,6 +34,9 @@ from coordinator.runtime.result import Event
 
 MEMBERS_NAMED_MAX = 10
 """A fact names at most this many members."""
+SUBSCRIPTIONS_BYTES_MAX = 64 << 20
+"""Subscriptions of a generation that would take more memory are not read, as if they were malformed. These are a million names
+or owned partitions, which take half a second."""
 
 
 def prepare_or_continue_rebalance(
@@ -89,6 +93,7 @@ def form_generation(groups: Groups, group: ClassicGroup, now_ms: int, update: Gr
         update.arm(group.join_timer_key, group.rebalance_timeout_ms())
         update.emit("generation_postponed", generation=group.generation, reason="nobody joined")
         return
+    _stop_waiting(group, now_ms)
     group.initial_delay = None
     group.generation += 1
     assert not group.pending_syncs
@@ -127,7 +132,7 @@ def _become_empty(group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None
     read_subscriptions(group)
     group.enter(State.EMPTY, now_ms)
     if group.rebalances:
-        group.rebalances[-1].ended_ms = now_ms
+        group.rebalances[-1].end(now_ms)
         group.rebalances[-1].completed = True
     update.records += completed_generation(group)
     update.emit("group_emptied", rebalance_completed(group, now_ms), generation=group.generation)
@@ -146,14 +151,22 @@ def _remove_absent_members(group: Round, now_ms: int, update: GroupUpdate) -> tu
         member = group.remove(member_id)
         assert member is not None
         update.disarm(member.session_timer.key)
-        if group.rebalances:
-            rebalance = group.rebalances[-1]
-            rebalance.waits[member_id] = now_ms - rebalance.started_ms
-        event = member_expired(
-            group.group_id, Kind.CLASSIC, member_id, member.group_instance_id, group.generation, "rebalance"
-        )
-        update.facts.append(event_only(event))
+        group.stop_waiting_for(member_id, now_ms)
+        update.facts.append(event_only(_member_expired(group, member, "rebalance", member.rebalance_timeout_ms)))
     return absent
+
+
+def _stop_waiting(group: Round, now_ms: int) -> None:
+    """The generation is formed without the static members and the holders of handed-out ids that did not join."""
+    if group.initial_delay is not None:
+        if group.rebalances:
+            group.rebalances[-1].delay_ms = now_ms - group.rebalances[-1].started_ms
+    elif not group.have_all_joined:
+        for member_id, member in group.members.items():
+            if member.awaiting_join is None:
+                group.stop_waiting_for(member_id, now_ms)
+        for member_id in group.pending_joins:
+            group.stop_waiting_for(member_id, now_ms)
 
 
 def _elect_leader(group: Round) -> bool:
@@ -172,8 +185,8 @@ def _elect_leader(group: Round) -> bool:
 
 def _abort_sync_phase(group: Round, update: GroupUpdate) -> None:
     """The generation will not be assigned any more: answers parked syncs and clears assignments."""
+    group.set_assignments({})
     for member in group.members.values():
-        member.assignment = b""
         context = group.unpark_sync(member)
         if context is not None:
             update.answer(context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -199,14 +212,17 @@ def read_subscriptions(group: Round) -> list[tuple[str, Subscription]]:
     subscriptions = []
     # Members that claim no partitions have equal metadata: parse it once.
     readings: dict[tuple[bytes, str | None], Reading] = {}
+    held_bytes = 0
     for member_id, member in group.members.items():
         metadata, dialect = member.metadata(group.protocol_name) or b"", member.dialect
         reading = member.reading
         if reading is None or reading.metadata != metadata or reading.dialect != dialect:
             reading = readings.get((metadata, dialect))
             if reading is None:
-                reading = readings[metadata, dialect] = read_metadata(metadata, dialect)
-            member.reading = reading
+                is_read = held_bytes < SUBSCRIPTIONS_BYTES_MAX
+                reading = readings[metadata, dialect] = (read_metadata if is_read else unread)(metadata, dialect)
+            group.set_reading(member, reading)
+        held_bytes += reading.held_bytes
         if reading.topics is None:
             readable = False
         else:
@@ -259,13 +275,11 @@ def _check_claims(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> N
 
 def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpdate) -> None:
     if group.rebalances and group.rebalances[-1].ended_ms is None:
-        group.rebalances[-1].ended_ms = now_ms
+        group.rebalances[-1].end(now_ms)
+        update.facts.append(event_only(_ended(group, now_ms, is_overtaken=True)))
     member = group.members.get(cause.member_id)
-    last_joined = cause.member_id if member is not None and member.awaiting_join is not None else ""
-    waits = {last_joined: 0} if last_joined else {}
-    group.rebalances.append(
-        Rebalance(cause, group.state, group.generation, now_ms, last_joined=last_joined, waits=waits)
-    )
+    waits = {cause.member_id: 0} if member is not None and member.awaiting_join is not None else {}
+    group.rebalances.append(Rebalance(cause, group.state, group.generation, now_ms, waits=waits))
     update.emit(
         "rebalance_started",
         rebalance_started(
@@ -282,6 +296,10 @@ def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpda
 
 def rebalance_completed(group: Round, now_ms: int) -> Event:
     """The event for the rebalance that has just ended. Its start is unknown if the process started later."""
+    return _ended(group, now_ms, is_overtaken=False)
+
+
+def _ended(group: Round, now_ms: int, *, is_overtaken: bool) -> Event:
     rebalance = group.rebalances[-1] if group.rebalances else None
     return Completed(
         group.group_id,
@@ -292,24 +310,31 @@ def rebalance_completed(group: Round, now_ms: int) -> Event:
         member_id="" if rebalance is None else rebalance.cause.member_id,
         members=len(group.members),
         waits={} if rebalance is None else rebalance.waits,
+        delay_ms=0 if rebalance is None else rebalance.delay_ms,
+        is_overtaken=is_overtaken,
     )
 
 
-def emit_member_expired(group: Round, member: ClassicMember, timeout: str, update: GroupUpdate) -> None:
+def _member_expired(group: Round, member: ClassicMember, timeout: str, timeout_ms: int) -> Event:
+    group_id, instance_id = group.group_id, member.group_instance_id
+    return member_expired(group_id, Kind.CLASSIC, member.member_id, instance_id, group.generation, timeout, timeout_ms)
+
+
+def emit_member_expired(
+    group: Round, member: ClassicMember, timeout: str, timeout_ms: int, update: GroupUpdate
+) -> None:
     """A member was removed because this timeout passed ("session", "sync")."""
-    event = member_expired(
-        group.group_id, Kind.CLASSIC, member.member_id, member.group_instance_id, group.generation, timeout
-    )
+    event = _member_expired(group, member, timeout, timeout_ms)
     update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
 
 
 def _emit_generation_formed(group: Round, removed: tuple[str, ...], now_ms: int, update: GroupUpdate) -> None:
-    waited_ms, last_joined = 0, ""
+    waited_ms, delay_ms, waited_for = 0, 0, ""
     if group.rebalances:
         rebalance = group.rebalances[-1]
-        rebalance.formed_ms = now_ms
-        rebalance.given_up = removed
-        waited_ms, last_joined = now_ms - rebalance.started_ms, rebalance.last_joined
+        rebalance.form(group.leader_id or "", removed, now_ms)
+        waited_ms, delay_ms = now_ms - rebalance.started_ms, rebalance.delay_ms
+        waited_for = waited_longest_for(rebalance.waits)
     update.emit(
         "generation_formed",
         generation=group.generation,
@@ -317,7 +342,8 @@ def _emit_generation_formed(group: Round, removed: tuple[str, ...], now_ms: int,
         leader=group.leader_id,
         protocol=group.protocol_name,
         waited_ms=waited_ms,
-        last_joined=last_joined,
+        delay_ms=delay_ms,
+        waited_longest_for=waited_for,
         given_up=len(removed),
         given_up_members=removed[:MEMBERS_NAMED_MAX],
     )

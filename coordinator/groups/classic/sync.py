@@ -20,6 +20,7 @@ from coordinator.groups.classic.resync import begin_resync, is_resyncing, park_f
 from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.fencing import fence_generation, fence_member
+from coordinator.groups.group import waited_longest_for
 from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
@@ -79,12 +80,13 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
 
     If the assignments are invalid and `group.classic.validate.assignments` refuses that, the group rebalances instead.
     """
-    assignments = {each.member_id: each.assignment for each in request.assignments}
-    left_out = 0
-    for member_id, member in group.members.items():
-        assignment = assignments.get(member_id)
-        left_out += assignment is None
-        member.assignment = assignment or b""
+    held_before = group.held_bytes
+    left_out = group.set_assignments({each.member_id: each.assignment for each in request.assignments})
+    try:
+        groups.fence_grown(group, group.held_bytes - held_before)
+    except KafkaError as error:
+        _refuse_assignments(groups, group, request.member_id, error, now_ms, update)
+        return
     if not validate_assignments(groups, group, update):
         cause = Cause("the leader's assignment is invalid", request.member_id, None)
         prepare_rebalance(groups, group, cause, now_ms, update)
@@ -98,15 +100,13 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
             update.facts.append(delivered(groups.catalog, group, member))
             # A session that ran out while the sync was parked did not count and must start again.
             update.timers.append(member.session_timer)
-    took_ms = 0
+    took_ms, waited_for = 0, ""
     if group.rebalances:
         rebalance = group.rebalances[-1]
-        rebalance.ended_ms = now_ms
+        rebalance.end(now_ms)
         rebalance.completed = True
         took_ms = now_ms - rebalance.started_ms
-        if rebalance.formed_ms is not None:
-            waited_ms = rebalance.waits.get(request.member_id, 0)
-            rebalance.waits[request.member_id] = waited_ms + now_ms - rebalance.formed_ms
+        waited_for = waited_longest_for(rebalance.waits)
     arm_interval(groups, update)
     update.emit(
         "group_stable",
@@ -115,7 +115,28 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         members=len(group.members),
         left_out=left_out,
         took_ms=took_ms,
+        waited_longest_for=waited_for,
     )
+
+
+def _refuse_assignments(
+    groups: Groups, group: ClassicGroup, leader_id: str, error: KafkaError, now_ms: int, update: GroupUpdate
+) -> None:
+    """The assignments are too large for the group or the server: all parked members get an error, and the group rebalances.
+
+    A Kafka that cannot write the generation does the same, with UNKNOWN_SERVER_ERROR if its record is too large, and
+    COORDINATOR_NOT_AVAILABLE if the log takes none at present (`GroupMetadataManager.classicGroupSyncToClassicGroup`,
+    `appendGroupMetadataErrorToResponseError`).
+    """
+    is_final = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if is_final else error.code
+    for member in group.members.values():
+        context = group.unpark_sync(member)
+        if context is not None:
+            update.answer(context, sync_error(code, error.message))
+            update.timers.append(member.session_timer)
+    update.emit("assignment_too_large", generation=group.generation, bytes=group.held_bytes)
+    prepare_rebalance(groups, group, Cause("the leader's assignment is too large", leader_id, None), now_ms, update)
 
 
 def _mark_synced(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:

@@ -40,8 +40,9 @@ def fire_session(groups: Groups, key: TimerKey, now_ms: int) -> Result:
     if not member.is_new and (member.awaiting_join is not None or member.awaiting_sync is not None):
         return _NOTHING
     update = GroupUpdate(group.group_id)
-    remove_member(group, member.member_id, update)
-    emit_member_expired(group, member, "session", update)
+    remove_member(group, member.member_id, now_ms, update)
+    timeout_ms = groups.config.group_new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
+    emit_member_expired(group, member, "session", timeout_ms, update)
     if group.state is State.PREPARING_REBALANCE:
         if group.have_all_joined:
             form_generation(groups, group, now_ms, update)
@@ -57,6 +58,7 @@ def fire_pending(groups: Groups, key: TimerKey, now_ms: int) -> Result:
     if group is None or member_id not in group.pending_joins:
         return _NOTHING
     update = GroupUpdate(group.group_id)
+    group.stop_waiting_for(str(member_id), now_ms)
     group.remove(str(member_id))
     update.emit("member_expired", member_id=member_id, timeout="pending")
     if group.state is State.PREPARING_REBALANCE and group.have_all_joined:
@@ -106,7 +108,7 @@ def _remove_late(groups: Groups, group: ClassicGroup, late: tuple[str, ...], wha
     update = GroupUpdate(group.group_id)
     for member_id in late:
         member = group.members[member_id]
-        remove_member(group, member_id, update)
-        emit_member_expired(group, member, "sync", update)
+        remove_member(group, member_id, now_ms, update)
+        emit_member_expired(group, member, "sync", member.rebalance_timeout_ms, update)
     prepare_rebalance(groups, group, Cause(what, late[0], None), now_ms, update)
     return update.result(None)

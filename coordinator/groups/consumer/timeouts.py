@@ -37,8 +37,14 @@ def _is_classic(member: ConsumerMember) -> bool:
     return member.classic is not None
 
 
+def _session_timeout_ms(groups: Groups, group_id: str, member: ConsumerMember) -> int:
+    if member.classic is not None:
+        return member.classic.session_timeout_ms
+    return groups.settings.consumer(group_id).session_timeout_ms
+
+
 _fire = partial(fire, ConsumerUpdate)
-fire_session = partial(_fire, cause="a member's session timed out")
+fire_session = partial(_fire, cause="a member's session timed out", timeout_ms=_session_timeout_ms)
 fire_rebalance = partial(
     _fire, cause="a member did not give up its partitions in time", is_due=attrgetter("has_revocation_deadline")
 )

@@ -1,11 +1,12 @@
 """The parts of the views of groups that consumer and streams groups share."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import ModernMember
+from coordinator.groups.epochs.soft_state import Rebalance
+from coordinator.groups.group import longest_waits
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
@@ -39,7 +40,21 @@ def progress_view(group: ModernGroup[Any, Any, Any]) -> dict[str, Any]:
     """The members that have not reached the target, and why the group last rebalanced, for people."""
     return {
         "waiting_for": sorted(group.unreconciled),
-        "rebalances": [asdict(rebalance) for rebalance in group.soft.rebalances],
+        "rebalances": [_rebalance(rebalance) for rebalance in group.soft.rebalances],
+    }
+
+
+def _rebalance(rebalance: Rebalance) -> dict[str, Any]:
+    return {
+        "epoch": rebalance.epoch,
+        "cause": rebalance.cause,
+        "member_id": rebalance.member_id,
+        "reason": rebalance.reason,
+        "started_ms": rebalance.started_ms,
+        "assigned_ms": rebalance.assigned_ms,
+        "ended_ms": rebalance.ended_ms,
+        "delay_ms": rebalance.delay_ms,
+        "waited_for": longest_waits(rebalance.waits),
     }
 
 

@@ -31,12 +31,19 @@ class Rebalance:
     """The reason that an administrator gave."""
     assigned_ms: int | None = None
     """When a target for this epoch, or a later one, was computed."""
-    last_reconciled: str = ""
-    """The last member to reach the target: the one the others waited for."""
     ended_ms: int | None = None
     """When the last member reached it."""
     waits: dict[str, int] = field(default_factory=dict)
-    """Member id -> milliseconds from the start until it reached the target."""
+    """Member id -> milliseconds from the target until the member reached it, or was removed before that."""
+
+    @property
+    def delay_ms(self) -> int:
+        """How long a setting kept the group from computing a target: the initial delay or the assignment interval."""
+        return 0 if self.assigned_ms is None else self.assigned_ms - self.started_ms
+
+    def stop_waiting_for(self, member_id: str, now_ms: int) -> None:
+        """The member has reached the target, or is removed."""
+        self.waits[member_id] = now_ms - (self.started_ms if self.assigned_ms is None else self.assigned_ms)
 
 
 class SoftState:

@@ -29,6 +29,10 @@ def timers_after_load(
         yield Timer(timers.rebalance(group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 
+def _rebalance_timeout_ms(groups: Groups, group_id: str, member: ModernMember) -> int:
+    return member.rebalance_timeout_ms
+
+
 def fire(
     kind: type[ModernUpdate[Any, Any, Any]],
     groups: Groups,
@@ -37,6 +41,7 @@ def fire(
     *,
     cause: str,
     is_due: Callable[[Any], bool] = lambda _: True,
+    timeout_ms: Callable[[Groups, str, Any], int] = _rebalance_timeout_ms,
 ) -> Result:
     """Removes the member whose timer fired, if it is still there and still what the timer watched (`is_due`)."""
     update = kind.find(groups, str(key[1]), now_ms)
@@ -44,8 +49,9 @@ def fire(
     if update is None or member is None or not is_due(member):
         return Result()
     timeout = str(key[0]).partition("-")[2]
+    length_ms = timeout_ms(groups, update.group_id, member)
     event = member_expired(
-        update.group_id, update.KIND, member.member_id, member.instance_id, member.member_epoch, timeout
+        update.group_id, update.KIND, member.member_id, member.instance_id, member.member_epoch, timeout, length_ms
     )
     update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
     update.remove([member], cause)

@@ -20,6 +20,7 @@ from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.soft_state import Rebalance
 from coordinator.groups.events import Completed, event_only, member_joined, rebalance_started
+from coordinator.groups.group import waited_longest_for
 from coordinator.groups.kinds import Kind
 from coordinator.groups.rebalance_interval import arm_interval
 from coordinator.groups.state import Groups
@@ -86,6 +87,18 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         group: Any = groups.by_id.get(group_id)
         return cls(groups, group, now_ms) if group is not None and group.kind is cls.KIND else None
 
+    def fence_growth(self, old: Member, new: Member, other_bytes: int = 0) -> None:
+        """Call before anything is decided about a member whose metadata change from `old` to `new`.
+
+        `other_bytes`: what the group will hold besides. Raises GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE.
+        """
+        if new is old and not other_bytes:
+            return
+        before = self.group.members.get(new.member_id) or self.replaced
+        self.groups.fence_growth(
+            self.group, new.held_bytes - (0 if before is None else before.held_bytes) + other_bytes
+        )
+
     # --- members ------------------------------------------------------------------------------------------------------
 
     def disarm_all_of(self, member_id: str) -> None:
@@ -117,6 +130,8 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         self.emit("members_left", count=len(members), members=named, cause=cause)
         for member in members:
             self.disarm_all_of(member.member_id)
+            if member.member_id in self.group.unreconciled:
+                self._stop_waiting_for(member.member_id)
         if self._convert_without(members):
             return
         for member in members:
@@ -125,7 +140,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         if len(members) == len(self.group.members):
             # There is nobody to compute a target for, and the next member need not wait for one.
             self.records.append(self.RECORDS.target_epoch(self.group_id, self.group_epoch, 0))
-            self.end_rebalances(self.group_epoch, members[-1].member_id, 0)
+            self.end_rebalances(self.group_epoch, 0)
 
     def _convert_without(self, members: Sequence[Member]) -> bool:  # noqa: ARG002 - only some kinds convert
         """Converts the group to another kind, if that is what it becomes without these members; returns whether it did."""
@@ -157,14 +172,18 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
             reason=reason,
         )
 
-    def end_rebalances(self, epoch: int, last_reconciled: str, members: int) -> None:
+    def _stop_waiting_for(self, member_id: str) -> None:
+        for rebalance in self.group.soft.rebalances:
+            if rebalance.ended_ms is None:
+                rebalance.stop_waiting_for(member_id, self.now_ms)
+
+    def end_rebalances(self, epoch: int, members: int) -> None:
         """Every member has reached the epoch, or none is left. Rebalances that were overtaken end with it."""
         if members:
             arm_interval(self.groups, self)
         ended = [rebalance for rebalance in self.group.soft.rebalances if rebalance.ended_ms is None]
         for rebalance in ended:
             rebalance.ended_ms = self.now_ms
-            rebalance.last_reconciled = last_reconciled
             event = Completed(
                 self.group_id,
                 self.KIND,
@@ -174,6 +193,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
                 member_id=rebalance.member_id,
                 members=members,
                 waits=rebalance.waits,
+                delay_ms=rebalance.delay_ms,
             )
             self.facts.append(event_only(event))
         if ended:
@@ -182,7 +202,8 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
                 kind=self.KIND.label,
                 epoch=epoch,
                 waited_ms=self.now_ms - ended[0].started_ms,
-                last_reconciled=last_reconciled,
+                delay_ms=ended[0].delay_ms,
+                waited_longest_for=waited_longest_for(ended[0].waits),
                 members=members,
             )
 
@@ -252,13 +273,11 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         if target_epoch < self.group_epoch or not after.is_reconciled_to(target_epoch):
             return
         group, member_id = self.group, after.member_id
-        for rebalance in group.soft.rebalances:
-            if rebalance.ended_ms is None:
-                rebalance.waits[member_id] = self.now_ms - rebalance.started_ms
+        self._stop_waiting_for(member_id)
         waiting: AbstractSet[str] = group.unreconciled if target_epoch == group.target_epoch else group.members.keys()
         done = {member_id} if self.replaced is None else {member_id, self.replaced.member_id}
         if len(waiting) <= sum(each in waiting for each in done):
-            self.end_rebalances(target_epoch, member_id, len(group.members.keys() | {member_id}))
+            self.end_rebalances(target_epoch, len(group.members.keys() | {member_id}))
 
     def unknown_state(self) -> KafkaError:
         """The refusal of a member whose state, which a newer Kafka wrote, we do not know."""

@@ -19,6 +19,7 @@ from operator import itemgetter
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.fencing import fence_fetch
 from coordinator.groups.offsets.pending import Partition
+from coordinator.groups.offsets.value import NO_LEADER_EPOCH, NO_TOPIC_ID, StoredOffset, decode
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
@@ -33,9 +34,7 @@ _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
-NO_LEADER_EPOCH = -1
-NO_TOPIC_ID = bytes(16)
-_NONE_COMMITTED: dict[Partition, OffsetCommitValue] = {}
+_NONE_COMMITTED: dict[Partition, StoredOffset] = {}
 
 
 def fetch(groups: Groups, request: OffsetFetchRequest, context: RequestContext, now_ms: int) -> Result:
@@ -44,7 +43,7 @@ def fetch(groups: Groups, request: OffsetFetchRequest, context: RequestContext, 
     unstable = _unstable(groups, request.group_id, require_stable=request.require_stable)
     if request.topics is None:
         topics = [
-            _Topic(name, [_Partition(*_answer(key, committed[key], unstable)) for key in partitions])
+            _Topic(name, [_Partition(*_answer(key, decode(committed[key]), unstable)) for key in partitions])
             for name, partitions in groupby(sorted(committed), itemgetter(0))
         ]
     else:
@@ -52,7 +51,7 @@ def fetch(groups: Groups, request: OffsetFetchRequest, context: RequestContext, 
             _Topic(
                 topic.name,
                 [
-                    _Partition(*_answer(key, committed.get(key), unstable))
+                    _Partition(*_answer(key, _find(committed, key), unstable))
                     for key in ((topic.name, index) for index in topic.partition_indexes)
                 ],
             )
@@ -92,7 +91,7 @@ def _unstable(groups: Groups, group_id: str, *, require_stable: bool) -> Collect
 
 
 def _all_topics(
-    committed: dict[Partition, OffsetCommitValue], unstable: Collection[Partition], catalog: Catalog, *, by_id: bool
+    committed: dict[Partition, StoredOffset], unstable: Collection[Partition], catalog: Catalog, *, by_id: bool
 ) -> list[_GroupTopic]:
     """All committed offsets. Partitions that have only pending offsets are left out, as in Kafka."""
     topics = []
@@ -100,13 +99,13 @@ def _all_topics(
         topic_id = catalog.topic_id(name)
         if topic_id is None and by_id:
             continue  # The topic was deleted, and without an id the response cannot name it.
-        answers = [_GroupPartition(*_answer(key, committed[key], unstable)) for key in partitions]
+        answers = [_GroupPartition(*_answer(key, decode(committed[key]), unstable)) for key in partitions]
         topics.append(_GroupTopic(name, topic_id or NO_TOPIC_ID, answers))
     return topics
 
 
 def _one_topic(
-    committed: dict[Partition, OffsetCommitValue],
+    committed: dict[Partition, StoredOffset],
     unstable: Collection[Partition],
     name: str,
     topic_id: bytes,
@@ -115,11 +114,16 @@ def _one_topic(
     """An offset that was committed for an earlier topic of the same name does not count."""
     answers = []
     for index in indexes:
-        found = committed.get((name, index))
+        found = _find(committed, (name, index))
         if found is not None and found.topic_id != topic_id and NO_TOPIC_ID not in (found.topic_id, topic_id):
             found = None
         answers.append(_GroupPartition(*_answer((name, index), found, unstable)))
     return _GroupTopic(name, topic_id, answers)
+
+
+def _find(committed: dict[Partition, StoredOffset], partition: Partition) -> OffsetCommitValue | None:
+    stored = committed.get(partition)
+    return None if stored is None else decode(stored)
 
 
 def _unknown_topic(topic: _RequestedTopic) -> _GroupTopic:

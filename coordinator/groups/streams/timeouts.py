@@ -27,7 +27,11 @@ def resume_all(groups: Groups) -> Iterable[Timer]:
 
 
 _fire = partial(fire, StreamsUpdate)
-fire_session = partial(_fire, cause="a member's session timed out")
+fire_session = partial(
+    _fire,
+    cause="a member's session timed out",
+    timeout_ms=lambda groups, group_id, _: groups.settings.streams(group_id).session_timeout_ms,
+)
 fire_rebalance = partial(
     _fire, cause="a member did not give up its tasks in time", is_due=attrgetter("has_revocation_deadline")
 )

@@ -386,7 +386,8 @@ def test_the_causes_of_rebalances_and_the_members_waited_for_are_kept_and_emitte
     settle(h, [a], 3)
     settle(h, [a, b], 10)
     rebalance = h.consumer().soft.rebalances[-1]
-    assert (rebalance.cause, rebalance.member_id, rebalance.last_reconciled) == ("a member joined", "b", "b")
+    assert (rebalance.cause, rebalance.member_id) == ("a member joined", "b")
+    assert max(rebalance.waits.values()) == rebalance.ended_ms - rebalance.assigned_ms
     assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
     assert h.facts_named("rebalance_started")[-1]["cause"] == "a member joined"
-    assert h.facts_named("rebalance_ended")[-1]["last_reconciled"] == "b"
+    assert h.facts_named("rebalance_ended")[-1]["waited_longest_for"] in ("a", "b")

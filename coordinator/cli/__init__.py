@@ -1,0 +1,81 @@
+"""The `coordinator` command: it parses the command line, makes one call and returns an exit code.
+
+A command is a function in a module of this package, which is imported when the command is used. Such a module imports at its
+top only what the command line itself needs, and the rest when the command runs: start-up must be fast, because a test suite
+starts hundreds of servers, and `serve` must not load what `protocol show` needs.
+
+Exit codes: 0 success; 2 the command line or the configuration is wrong, and nothing was created; 1 any other failure, such
+as a log in which `log check` finds damage.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from coordinator.cli.command_line import LazyGroup, Loaded, report
+
+COMMANDS = {
+    "serve": Loaded("serve", "Run the server."),
+    "exec": Loaded("exec", "Run a command with a throw-away server, such as `coordinator exec -- npm test`."),
+    "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
+    "config": Loaded("config", "Show settings."),
+    "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),
+    "topics": Loaded(
+        "topics", "Show, create and delete topics over the Kafka protocol, on this server or a real Kafka."
+    ),
+    "log": Loaded("log", "Inspect log folders, repair damaged ones, and settle journals."),
+    "pipeline": Loaded("pipeline", "Analyse logs with Spark: tables, audits, reports."),
+    "protocol": Loaded("protocol", "Show protocol messages."),
+    "simulate": Loaded("simulate", "Run the whole server in a simulated world of faults, from a seed."),
+    "bench": Loaded("bench", "Measure the server CPU per request."),
+    "completion": Loaded("completion", "Print the script that completes commands in bash, zsh or fish."),
+    "man": Loaded("man", "Print the manual page."),
+}
+"""The commands in the order of the help text, with the modules that have them."""
+
+INTERRUPTED = 130
+"""The exit code of a program that SIGINT ends, as shells report it."""
+
+
+def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"coordinator {version('kafka-group-coordinator')}")
+        context.exit()
+
+
+coordinator = LazyGroup(
+    "coordinator",
+    COMMANDS,
+    help="A Kafka group coordinator that runs without Kafka.",
+    context_settings={"max_content_width": 110},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Show the version and exit.",
+        )
+    ],
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code: int = coordinator.main(words, prog_name="coordinator", standalone_mode=False)
+    except click.ClickException as error:
+        report(error)
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code

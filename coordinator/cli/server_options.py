@@ -1,0 +1,64 @@
+"""The options of the commands that take the configuration of a server."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+import click
+
+from coordinator.cli.command_line import combined
+
+if TYPE_CHECKING:
+    from coordinator.config.load import Loaded
+    from coordinator.config.settings import AdminConfig
+
+
+class Sources(TypedDict):
+    """The values of `server_options`."""
+
+    config: Path | None
+    listen: str | None
+    advertise: str | None
+    admin: str | None
+    data_dir: str | None
+    assignments: tuple[str, ...]
+
+
+server_options = combined(
+    click.option(
+        "--config", type=click.Path(path_type=Path), metavar="FILE", help="A YAML file with `key: value` lines."
+    ),
+    click.option("--listen", metavar="HOST:PORT", help="The address for clients (port 0: any free port)."),
+    click.option(
+        "--advertise", metavar="HOST:PORT", help="The address that the server gives to clients, if it is another one."
+    ),
+    click.option("--admin", metavar="HOST:PORT", help="The address of the admin HTTP server (port 0: any free port)."),
+    click.option("--data-dir", metavar="DIR", help="The data folder (default: data)."),
+    click.option(
+        "--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated."
+    ),
+)
+
+
+def load_config(sources: Sources) -> "Loaded":
+    """The configuration of these sources and the environment. Raises ConfigError."""
+    from coordinator.config.load import load_with_sources
+
+    return load_with_sources(sources["config"], sources["assignments"], _flags(sources), os.environ)
+
+
+def load_admin_config(sources: Sources) -> "AdminConfig":
+    """The configuration of the admin HTTP server. Raises ConfigError."""
+    from coordinator.config.load import load_admin
+
+    return load_admin(sources["config"], sources["assignments"], _flags(sources), os.environ)
+
+
+def _flags(sources: Sources) -> dict[str, str]:
+    flags = {
+        "listen": sources["listen"],
+        "advertise": sources["advertise"],
+        "admin": sources["admin"],
+        "data_dir": sources["data_dir"],
+    }
+    return {name: text for name, text in flags.items() if text is not None}

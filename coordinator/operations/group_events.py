@@ -1,0 +1,203 @@
+"""The events of one group, from a data folder or from a running server, without the commits.
+
+A server is asked over the Kafka protocol for its topic `__coordinator_events`. What happened before the window is not read, so
+the clients of members that joined earlier come from the description of the group.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from coordinator.log.batch import BatchHeader, key_values, read_header
+from coordinator.operations.client import Client as KafkaClient
+from coordinator.operations.client import Connection, OperationFailed, refuse_error
+from coordinator.operations.groups import find
+from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
+from coordinator.operations.rebalance_causes import TYPES, Client, GroupEvent
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.java import positive_hash
+from coordinator.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    message_class,
+)
+from coordinator.topics.names import COORDINATOR_EVENTS
+
+_BY_NAME = 12
+"""The newest version of Fetch that has topic names."""
+_FETCH_BYTES = 8 << 20
+_EARLIEST, _LATEST = -2, -1
+_LENGTH = 12
+"""Bytes of a batch before the part that its length counts."""
+
+
+class Found(NamedTuple):
+    """The events of a group in the order of the log."""
+
+    events: list[GroupEvent]
+    first_ms: int | None
+    """The time of the first event in the log, of whatever group; None if there is none."""
+    last_ms: int | None
+    known: dict[str, Client] | None
+    """Member id -> client of the members that are in the group now; None if there is no group, or the source cannot say."""
+
+
+class _Reader:
+    """Collects the events of a group from batches."""
+
+    def __init__(self, group_id: str) -> None:
+        name = group_id.encode()
+        keys = [(name_of, message_class(f"{name_of}Key").API_KEY) for name_of in TYPES]
+        head = len(name).to_bytes(2) + name
+        self._types = {
+            cast(int, number).to_bytes(2) + (b"" if name_of == TYPES[0] else head): name_of for name_of, number in keys
+        }
+        self.events: list[GroupEvent] = []
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+
+    def batch(self, data: bytes, position: int, header: BatchHeader) -> None:
+        if self.first_ms is None:
+            self.first_ms = header.base_timestamp
+        self.last_ms = header.max_timestamp
+        for offset, key, value in key_values(data, position, header):
+            kind = self._types.get(key or b"")
+            if kind is not None and value is not None:
+                self.events.append(group_event(kind, offset, value))
+
+    def found(self, known: dict[str, Client] | None) -> Found:
+        return Found(self.events, self.first_ms, self.last_ms, known)
+
+
+def group_event(kind: str, offset: int, value: bytes) -> GroupEvent:
+    """An event from the value of its record. `kind`: the name of its type."""
+    message: Any
+    message, _ = Codec.of().decoder(f"{kind}Value", int.from_bytes(value[:2], signed=True))(value, 2)
+    fields = {
+        name: getattr(message, attribute)
+        for name, attribute in _FIELDS
+        if getattr(message, attribute, None) is not None
+    }
+    waited = getattr(message, "waited_for", ())
+    return GroupEvent(
+        type=kind, offset=offset, waited_for=[(each.member_id, each.waited_ms) for each in waited], **fields
+    )
+
+
+_FIELDS = (
+    *((name, name) for name in ("time_ms", "member_id", "client_id", "client_host", "epoch", "cause", "reason")),
+    *((name, name) for name in ("duration_ms", "delay_ms", "timeout", "timeout_ms", "undone_from_offset")),
+    ("members", "members"),
+    ("instance_id", "group_instance_id"),
+)
+
+
+# --- a data folder ----------------------------------------------------------------------------------------------------
+
+
+def from_folder(path: Path, group_id: str, report: Callable[[Problem], None]) -> Found:
+    """The events in a data folder, or in the folder of one event log. Raises NoLogFolder and OperationFailed."""
+    folders = [each for each in find_log_folders(path) if each.topic == COORDINATOR_EVENTS]
+    if not folders:
+        raise OperationFailed(
+            f"{path} has no event log ({COORDINATOR_EVENTS}-N): it is not the data folder of this server, "
+            "or coordinator.events is none"
+        )
+    reader = _Reader(group_id)
+
+    def visit(segment: SegmentFile, header: BatchHeader, position: int) -> None:
+        reader.batch(segment.batch(position, header), 0, header)
+
+    for problem in _shard_of(folders, group_id).walk(visit):
+        report(problem)
+    return reader.found(None)
+
+
+def _shard_of(folders: list[LogFolder], group_id: str) -> LogFolder:
+    if len(folders) == 1:
+        return folders[0]
+    by_number = {int(each.name.rpartition("-")[2]): each for each in folders}
+    number = positive_hash(group_id) % (max(by_number) + 1)
+    if number not in by_number:
+        raise OperationFailed(f"{COORDINATOR_EVENTS}-{number}, which has the events of {group_id}, is missing")
+    return by_number[number]
+
+
+# --- a server ---------------------------------------------------------------------------------------------------------
+
+
+def from_server(client: KafkaClient, group_id: str, since_ms: int) -> Found:
+    """The events of a server since a time. Raises OperationFailed."""
+    answer = client.metadata([COORDINATOR_EVENTS])
+    [topic] = answer.topics
+    if topic.error_code or not topic.partitions:
+        raise OperationFailed(
+            f"the server has no events ({COORDINATOR_EVENTS}): it is a Kafka, or coordinator.events is none there"
+        )
+    number = positive_hash(group_id) % len(topic.partitions)
+    leader = next(each.leader_id for each in topic.partitions if each.partition_index == number)
+    address = next((each.host, each.port) for each in answer.brokers if each.node_id == leader)
+    connection = client.to(address)
+    reader = _Reader(group_id)
+    start = _offset(connection, number, since_ms)
+    for data, header in _batches(connection, number, _offset(connection, number, _LATEST) if start < 0 else start):
+        reader.batch(data, 0, header)
+    group = find(client, group_id)
+    members = None if group is None else {m.member_id: Client(m.client_id, m.client_host) for m in group.members}
+    found = reader.found(members)
+    earliest = _offset(connection, number, _EARLIEST)
+    return found if start <= earliest else found._replace(first_ms=since_ms)
+
+
+def _offset(connection: Connection, number: int, timestamp: int) -> int:
+    """The offset for a timestamp; -1 if all events are older."""
+    partition = ListOffsetsRequest.ListOffsetsPartition
+    topics = [ListOffsetsRequest.ListOffsetsTopic(COORDINATOR_EVENTS, [partition(number, timestamp=timestamp)])]
+    answer = cast(ListOffsetsResponse, connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics)))
+    [found] = answer.topics[0].partitions
+    refuse_error(found.error_code, f"cannot find the events in {COORDINATOR_EVENTS}-{number}")
+    return found.offset
+
+
+def _batches(connection: Connection, number: int, offset: int) -> Iterator[tuple[bytes, BatchHeader]]:
+    """The complete batches from an offset to the end of the log."""
+    while True:
+        data = _fetched(connection, number, offset)
+        position = 0
+        while position + _LENGTH <= len(data):
+            size = int.from_bytes(data[position + 8 : position + _LENGTH]) + _LENGTH
+            if position + size > len(data):
+                break
+            batch = data[position : position + size]
+            header = read_header(batch)
+            if header.next_offset > offset:
+                offset = header.next_offset
+                yield batch, header
+            position += size
+        if not position:
+            return
+
+
+def _fetched(connection: Connection, number: int, offset: int) -> bytes:
+    partition = FetchRequest.FetchPartition
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        topics=[
+            FetchRequest.FetchTopic(
+                topic=COORDINATOR_EVENTS,
+                partitions=[partition(partition=number, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)],
+            )
+        ],
+    )
+    answer = cast(FetchResponse, connection.ask(request, version_max=_BY_NAME))
+    refuse_error(answer.error_code, f"cannot read {COORDINATOR_EVENTS}-{number}")
+    [found] = answer.responses[0].partitions
+    if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return b""
+    refuse_error(found.error_code, f"cannot read {COORDINATOR_EVENTS}-{number}")
+    return found.records or b""

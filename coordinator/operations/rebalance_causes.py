@@ -1,0 +1,450 @@
+"""Why a group rebalances: turns the events of a group into causes, culprits and times. Pure; docs/events.md defines the events.
+
+Members have random ids, and a consumer that comes back has another one. So everything is counted by *client*: the client id and
+the host that a member joined with.
+
+A rebalance is caused by what happened to the member that its start names. Two causes are wider than one event. A client that
+falls silent is removed when its session runs out, and its members join again when it wakes up: all of these rebalances have one
+cause, the silence, which lasts from its last heartbeat to its next request. A client that joins and leaves has one cause, too.
+
+Times are unions of intervals: an epoch that overlaps with the next one, or two members of a client that are waited for at the
+same time, are not counted twice.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+OPENED = "EventLogOpened"
+STARTED, COMPLETED, OVERTAKEN = "RebalanceStarted", "RebalanceCompleted", "RebalanceOvertaken"
+JOINED, LEFT, EXPIRED, FENCED = "MemberJoined", "MemberLeft", "MemberExpired", "MemberFenced"
+FAILED = "AssignmentFailed"
+TYPES = (OPENED, STARTED, COMPLETED, JOINED, LEFT, EXPIRED, FENCED, FAILED, OVERTAKEN)
+"""The types of events that matter here."""
+
+START, SILENT, LATE, STUCK, JOINS, LEAVES, OTHER = (
+    "the group starts", "falls silent", "is too late", "stops polling", "joins", "leaves", "other",
+)  # fmt: skip
+KINDS = (SILENT, STUCK, LATE, JOINS, LEAVES, START, OTHER)
+"""What may happen to the member that a rebalance names."""
+_TEXTS = {
+    START: "the group starts",
+    LATE: "does not follow a rebalance within its rebalance timeout",
+    STUCK: "stops polling for longer than its poll timeout",
+}
+_UUID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_POLL_TIMEOUT = re.compile(r"poll timeout", re.IGNORECASE)
+_SESSION = "session"
+
+Interval = tuple[int, int]
+
+
+class Client(NamedTuple):
+    """A process, or several with the same client id on one host."""
+
+    client_id: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent:
+    """An event, of whatever source; fields that its type lacks have their defaults."""
+
+    type: str
+    offset: int
+    time_ms: int
+    member_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str = ""
+    epoch: int = -1
+    cause: str = ""
+    reason: str = ""
+    duration_ms: int = -1
+    delay_ms: int = 0
+    members: int = -1
+    waited_for: Sequence[tuple[str, int]] = ()
+    """Member id and milliseconds."""
+    timeout: str = ""
+    timeout_ms: int = -1
+    undone_from_offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebalance:
+    """One rebalance of a classic group, or one epoch of another."""
+
+    epoch: int
+    started_ms: int
+    ended_ms: int | None = None
+    """None: it has not ended, or its end is not in the events."""
+    cause: str
+    reason: str
+    member_id: str
+    client: Client | None = None
+    """The client of that member."""
+    delay_ms: int = 0
+    waits: dict[Client, int] = field(default_factory=dict)
+    """How long it waited for each client (ms)."""
+    kind: str = ""
+    """What happened: one of KINDS."""
+    because: str = ""
+    """The cause in words, after the name of the client if there is one."""
+
+    @property
+    def waited_longest_for(self) -> Client | None:
+        """None if it waited for nobody."""
+        return max(self.waits, key=self.waits.__getitem__, default=None)
+
+
+@dataclass(slots=True)
+class Silence:
+    """A time in which nothing came from members whose session then ran out. `until_ms`: None if they have not come back."""
+
+    from_ms: int
+    session_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A cause of rebalances, with the time that these took."""
+
+    text: str
+    client: Client | None
+    rebalances: int
+    ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientCounts:
+    """What happened to the members of a client in the window."""
+
+    client: Client
+    members: int = 0
+    """At the end."""
+    joined: int = 0
+    left: int = 0
+    expired: int = 0
+    rebalances: int = 0
+    """Caused by the client."""
+    waited_ms: int = 0
+    """How long rebalances waited for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """The answer."""
+
+    group_id: str
+    from_ms: int
+    to_ms: int
+    rebalancing_ms: int
+    rebalances: Sequence[Rebalance]
+    causes: Sequence[Cause]
+    """The most frequent first."""
+    clients: Sequence[ClientCounts]
+    """Those that caused most rebalances first."""
+
+    @property
+    def share(self) -> float:
+        """The part of the window in which the group rebalanced."""
+        return self.rebalancing_ms / max(1, self.to_ms - self.from_ms)
+
+
+def find_causes(
+    group_id: str, events: Iterable[GroupEvent], from_ms: int, to_ms: int, known: Mapping[str, Client] | None = None
+) -> Findings:
+    """Analyses the events of a group between two times; earlier ones serve to know its members.
+
+    `known`: member id -> client of those that are in the group at the end; None: as the events say.
+    """
+    walk = _Walk(known or {})
+    for event in without_undone(events):
+        if event.time_ms <= to_ms:
+            walk.take(event)
+    walk.name_clients()
+    rebalances = [each for each in walk.rebalances if _end(each, to_ms) >= from_ms]
+    causes = _Causes(walk, rebalances)
+    intervals = [_clipped(each, from_ms, to_ms) for each in rebalances]
+    counts = _counts(walk, causes, rebalances, from_ms, to_ms)
+    for client in (walk.present if known is None else known).values():
+        counts.setdefault(client, ClientCounts(client=client)).members += 1
+    found = [
+        Cause(
+            text=text, client=client, rebalances=len(mine), ms=union_ms(_clipped(each, from_ms, to_ms) for each in mine)
+        )
+        for (text, client), mine in causes.by_cause.items()
+    ]
+    return Findings(
+        group_id=group_id,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        rebalancing_ms=union_ms(intervals),
+        rebalances=rebalances,
+        causes=sorted(found, key=lambda cause: (-cause.rebalances, -cause.ms)),
+        clients=sorted(counts.values(), key=lambda each: (-each.rebalances, -each.waited_ms, each.client)),
+    )
+
+
+def without_undone(events: Iterable[GroupEvent]) -> list[GroupEvent]:
+    """The events in order, without those that a crash undid."""
+    kept: list[GroupEvent] = []
+    for event in events:
+        if event.type == OPENED and event.undone_from_offset >= 0:
+            kept = [each for each in kept if each.offset < event.undone_from_offset]
+        kept.append(event)
+    return kept
+
+
+def union_ms(intervals: Iterable[Interval]) -> int:
+    """The time that intervals cover together."""
+    total, reached = 0, 0
+    for start, end in sorted(intervals):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def client_of_member_id(member_id: str) -> Client:
+    """The client as far as an id shows it: the id of a classic member begins with its client id."""
+    return Client(_UUID.sub("", member_id), "")
+
+
+def _end(rebalance: Rebalance, to_ms: int) -> int:
+    return to_ms if rebalance.ended_ms is None else rebalance.ended_ms
+
+
+def _clipped(rebalance: Rebalance, from_ms: int, to_ms: int) -> Interval:
+    return max(from_ms, rebalance.started_ms), min(to_ms, _end(rebalance, to_ms))
+
+
+class _Walk:
+    """Reads the events in order."""
+
+    def __init__(self, known: Mapping[str, Client]) -> None:
+        self.clients = dict(known)
+        """Member id -> client."""
+        self.present: dict[str, Client] = {}
+        """The members that are in the group, of those whose join is among the events."""
+        self.rebalances: list[Rebalance] = []
+        self.silences: dict[Client, list[Silence]] = {}
+        """In order; only the last one of a client may have no end."""
+        self.happened: dict[str, list[GroupEvent]] = {}
+        """Member id -> its joins, departures and expiries."""
+        self.changes: list[tuple[int, str, Client]] = []
+        """Time, type and client of each of them."""
+        self._holders: dict[str, str] = {}
+        """Instance id -> the member that joined with it last; it replaces the one before."""
+        self._last_ms = 0
+        self._knows_members = False
+        """Whether `present` has all members: the events begin with the log, or the group was empty since."""
+        self.first_joins: set[tuple[str, int]] = set()
+        """Member id and time of each join of a group that had no members."""
+
+    def take(self, event: GroupEvent) -> None:
+        self._take(event)
+        self._last_ms = event.time_ms
+
+    def _take(self, event: GroupEvent) -> None:
+        match event.type:
+            case "EventLogOpened":
+                self._knows_members = self._knows_members or event.offset == 0
+                # The server was restarted: whatever it was doing ended when it was last heard of.
+                self._end_all(self._last_ms)
+            case "MemberJoined" | "MemberLeft" | "MemberExpired":
+                self._member(event)
+            case "MemberFenced":
+                self._back(event)
+            case "RebalanceStarted":
+                self._start(event)
+            case "RebalanceCompleted" | "RebalanceOvertaken":
+                self._complete(event)
+            case "AssignmentFailed":
+                self._end_all(event.time_ms)
+
+    def name_clients(self) -> None:
+        """Every rebalance gets the client of the member that its start names."""
+        for each in self.rebalances:
+            each.client = self.client(each.member_id) if each.member_id else None
+
+    def client(self, member_id: str) -> Client:
+        return self.clients.get(member_id) or client_of_member_id(member_id)
+
+    def _member(self, event: GroupEvent) -> None:
+        if event.type == JOINED:
+            self.clients[event.member_id] = Client(event.client_id, event.client_host)
+            if event.instance_id:
+                self.present.pop(self._holders.get(event.instance_id, ""), None)
+                self._holders[event.instance_id] = event.member_id
+            if self._knows_members and not self.present:
+                self.first_joins.add((event.member_id, event.time_ms))
+            self.present[event.member_id] = self.clients[event.member_id]
+            self._back(event)
+        else:
+            self.present.pop(event.member_id, None)
+            if event.type == EXPIRED and event.timeout == _SESSION:
+                self._silent(event)
+        self.happened.setdefault(event.member_id, []).append(event)
+        self.changes.append((event.time_ms, event.type, self.client(event.member_id)))
+
+    def _silent(self, event: GroupEvent) -> None:
+        client, from_ms = self.client(event.member_id), event.time_ms - max(0, event.timeout_ms)
+        silence = self._open_silence(client)
+        if silence is None:
+            self.silences.setdefault(client, []).append(Silence(from_ms, event.timeout_ms))
+        else:
+            # The last heartbeat of any member says until when the process was well.
+            silence.from_ms = max(silence.from_ms, from_ms)
+
+    def _back(self, event: GroupEvent) -> None:
+        silence = self._open_silence(self.client(event.member_id))
+        if silence is not None:
+            silence.until_ms = event.time_ms
+
+    def _open_silence(self, client: Client) -> Silence | None:
+        silences = self.silences.get(client)
+        return silences[-1] if silences and silences[-1].until_ms is None else None
+
+    def _start(self, event: GroupEvent) -> None:
+        rebalance = Rebalance(
+            epoch=event.epoch,
+            started_ms=event.time_ms,
+            cause=event.cause,
+            reason=event.reason,
+            member_id=event.member_id,
+        )
+        self.rebalances.append(rebalance)
+
+    def _complete(self, event: GroupEvent) -> None:
+        rebalance = next(
+            (each for each in reversed(self.rebalances) if each.epoch == event.epoch and each.ended_ms is None), None
+        )
+        if rebalance is None:
+            if event.duration_ms < 0:
+                return
+            rebalance = Rebalance(
+                epoch=event.epoch,
+                started_ms=event.time_ms - event.duration_ms,
+                cause=event.cause,
+                reason="",
+                member_id=event.member_id,
+            )
+            self.rebalances.append(rebalance)
+        rebalance.ended_ms = event.time_ms
+        rebalance.delay_ms = event.delay_ms
+        for member_id, waited_ms in event.waited_for:
+            client = self.client(member_id)
+            if waited_ms:
+                rebalance.waits[client] = max(waited_ms, rebalance.waits.get(client, 0))
+        if event.members == 0:
+            self.present.clear()
+            self._knows_members = True
+
+    def _end_all(self, time_ms: int) -> None:
+        for each in reversed(self.rebalances):
+            if each.ended_ms is not None:
+                break
+            each.ended_ms = max(time_ms, each.started_ms)
+
+
+class _Causes:
+    """The rebalances by cause."""
+
+    def __init__(self, walk: _Walk, rebalances: Sequence[Rebalance]) -> None:
+        self._walk = walk
+        self.by_cause: dict[tuple[str, Client | None], list[Rebalance]] = {}
+        for each in rebalances:
+            each.kind = self._kind(each)
+        seen = Counter((each.kind, each.client) for each in rebalances)
+        for each in rebalances:
+            each.because = self._text(each, seen)
+            client = None if each.kind == START else each.client
+            self.by_cause.setdefault((each.because, client), []).append(each)
+
+    def _kind(self, rebalance: Rebalance) -> str:
+        """What happened to the member that the start names, at that moment."""
+        events = self._walk.happened.get(rebalance.member_id, ())
+        event = next((each for each in reversed(events) if each.time_ms == rebalance.started_ms), None)
+        if event is None:
+            return OTHER
+        if event.type == EXPIRED:
+            return SILENT if event.timeout == _SESSION else LATE
+        if event.type == LEFT:
+            return STUCK if _POLL_TIMEOUT.search(rebalance.reason) else LEAVES
+        if (event.member_id, event.time_ms) in self._walk.first_joins:
+            return START
+        return SILENT if self._comes_back(rebalance) else JOINS
+
+    def _comes_back(self, rebalance: Rebalance) -> bool:
+        """Whether the member that joins belongs to a client that just ended a silence."""
+        return any(
+            each.until_ms is not None and 0 <= rebalance.started_ms - each.until_ms <= max(0, each.session_ms)
+            for each in self._silences(rebalance)
+        )
+
+    def _silences(self, rebalance: Rebalance) -> Sequence[Silence]:
+        return () if rebalance.client is None else self._walk.silences.get(rebalance.client, ())
+
+    def _text(self, rebalance: Rebalance, seen: Counter[tuple[str, Client | None]]) -> str:
+        client, kind = rebalance.client, rebalance.kind
+        if kind == SILENT:
+            return _silence_text(self._silences(rebalance))
+        if kind in (JOINS, LEAVES):
+            both = seen[JOINS, client] and seen[LEAVES, client]
+            return "joins and leaves" if both else kind
+        if kind == OTHER:
+            return f"{rebalance.cause}: {rebalance.reason}" if rebalance.reason else rebalance.cause or "unknown"
+        return _TEXTS[kind]
+
+
+def _silence_text(silences: Sequence[Silence]) -> str:
+    lengths = [each.until_ms - each.from_ms for each in silences if each.until_ms is not None]
+    if not lengths:
+        return "falls silent and does not come back"
+    timeout = max(each.session_ms for each in silences)
+    length = seconds(round(median(lengths)))
+    return f"falls silent for {length}" + (f" (session timeout {seconds(timeout)})" if timeout > 0 else "")
+
+
+def seconds(ms: int) -> str:
+    """A time for people: seconds with one digit below ten, whole ones below two minutes, then minutes, hours, days."""
+    if ms < 9_950:
+        return f"{ms / 1000:.1f} s".replace(".0 s", " s")
+    if ms < 119_500:
+        return f"{ms / 1000:.0f} s"
+    minutes = round(ms / 60_000)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 72 else f"{hours / 24:.0f} days"
+
+
+def _counts(
+    walk: _Walk, causes: _Causes, rebalances: Sequence[Rebalance], from_ms: int, to_ms: int
+) -> dict[Client, ClientCounts]:
+    counts: dict[Client, ClientCounts] = {}
+
+    def of(client: Client) -> ClientCounts:
+        return counts.setdefault(client, ClientCounts(client=client))
+
+    for time_ms, kind, client in walk.changes:
+        if time_ms >= from_ms:
+            each = of(client)
+            each.joined += kind == JOINED
+            each.left += kind == LEFT
+            each.expired += kind == EXPIRED
+    for (_, culprit), mine in causes.by_cause.items():
+        if culprit is not None:
+            of(culprit).rebalances += len(mine)
+    waits: dict[Client, list[Interval]] = {}
+    for rebalance in rebalances:
+        begin = rebalance.started_ms + rebalance.delay_ms
+        for client, waited_ms in rebalance.waits.items():
+            waits.setdefault(client, []).append((max(from_ms, begin), min(to_ms, begin + waited_ms)))
+    for client, intervals in waits.items():
+        of(client).waited_ms = union_ms(intervals)
+    return counts
