@@ -227,7 +227,7 @@ class DataPlane:
         answers = self.produce_many({(topic, partition): data}, **options)
         return answers[0][0].responses[0].partition_responses[0] if answers else None
 
-    def fetch_later(self, partitions, version=12, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, **fields):
+    def fetch_later(self, partitions, version=12, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, run=None, **fields):
         """`[(topic, partition, offset)]` or with more fields as dict -> (Fetch, list that will hold the answer)."""
         request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, **fields)
         for topic, index, offset, *more in partitions:
@@ -237,7 +237,7 @@ class DataPlane:
             key = "topic_id" if isinstance(topic, bytes) else "topic"
             request.topics.append(FetchRequest.FetchTopic(**{key: topic}, partitions=[asked]))
         answers = []
-        return Fetch(self.topics, request, version, answers.append), answers
+        return Fetch(self.topics, request, version, answers.append, run or self._run_in_slices), answers
 
     def fetch(self, topic="t", partition=0, offset=0, **options):
         """The response for one partition, without waiting."""
