@@ -32,13 +32,18 @@ ENTRYPOINT ["python3"]
 FROM python:3.11-slim
 COPY --from=build /opt/coordinator /opt/coordinator
 COPY config/container.yaml /etc/coordinator/coordinator.yaml
+COPY container/bin /usr/local/bin
+# For Testcontainers' Kafka modules, whose start scripts call and change these files.
+COPY container/kafka /etc/kafka/docker
+COPY --chown=10001:10001 container/confluent /etc/confluent/docker
 COPY LICENSE /usr/share/doc/kafka-group-coordinator/LICENSE
-RUN mkdir /data && chown 10001:10001 /data
+RUN mkdir /data && chown 10001:10001 /data /etc/confluent/docker
 ENV PATH=/opt/coordinator/bin:$PATH PYTHONDONTWRITEBYTECODE=1 COORDINATOR_CACHE_DIR=/opt/coordinator/cache
 USER 10001:10001
 VOLUME /data
 EXPOSE 9092 9644
 HEALTHCHECK --interval=5s --timeout=5s --start-period=5s --retries=3 \
     CMD ["coordinator", "ready", "--config", "/etc/coordinator/coordinator.yaml"]
-ENTRYPOINT ["coordinator"]
+WORKDIR /tmp
+ENTRYPOINT ["entrypoint"]
 CMD ["serve", "--config", "/etc/coordinator/coordinator.yaml"]

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_body, json_response
@@ -97,7 +98,7 @@ def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
     view = _summary(state, group)
     view["committed"] = [
         {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
-        for (topic, partition), each in sorted(state.offsets.by_group.get(group_id, {}).items())
+        for (topic, partition), each in sorted(state.offsets.of(group_id), key=itemgetter(0))
     ]
     view["pending"] = _pending(server, state, group_id)
     view |= DETAILS[group.kind](state, group)

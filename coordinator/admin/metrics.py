@@ -163,6 +163,17 @@ def _invalid_assignments(server: ServerView) -> Samples:
     return (((rule,), count) for rule, count in counts.items())
 
 
+def _groups_held_bytes(server: ServerView) -> Samples:
+    yield (), server.held_bytes.total
+
+
+def _groups_too_large(server: ServerView) -> Samples:
+    counts: Counter[str] = Counter(dict.fromkeys(("limit.group.bytes", "limit.groups.bytes"), 0))
+    for state in _states(server):
+        counts.update(state.counters.too_large)
+    return (((setting,), count) for setting, count in counts.items())
+
+
 def _pending_offsets(server: ServerView) -> Samples:
     yield (), sum(len(each) for state in _states(server) for each in state.offsets.pending.by_producer.values())
 
@@ -298,6 +309,10 @@ def _lag(server: ServerView) -> Histograms:
     yield (), _cumulative(server.statistics.lag_s)
 
 
+def _turns(server: ServerView) -> Histograms:
+    yield (), _cumulative(server.statistics.turns_s)
+
+
 def _durations(server: ServerView) -> Histograms:
     """By API, over all versions and listeners. Index i of a route's counts is for durations up to 2^i ns."""
     counts: dict[str, list[int]] = {}
@@ -331,6 +346,10 @@ METRICS = (
            "Closed connections by reason. peer: the client closed it.", _connections_closed),
     Metric("coordinator_groups", GAUGE, ("kind", "state"), "Groups by kind and state.", _groups),
     Metric("coordinator_members", GAUGE, ("kind",), "Members of all groups by kind of group.", _members),
+    Metric("coordinator_groups_held_bytes", GAUGE, (),
+           "Estimated memory of all groups: ids, subscriptions, metadata, assignments.", _groups_held_bytes),
+    Metric("coordinator_groups_too_large", COUNTER, ("setting",),
+           "Requests refused because groups would hold more bytes than this setting allows.", _groups_too_large),
     Metric("coordinator_rebalances", COUNTER, ("kind", "cause"),
            "Rebalances that have started, by cause.", _rebalances),
     Metric("coordinator_rebalance_seconds", HISTOGRAM, (),
@@ -376,6 +395,8 @@ METRICS = (
     Metric("coordinator_log_sync_seconds", HISTOGRAM, (), "Duration of an fdatasync.", _syncs),
     Metric("coordinator_log_syncs_failed", COUNTER, (), "Fdatasyncs that failed.", _syncs_failed),
     Metric("coordinator_loop_lag_seconds", HISTOGRAM, (), "Delay of the event loop's timers.", _lag),
+    Metric("coordinator_loop_turn_seconds", HISTOGRAM, (),
+           "Length of the event loop's turns that handled more than a few requests.", _turns),
 )
 # fmt: on
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
 from coordinator.network.listener import Listener
 from coordinator.runtime.memory import Memory
@@ -33,6 +34,8 @@ class ServerView(Protocol):
     def topics(self) -> Topics: ...
     @property
     def memory(self) -> Memory: ...
+    @property
+    def held_bytes(self) -> HeldBytes: ...
     @property
     def stopping(self) -> bool:
         """Whether the server is draining and accepts no new connections."""

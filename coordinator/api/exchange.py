@@ -12,6 +12,7 @@ from time import perf_counter_ns
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces, SharedTurn, SlicedWork
 from coordinator.protocol import messages
 from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -168,6 +169,8 @@ class ReplyQueue(Protocol):
     advertised: tuple[str, int]
     client_host: str
 
+    @property
+    def turn(self) -> SharedTurn: ...
     def expect(self, exchange: "Exchange[Any]") -> None: ...
     def hold(self, exchange: "Exchange[Any]") -> None: ...
     def count(self, response_bytes: int) -> None: ...
@@ -230,6 +233,18 @@ class Exchange(Generic[R]):
     def advertised(self) -> tuple[str, int]:
         """Host and port by which this client reaches the server."""
         return self._queue.advertised
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request has its response, or its connection is gone."""
+        return self.payload is not None
+
+    def run_in_slices(self, pieces: Pieces, *, even_if_lost: bool = False) -> None:
+        """Does the work of this request, which replies in the end, in this turn of the loop or in several.
+
+        `even_if_lost`: it is finished even if the connection is gone.
+        """
+        SlicedWork(self, pieces, self._queue.turn, even_if_lost=even_if_lost).begin()
 
     def with_request(self, request: Q) -> "Exchange[Q]":
         """Puts another request in place, for the operation that follows; the API's `refuse` must accept it too."""
@@ -311,10 +326,15 @@ class Exchange(Generic[R]):
         except EncodeError as error:
             self.send(self._encode_refusal(error))
             return
+        self.reply_encoded(message, parts)
+
+    def reply_encoded(self, message: Message, parts: list[bytes]) -> None:
+        """Answers with an encoded body in parts. `message`: what the response says beside large arrays, to count it."""
+        route = self.route
         size = sum(map(len, parts))
         route.answered += 1
         self._count(message, size)
-        parts.insert(0, route.head(size + route.head_bytes, self.correlation_id))
+        parts = [route.head(size + route.head_bytes, self.correlation_id), *parts]
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
 
     def no_reply(self) -> None:

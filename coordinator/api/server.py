@@ -7,6 +7,7 @@ the others call the topics, or answer from the configuration.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.memory import Memory
@@ -51,6 +52,8 @@ class Server(Protocol):
     def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def encoded_topics(self) -> EncodedTopics: ...
     @property
     def auto_topic_creation(self) -> AutoTopicCreation: ...
     @property

@@ -51,6 +51,8 @@ class OffsetFootprint:
     """The cost of many committed offsets."""
 
     rss_mib: float
+    bytes_each: float
+    """The RSS that the commits add, per offset. It includes their groups, each of which has a hundred offsets."""
     restart_ms: float
     """The time from exec to the response with an offset that was committed before the kill."""
     replayed_per_s: float
@@ -58,8 +60,10 @@ class OffsetFootprint:
 
 
 @contextmanager
-def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
-    """Starts a server with this data folder on free ports, and kills it in the end. The values are port and process.
+def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subprocess.Popen[str]", str]]:
+    """Starts a server with this data folder on free ports, and kills it in the end.
+
+    The values are its port, its process and the URL of its admin pages.
 
     Python may cache its bytecode, as for an installed package, even if the environment forbids that.
     """
@@ -74,7 +78,8 @@ def running_server(folder: str, *settings: str) -> Iterator[tuple[int, "subproce
         line = process.stdout.readline()
         if not line:
             raise SystemExit("bench: the server did not start")
-        yield int(json.loads(line)["bootstrap"].rpartition(":")[2]), process
+        ready = json.loads(line)
+        yield int(ready["bootstrap"].rpartition(":")[2]), process, ready["admin"]
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -122,7 +127,7 @@ async def _fetch(port: int) -> None:
 def start_up_ms(folder: str) -> tuple[float, float]:
     """The wall-clock and CPU time in milliseconds from exec until a server with this data folder is ready."""
     began = time.perf_counter()
-    with running_server(folder) as (_, process):
+    with running_server(folder) as (_, process, _):
         return (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
 
 
@@ -182,11 +187,11 @@ def _first_group_ms(port: int, pid: int) -> float:
 
 def measure_connections(count: int) -> ConnectionFootprint:
     """Measures a server without data, with connections, and with a group."""
-    with TemporaryDirectory() as folder, running_server(folder) as (port, _):
+    with TemporaryDirectory() as folder, running_server(folder) as (port, _, _):
         asyncio.run(_group(port, "bench-cached"))  # the first start on a machine has to read and compile more
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
-        with running_server(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process):
+        with running_server(folder, "durability=write", "group.initial.rebalance.delay.ms=1000") as (port, process, _):
             start_ms, start_cpu_ms = (time.perf_counter() - began) * 1e3, cpu_seconds(process.pid) * 1e3
             before = cpu_seconds(process.pid)
             time.sleep(IDLE_S)  # the server is measured while it is idle
@@ -203,13 +208,13 @@ def measure_connections(count: int) -> ConnectionFootprint:
 def measure_offsets(count: int) -> OffsetFootprint:
     """Commits offsets to a server, kills it and starts it again."""
     with TemporaryDirectory() as folder:
-        with running_server(folder, "durability=write") as (port, process):
-            empty_cpu_s = cpu_seconds(process.pid)
+        with running_server(folder, "durability=write") as (port, process, _):
+            empty_cpu_s, empty_mib = cpu_seconds(process.pid), _rss_mib(process.pid)
             asyncio.run(_commit(port, count))
             rss_mib = _rss_mib(process.pid)
         began = time.perf_counter()
-        with running_server(folder, "durability=write") as (port, process):
+        with running_server(folder, "durability=write") as (port, process, _):
             load_cpu_s = max(0.01, cpu_seconds(process.pid) - empty_cpu_s)
             asyncio.run(_fetch(port))
             restart_ms = (time.perf_counter() - began) * 1e3
-    return OffsetFootprint(rss_mib, restart_ms, count / load_cpu_s)
+    return OffsetFootprint(rss_mib, (rss_mib - empty_mib) * (1 << 20) / count, restart_ms, count / load_cpu_s)

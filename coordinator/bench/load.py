@@ -77,6 +77,7 @@ class Outcome:
     answer_bytes: int
     p99_us: float
     """The latency that the load generator sees, or 0 if the load has no fixed rate."""
+    p50_us: float = 0.0
 
 
 def cpu_seconds(pid: int) -> float:
@@ -286,8 +287,11 @@ class LoadConnection(asyncio.Protocol):
             self._asked_s = 0.0
 
     def stop(self) -> None:
+        """Closes. A request that has no response yet counts with the time for which it has waited."""
         assert self._transport is not None
         self._transport.abort()
+        if self._asked_s:
+            self.latencies_s.append(time.perf_counter() - self._asked_s)
 
 
 async def send_at_rate(connections: Sequence[LoadConnection], rate: int) -> None:
@@ -325,9 +329,9 @@ async def measure(
         sender.cancel()
     for connection in connections:
         connection.stop()
-    latencies_s = sorted(latency_s for connection in connections for latency_s in connection.latencies_s)
-    p99_us = latencies_s[len(latencies_s) * 99 // 100] * 1e6 if latencies_s else 0.0
-    return Outcome(answers, lasted_s, spent_s, connections[0].answer_bytes, p99_us)
+    latencies_s = sorted(latency_s for connection in connections for latency_s in connection.latencies_s) or [0.0]
+    p50_us, p99_us = (latencies_s[len(latencies_s) * percent // 100] * 1e6 for percent in (50, 99))
+    return Outcome(answers, lasted_s, spent_s, connections[0].answer_bytes, p99_us, p50_us)
 
 
 async def run(plan: Plan) -> Outcome:

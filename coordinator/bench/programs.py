@@ -24,6 +24,8 @@ class Target:
     host: str
     port: int
     pid: int
+    admin: str = ""
+    """The URL of its admin pages, if it is this server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,11 @@ def contenders(durability: str, target: Target | None, *, with_ours: bool) -> li
 
 @contextmanager
 def own_server(durability: str, *settings: str) -> Iterator[Target]:
-    """Starts this server without data on free ports. It has one group shard, like the Kafka that it is compared with."""
+    """Starts this server without data on free ports."""
     with TemporaryDirectory() as folder:
-        wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1")
-        with footprint.running_server(folder, *wanted, *settings) as (port, process):
-            yield Target("127.0.0.1", port, process.pid)
+        wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0")
+        with footprint.running_server(folder, *wanted, *settings) as (port, process, admin):
+            yield Target("127.0.0.1", port, process.pid, admin)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from coordinator.bench import footprint
 from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
+from coordinator.bench.flood import report_floods
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.programs import (
     FORMING,
@@ -110,6 +111,7 @@ def report(
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
+    report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)
     report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
@@ -177,7 +179,7 @@ def report_transactions(
         found: dict[str, list[TransactionOutcome]] = {server.suffix: [] for server in servers}
         for _ in range(repetitions):
             for server in servers:
-                with server.start("transaction.state.log.num.partitions=1") as at:
+                with server.start() as at:
                     plan = TransactionPlan(at.host, at.port, row.producers, warm_up_s, seconds, at.pid)
                     outcome = TransactionOutcome(**run_plan("coordinator.bench.transactions", asdict(plan)))
                     found[server.suffix].append(outcome)
@@ -371,6 +373,7 @@ def report_footprint(match: str, repetitions: int) -> None:
                 [footprint.measure_offsets(offsets) for _ in range(repetitions)],
                 {
                     "RSS, MiB": ("rss_mib", 0),
+                    "RSS per offset, bytes": ("bytes_each", 0),
                     "after kill -9, from exec to an OffsetFetch response, ms": ("restart_ms", 0),
                     "offset commits replayed per second of CPU": ("replayed_per_s", 0),
                 },

@@ -22,11 +22,16 @@ COMMANDS = {
     "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
     "config": Loaded("config", "Show settings."),
     "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),
-    "log": Loaded("log", "Inspect log folders, and repair damaged ones."),
+    "topics": Loaded(
+        "topics", "Show, create and delete topics over the Kafka protocol, on this server or a real Kafka."
+    ),
+    "log": Loaded("log", "Inspect log folders, repair damaged ones, and settle journals."),
     "pipeline": Loaded("pipeline", "Analyse logs with Spark: tables, audits, reports."),
     "protocol": Loaded("protocol", "Show protocol messages."),
     "simulate": Loaded("simulate", "Run the whole server in a simulated world of faults, from a seed."),
     "bench": Loaded("bench", "Measure the server CPU per request."),
+    "completion": Loaded("completion", "Print the script that completes commands in bash, zsh or fish."),
+    "man": Loaded("man", "Print the manual page."),
 }
 """The commands in the order of the help text, with the modules that have them."""
 

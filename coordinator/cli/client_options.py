@@ -1,6 +1,11 @@
 """The options of the commands that are clients of a server, over the Kafka protocol."""
 
+import os
+import sys
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -9,6 +14,11 @@ from coordinator.cli.command_line import combined, fail
 
 if TYPE_CHECKING:
     from coordinator.operations.client import Client
+    from coordinator.operations.security import Security
+
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_FILE = click.Path(path_type=Path)
 
 
 class Access(TypedDict):
@@ -16,6 +26,20 @@ class Access(TypedDict):
 
     bootstrap: str
     timeout: float
+    tls: bool
+    tls_ca: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    sasl: str | None
+    user: str | None
+    password_file: Path | None
+
+
+class WatchedAccess(Access):
+    """The values of `client_options` and `watch_options`."""
+
+    watch: bool
+    interval: float
 
 
 timeout_option = click.option(
@@ -27,10 +51,39 @@ client_options = combined(
         "--bootstrap",
         default="127.0.0.1:9092",
         show_default=True,
+        envvar="BOOTSTRAP",
+        show_envvar=True,
         metavar="HOST:PORT,...",
         help="The bootstrap servers.",
     ),
     timeout_option,
+    click.option("--tls", is_flag=True, help="Connect with TLS."),
+    click.option("--tls-ca", type=_FILE, metavar="FILE", help="Trust these certificates (PEM), not the system's."),
+    click.option(
+        "--tls-cert", type=_FILE, metavar="FILE", help="The certificate of this client (PEM), for mutual TLS."
+    ),
+    click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key, if it is in another file."),
+    click.option("--sasl", type=click.Choice(MECHANISMS), help="Authenticate with this mechanism."),
+    click.option("--user", metavar="NAME", help="The user, with --sasl."),
+    click.option(
+        "--password-file",
+        type=_FILE,
+        metavar="FILE",
+        help="A file with the password; else it is in SASL_PASSWORD, or a terminal is asked for it.",
+    ),
+)
+
+
+watch_options = combined(
+    click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C."),
+    click.option(
+        "--interval",
+        type=click.FloatRange(min=0.1),
+        default=2.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="With --watch: the time between two rounds.",
+    ),
 )
 
 
@@ -38,8 +91,50 @@ def with_client(access: Access, show: "Callable[[Client], int]") -> int:
     """Calls `show` with a client and returns its exit code. An error is printed on one line."""
     from coordinator.operations.client import Client, OperationFailed
 
+    security = _security(access)
     try:
-        with Client(access["bootstrap"], access["timeout"]) as client:
+        with Client(access["bootstrap"], access["timeout"], security) as client:
             return show(client)
     except OperationFailed as error:
         return fail(error)
+
+
+def _security(access: Access) -> "Security":
+    """How the client's connections are protected. Raises click.UsageError if options contradict each other."""
+    from coordinator.operations.security import Sasl, Security, Tls
+
+    for file in (access["tls_ca"], access["tls_cert"], access["tls_key"], access["password_file"]):
+        if file is not None and not file.is_file():
+            raise click.UsageError(f"There is no file {file}.", click.get_current_context())
+    tls = sasl = None
+    if access["tls"] or access["tls_ca"] or access["tls_cert"]:
+        tls = Tls(ca=access["tls_ca"], certificate=access["tls_cert"], key=access["tls_key"])
+    if bool(access["sasl"]) is not bool(access["user"]):
+        raise click.UsageError("--sasl and --user require each other.", click.get_current_context())
+    if access["sasl"] and access["user"]:
+        sasl = Sasl(mechanism=access["sasl"], user=access["user"], password=_password(access))
+    return Security(tls=tls, sasl=sasl)
+
+
+def _password(access: Access) -> str:
+    if access["password_file"] is not None:
+        return access["password_file"].read_text().rstrip("\n")
+    known = os.environ.get("SASL_PASSWORD")
+    if known is None and not sys.stdin.isatty():
+        raise click.UsageError("--user needs --password-file or SASL_PASSWORD.", click.get_current_context())
+    return known if known is not None else click.prompt("Password", hide_input=True, err=True)
+
+
+def watch_client(access: WatchedAccess, show: "Callable[[Client], int]") -> int:
+    """Like `with_client`; with --watch again and again, also after errors, because a server may come back."""
+    if not access["watch"]:
+        return with_client(access, show)
+    try:
+        while True:
+            click.clear()
+            click.secho(f"every {access['interval']:g} s; now {datetime.now(UTC):%H:%M:%S} UTC\n", dim=True)
+            with_client(access, show)
+            sys.stdout.flush()
+            time.sleep(access["interval"])
+    except KeyboardInterrupt:
+        return 0

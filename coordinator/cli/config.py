@@ -35,12 +35,17 @@ def config_defaults() -> int:
 @config.command("show", epilog=examples("coordinator config show --config coordinator.yaml --set group.max.size=100"))
 @server_options
 def config_show(**sources: Unpack[Sources]) -> int:
-    """Print the configuration that `serve` uses with the same arguments."""
+    """Print the configuration that `serve` uses with the same arguments.
+
+    Settings that differ from the default are marked with the source of their value: a file, a variable, --set or a flag.
+    """
     from coordinator.config.load import ConfigError
-    from coordinator.config.show import as_yaml
+    from coordinator.config.show import CHANGED, as_yaml
 
     try:
-        print(as_yaml(load_config(sources)), end="")
+        loaded = load_config(sources)
     except ConfigError as error:
         return refused(error)
+    for line in as_yaml(loaded.config, loaded.sources).splitlines():
+        click.secho(line, fg="yellow" if line.startswith(CHANGED) else None)
     return 0

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from coordinator.cli.client_options import Access, client_options, json_option, timeout_option, with_client
+from coordinator.cli.client_options import (
+    Access,
+    WatchedAccess,
+    client_options,
+    json_option,
+    timeout_option,
+    watch_client,
+    watch_options,
+    with_client,
+)
 from coordinator.cli.command_line import Group, exactly_one, examples, fail
 
 if TYPE_CHECKING:
@@ -25,23 +34,27 @@ def groups() -> None:
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state; can be repeated.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only groups of this type; can be repeated.")
 @client_options
+@watch_options
 @json_option
-def groups_list(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> int:
+def groups_list(states: tuple[str, ...], types: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAccess]) -> int:
     """List all groups with type and state."""
     from coordinator.operations import groups_shown
 
-    return with_client(access, lambda client: groups_shown.show_list(client, states, types, as_json=as_json))
+    return watch_client(access, lambda client: groups_shown.show_list(client, states, types, as_json=as_json))
 
 
-@groups.command(epilog=examples("coordinator groups describe orders billing"))
+@groups.command(
+    epilog=examples("coordinator groups describe orders billing", "coordinator groups describe orders --watch")
+)
 @_groups
 @client_options
+@watch_options
 @json_option
-def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> int:
+def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAccess]) -> int:
     """Show state, members and offsets of groups."""
     from coordinator.operations import groups_shown
 
-    return with_client(access, lambda client: groups_shown.show_description(client, group, as_json=as_json))
+    return watch_client(access, lambda client: groups_shown.show_description(client, group, as_json=as_json))
 
 
 @groups.command(
@@ -124,12 +137,13 @@ def rebalance(group: str, reason: str, admin: str, timeout: float, as_json: bool
 @groups.command(epilog=examples("coordinator groups offsets orders --json"))
 @_group
 @client_options
+@watch_options
 @json_option
-def offsets(group: str, as_json: bool, **access: Unpack[Access]) -> int:
+def offsets(group: str, as_json: bool, **access: Unpack[WatchedAccess]) -> int:
     """Show the committed offsets of a group and its lag."""
     from coordinator.operations import groups_shown
 
-    return with_client(access, lambda client: groups_shown.show_offsets(client, group, as_json=as_json))
+    return watch_client(access, lambda client: groups_shown.show_offsets(client, group, as_json=as_json))
 
 
 @groups.command(

@@ -1,5 +1,6 @@
 """`coordinator serve` and `coordinator ready`."""
 
+import gc
 import logging
 import os
 import sys
@@ -9,7 +10,7 @@ from typing import Unpack
 import click
 
 from coordinator.cli.command_line import Command, examples, fail, refused
-from coordinator.cli.server_options import Sources, load_config, server_options
+from coordinator.cli.server_options import Sources, load_admin_config, load_config, server_options
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +29,20 @@ READY_WITHIN_S = 3.0
 @server_options
 def serve(**sources: Unpack[Sources]) -> int:
     """Run the server until SIGTERM."""
+    gc.disable()  # a start makes objects that stay; the server enables it when it is ready
+    try:
+        return _serve(sources)
+    finally:
+        gc.enable()
+
+
+def _serve(sources: Sources) -> int:
     # The reported start-up time includes that of the interpreter, which is almost only CPU time.
     began_s = time.monotonic() - time.process_time()
     from coordinator.config.load import ConfigError, ineffective_variables
 
     try:
-        config = load_config(sources)
+        config = load_config(sources).config
     except ConfigError as error:
         return refused(error)
     from coordinator.world.log_lines import KeyValueFormatter
@@ -57,7 +66,7 @@ def ready(**sources: Unpack[Sources]) -> int:
     from coordinator.config.settings import joined
 
     try:
-        admin = load_config(sources).admin
+        admin = load_admin_config(sources)
     except ConfigError as error:
         return refused(error)
     from http.client import HTTPConnection, HTTPException

@@ -9,7 +9,8 @@ import click
 from coordinator.cli.command_line import combined
 
 if TYPE_CHECKING:
-    from coordinator.config.settings import ServerConfig
+    from coordinator.config.load import Loaded
+    from coordinator.config.settings import AdminConfig
 
 
 class Sources(TypedDict):
@@ -39,15 +40,25 @@ server_options = combined(
 )
 
 
-def load_config(sources: Sources) -> "ServerConfig":
+def load_config(sources: Sources) -> "Loaded":
     """The configuration of these sources and the environment. Raises ConfigError."""
-    from coordinator.config.load import load
+    from coordinator.config.load import load_with_sources
 
+    return load_with_sources(sources["config"], sources["assignments"], _flags(sources), os.environ)
+
+
+def load_admin_config(sources: Sources) -> "AdminConfig":
+    """The configuration of the admin HTTP server. Raises ConfigError."""
+    from coordinator.config.load import load_admin
+
+    return load_admin(sources["config"], sources["assignments"], _flags(sources), os.environ)
+
+
+def _flags(sources: Sources) -> dict[str, str]:
     flags = {
         "listen": sources["listen"],
         "advertise": sources["advertise"],
         "admin": sources["admin"],
         "data_dir": sources["data_dir"],
     }
-    given = {name: text for name, text in flags.items() if text is not None}
-    return load(sources["config"], sources["assignments"], given, os.environ)
+    return {name: text for name, text in flags.items() if text is not None}

@@ -41,6 +41,8 @@ _LISTENER_VARIABLES = (
     "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
     "KAFKA_CONTROLLER_LISTENER_NAMES",
 )
+_OTHER_VARIABLES = ("COORDINATOR_CACHE_DIR",)
+"""Variables that other parts read."""
 _PREFIXES = ("COORDINATOR_", KAFKA_PREFIX)
 _OF_KUBERNETES = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 _SIMILAR = 0.9
@@ -85,7 +87,7 @@ def without_effect(environment: Mapping[str, str], known: Iterable[str], renamed
     `known` has the names of all settings, and `renamed` Kafka's names of settings that have another name here.
     """
     settings = {KAFKA_PREFIX + name.replace(".", "_").upper() for name in known} - {"KAFKA_LISTENERS"}
-    effective = {*settings, *_LISTENER_VARIABLES, *FLAG_VARIABLES}
+    effective = {*settings, *_LISTENER_VARIABLES, *FLAG_VARIABLES, *_OTHER_VARIABLES}
     moved = {KAFKA_PREFIX + name.replace(".", "_").upper(): instead for name, instead in renamed.items()}
     found = [
         variable

@@ -11,7 +11,7 @@ error. settings.py has the table of all settings; show.py prints `config/default
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from coordinator.config.environment import (
     FLAG_VARIABLES,
@@ -46,6 +46,13 @@ class ConfigError(ValueError):
     """A setting is refused. The text is one line: the key, the value, its source and what is allowed."""
 
 
+class Loaded(NamedTuple):
+    """A configuration, and for each setting that a source has set the last of them: a file, a variable, --set or a flag."""
+
+    config: ServerConfig
+    sources: Mapping[str, str]
+
+
 def load(
     file: Path | None = None,
     assignments: Sequence[str] = (),
@@ -56,14 +63,44 @@ def load(
 
     `assignments` are the texts of `--set`; `flags` can have listen, advertise, admin and data_dir. Raises ConfigError.
     """
-    environment = environment or {}
-    values: dict[str, Any] = {}
+    return load_with_sources(file, assignments, flags, environment).config
+
+
+def load_with_sources(
+    file: Path | None,
+    assignments: Sequence[str],
+    flags: Mapping[str, str] | None,
+    environment: Mapping[str, str] | None,
+) -> Loaded:
+    """Like `load`, with the source of each setting. Raises ConfigError."""
+    values = _read(file, assignments, flags or {}, environment or {})
+    config = _build(values)
+    _check_together(config)
+    return Loaded(config, values.sources)
+
+
+def load_admin(
+    file: Path | None, assignments: Sequence[str], flags: Mapping[str, str], environment: Mapping[str, str]
+) -> AdminConfig:
+    """The configuration of the admin HTTP server by itself. Raises ConfigError.
+
+    A health check has the environment of a container, which may not name the address for clients: Testcontainers' modules give
+    it to the server alone, when they know it.
+    """
+    return _build(_read(file, assignments, flags, environment)).admin
+
+
+def _read(
+    file: Path | None, assignments: Sequence[str], flags: Mapping[str, str], environment: Mapping[str, str]
+) -> "_Values":
+    """The values of all sources, each checked by itself."""
+    values = _Values()
     if file is not None:
         for key, value in read_file(file).items():
-            values[key] = _checked(key, value, is_text=False, source=str(file))
+            values.set(key, _checked(key, value, is_text=False, source=str(file)), str(file))
     try:
         for variable, key, text in read_settings(environment, [*SETTINGS, *STRUCTURED, *ONLY_VALUE]):
-            values[key] = _checked(key, text, is_text=True, source=variable)
+            values.set(key, _checked(key, text, is_text=True, source=variable), variable)
     except ConfigError:
         raise
     except ValueError as error:
@@ -72,12 +109,22 @@ def load(
         key, equals, text = assignment.partition("=")
         if not equals:
             raise ConfigError(f"--set {shown(assignment)}: allowed: key=value")
-        values[key.strip()] = _checked(key.strip(), text, is_text=True, source="--set")
+        values.set(key.strip(), _checked(key.strip(), text, is_text=True, source="--set"), "--set")
     _apply_flags(values, read_flags(environment), {flag: name for name, flag in FLAG_VARIABLES.items()})
-    _apply_flags(values, flags or {}, {})
-    config = _build(values)
-    _check_together(config)
-    return config
+    _apply_flags(values, flags, {})
+    return values
+
+
+class _Values(dict[str, Any]):
+    """Checked values by setting, with the source of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: dict[str, str] = {}
+
+    def set(self, key: str, value: Any, source: str) -> None:
+        self[key] = value
+        self.sources[key] = source
 
 
 def ineffective_variables(environment: Mapping[str, str]) -> list[str]:
@@ -255,16 +302,17 @@ _STRUCTURED_READERS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def _apply_flags(values: dict[str, Any], flags: Mapping[str, str], names: Mapping[str, str]) -> None:
+def _apply_flags(values: _Values, flags: Mapping[str, str], names: Mapping[str, str]) -> None:
     """Sets the values of flags; --listen and --advertise are for the first listener.
 
     `names` has the source of a flag, for error messages, if it did not come from the command line.
     """
     source = {flag: names.get(flag, f"--{flag.replace('_', '-')}") for flag in flags}
     if "data_dir" in flags:
-        values["log.dir"] = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
+        folder = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
+        values.set("log.dir", folder, source["data_dir"])
     if "admin" in flags:
-        values["admin.listener"] = address("admin.listener", flags["admin"], source["admin"])
+        values.set("admin.listener", address("admin.listener", flags["admin"], source["admin"]), source["admin"])
     if "listen" not in flags and "advertise" not in flags:
         return
     first, *others = values.get("listeners", (ListenerConfig(),))
@@ -276,7 +324,13 @@ def _apply_flags(values: dict[str, Any], flags: Mapping[str, str], names: Mappin
     changed = ListenerConfig(
         host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=first.dialect
     )
-    values["listeners"] = (changed, *others)
+    used = [source[flag] for flag in ("listen", "advertise") if flag in flags]
+    values.set("listeners", (changed, *others), " and ".join([*_earlier(values), *used]))
+
+
+def _earlier(values: _Values) -> list[str]:
+    """The source of the listeners that flags change only in part."""
+    return [values.sources["listeners"]] if "listeners" in values.sources else []
 
 
 def _build(values: Mapping[str, Any]) -> ServerConfig:

@@ -77,6 +77,7 @@ class LogConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
+    coordinator_journal_file_bytes: int = 16_777_216
     coordinator_events_segment_bytes: int = 33_554_432
     coordinator_events_retention_bytes: int = 268_435_456
     coordinator_events_retention_ms: int = 604_800_000
@@ -249,6 +250,9 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("durability", LogConfig, choice("fsync", "write"), "",
          "How durable a change is before its response is sent. fsync: it survives a power failure. write: it survives a"
          " crash of the process but not a power failure; choose it for tests. Not a Kafka setting."),
+        ("coordinator.journal.file.bytes", LogConfig, integer(65_536, INT_MAX), "bytes",
+         "The size of a file of the journal, through which all internal logs become durable with one sync. The server keeps"
+         " up to four of them, and syncs the logs' own segments whenever one is full. Not a Kafka setting."),
         ("offsets.topic.num.partitions", LogConfig, POSITIVE, "partitions",
          "The number of partitions of __consumer_offsets, which is also the number of group shards. The hash of a group's"
          " name selects its partition, so do not change this once there is data."),
@@ -289,6 +293,14 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("limit.groups", GroupsConfig, POSITIVE, "groups",
          "The most groups that can exist. A request that would create another one fails with GROUP_MAX_SIZE_REACHED."
          " A group takes one to two kilobytes of memory. Not a Kafka setting."),
+        ("limit.group.bytes", GroupsConfig, POSITIVE, "bytes",
+         "The most memory that the ids, subscriptions, metadata and assignments of a group's members can take together; at"
+         " least 1.5 KiB are counted for each member. A join or heartbeat that would add more fails with"
+         " GROUP_MAX_SIZE_REACHED. It also bounds the group's records. Not a Kafka setting."),
+        ("limit.groups.bytes", GroupsConfig, POSITIVE_LONG, "bytes",
+         "The most memory that all groups can take together. A request that would add more fails with"
+         " COORDINATOR_NOT_AVAILABLE, and clients try again; members of up to 1 KiB are served. It is as much as"
+         " limit.memory.bytes by default. Not a Kafka setting."),
         ("offset.metadata.max.bytes", GroupsConfig, INT, "UTF-16 characters",
          "The longest metadata text that a commit can have for a partition. A longer one is refused with"
          " OFFSET_METADATA_TOO_LARGE. Despite its name, the setting counts characters, in Kafka too."),

@@ -1,7 +1,7 @@
 """Configurations and settings as text for people: the file that `load` reads back, and the page of `config list`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import wrap
 
 from coordinator.config.settings import (
@@ -17,6 +17,8 @@ from coordinator.config.settings import (
 )
 
 WIDTH = 110
+CHANGED = "# Changed by"
+"""The beginning of a line about a value that is not the default."""
 _LARGER_UNITS = {
     "milliseconds": (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)),
     "minutes": (("day", 1_440), ("hour", 60)),
@@ -26,13 +28,32 @@ _LARGER_UNITS = {
 Value = bool | int | str | tuple[str, ...]
 
 
-def as_yaml(config: ServerConfig) -> str:
-    """The configuration as a file that `load` reads back, with the documentation of each setting and what is allowed."""
+def as_yaml(config: ServerConfig, sources: Mapping[str, str] | None = None) -> str:
+    """The configuration as a file that `load` reads back, with the documentation of each setting and what is allowed.
+
+    With `sources`, by setting, it says which values are not the default, and where they come from.
+    """
+    original = ServerConfig()
+    changed = {
+        "listeners": config.listeners != original.listeners,
+        "admin.listener": (config.admin.host, config.admin.port) != (original.admin.host, original.admin.port),
+        "topics": config.declared_topics != original.declared_topics,
+    }
+
+    def mark(name: str) -> list[str]:
+        if sources is None or name not in sources:
+            return []
+        if name in changed:
+            return [f"{CHANGED} {sources[name]}."] if changed[name] else []
+        default = SETTINGS[name].default
+        return [] if value_of(config, name) == default else [f"{CHANGED} {sources[name]}; default: {_scalar(default)}."]
+
     lines = [
         "# Every setting with its value. Settings that Kafka has keep Kafka's names and defaults.",
         "# `coordinator config defaults` prints this file with the defaults.",
         *_heading("Addresses and topics"),
         *_comment(STRUCTURED["listeners"]),
+        *mark("listeners"),
         "listeners:",
     ]
     for listener in config.listeners:
@@ -43,8 +64,10 @@ def as_yaml(config: ServerConfig) -> str:
             lines.append(f"    dialect: {listener.dialect}")
     lines += [
         *_comment(STRUCTURED["admin.listener"]),
+        *mark("admin.listener"),
         f"admin.listener: {_scalar(joined(config.admin.host, config.admin.port))}",
         *_comment(STRUCTURED["topics"]),
+        *mark("topics"),
         "topics:" if config.declared_topics else "topics: []",
     ]
     for topic in config.declared_topics:
@@ -57,7 +80,7 @@ def as_yaml(config: ServerConfig) -> str:
         if setting.section != section:
             section = setting.section
             lines += _heading(section)
-        lines += [*_comment(setting), f"{name}: {_scalar(value_of(config, name))}"]
+        lines += [*_comment(setting), *mark(name), f"{name}: {_scalar(value_of(config, name))}"]
     return "\n".join(lines) + "\n"
 
 

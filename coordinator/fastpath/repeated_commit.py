@@ -12,7 +12,6 @@ batch for which there is no record template.
 from collections.abc import Iterator
 from functools import partial
 from struct import Struct
-from sys import intern
 
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, LearnTemplate, NoTemplate, ReplyQueue, Route
 from coordinator.api.server import Server
@@ -25,13 +24,15 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
-from coordinator.groups.offsets.records import NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
+from coordinator.groups.offsets.records import OffsetCommits
+from coordinator.groups.offsets.store import shared_partition
 from coordinator.groups.offsets.validate_partitions import validate_partitions
+from coordinator.groups.offsets.value import EMPTY, NO_TOPIC_ID, VERSION, tags
 from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
-from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitValue
+from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.requests import offset_commit
 from coordinator.runtime.result import Fact, Record, Records, RequestContext, Result
 
@@ -55,7 +56,8 @@ _OFFSETS, _EPOCHS = slice(1, None, 2), slice(2, None, 2)
 """Their places among the values of a match, the first of which is the correlation id."""
 _CORRELATION_ID = Struct(">i").unpack_from
 _from_bytes = int.from_bytes
-_new = object.__new__
+_VALUE = Struct(">hqiBq").pack
+"""A record's value, up to its tagged fields."""
 
 
 class RepeatedCommit(Match):
@@ -108,14 +110,14 @@ class CommitTemplate(MatchTemplate):
         "request",
         "route",
         "served",
-        "topic_ids",
+        "tags",
     )
 
     answer: bytes
     """The body of the answer that accepts every partition."""
     partitions: list[tuple[str, int]]
-    topic_ids: list[bytes]
-    """The id of each partition's topic."""
+    tags: list[bytes]
+    """The tagged fields of each partition's record."""
     records: RecordTemplate
 
     def __init__(
@@ -155,8 +157,10 @@ class CommitTemplate(MatchTemplate):
         self.answer = route.encode(validate_partitions(request, ANSWERS, 0, 0, None)[0])
         self.records = RecordTemplate(partial(_samples, request), self.count, _RECORD_CODES)
         topics = request.topics
-        self.partitions = [(intern(topic.name), each.partition_index) for topic in topics for each in topic.partitions]
-        self.topic_ids = [catalog.topic_id(topic.name) or NO_TOPIC_ID for topic in topics for _ in topic.partitions]
+        self.partitions = [
+            shared_partition(topic.name, each.partition_index) for topic in topics for each in topic.partitions
+        ]
+        self.tags = [tags(catalog.topic_id(topic.name) or NO_TOPIC_ID) for topic in topics for _ in topic.partitions]
         self.accepted = None
         self.catalog_version = catalog.version
         return True
@@ -250,18 +254,10 @@ class RepeatedOffsets(Records):
             self._ordinary().replay(state)
             return
         count = len(committed)
-        for partition, topic_id, offset, epoch in zip(  # noqa: B905 - costs time on every commit
-            template.partitions, template.topic_ids, self._offsets, self._epochs
+        for partition, tagged, offset, epoch in zip(  # noqa: B905 - costs time on every commit
+            template.partitions, template.tags, self._offsets, self._epochs
         ):
-            # The same as the constructor, without the call.
-            value = _new(OffsetCommitValue)
-            value.offset = offset
-            value.leader_epoch = epoch
-            value.metadata = ""
-            value.commit_timestamp = now_ms
-            value.expire_timestamp = NO_TIMESTAMP
-            value.topic_id = topic_id
-            committed[partition] = value
+            committed[partition] = _VALUE(VERSION, offset, epoch, EMPTY, now_ms) + tagged
         offsets.count += len(committed) - count
 
     def add_to(self, batch: BatchBuilder) -> None:

@@ -5,6 +5,7 @@
 - I8, the part that only the server can see: no process of a streams group has a task twice.
 - I18: gauges, and the counts and indexes that operations maintain incrementally, equal a recount from the members and
   offsets, written as simply as possible.
+- I33: the bytes that groups hold, which are counted as they change, equal a recount, and so does their sum over all groups.
 - I31: no assignment of a classic group's leader counts as invalid, because simulated leaders make no mistakes.
 """
 
@@ -20,6 +21,16 @@ from coordinator.groups.classic.resync import asks_same
 from coordinator.groups.classic.states import State
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import MemberState
+from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.group import Group
+from coordinator.groups.held_bytes import (
+    GROUP_BYTES,
+    NAME_BYTES,
+    PARTITION_BYTES,
+    STORED_MEMBER_BYTES,
+    member_bytes,
+    text_bytes,
+)
 from coordinator.groups.kinds import LABELS, Kind
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.streams.group import StreamsGroup
@@ -49,8 +60,72 @@ def check(server: Server, broken: OnBroken) -> None:
                 broken("I18 derived state equals a recount", f"shard {shard.index}, {streams.group_id}: {problem}")
         if shard.state.counters.invalid_partitions:
             broken("I31 no false alarms", f"shard {shard.index}: {shard.state.counters.invalid_partitions}")
+    for problem in _held_bytes_mismatches(server):
+        broken("I33 held bytes equal a recount", problem)
     for problem in _gauge_mismatches(server):
         broken("I18 derived state equals a recount", problem)
+
+
+# --- I33 --------------------------------------------------------------------------------------------------------------
+
+
+def _held_bytes_mismatches(server: Server) -> Iterable[str]:
+    total = 0
+    for shard in server.groups.shards:
+        in_shard = 0
+        for group in shard.state.by_id.values():
+            kept, recounted = (group.held_bytes, group.derived_bytes), held_bytes(group)
+            if kept != recounted:
+                yield f"shard {shard.index}: {group.group_id} holds {kept}, not {recounted}"
+            in_shard += sum(kept)
+        if shard.state.held_bytes.count != in_shard:
+            yield f"shard {shard.index} holds {shard.state.held_bytes.count}, not {in_shard}"
+        total += in_shard
+    if server.held_bytes.total != total:
+        yield f"all shards hold {server.held_bytes.total}, not {total}"
+
+
+def held_bytes(group: Group) -> tuple[int, int]:
+    """The bytes that a group holds and those that are derived, from its members and records."""
+    match group:
+        case ClassicGroup():
+            held, derived = _classic_held_bytes(group)
+        case ConsumerGroup():
+            held = 0
+            derived = len(_target_partitions(group)) * PARTITION_BYTES
+            derived += sum(len(each.topics) for each in group.regexes.values()) * NAME_BYTES
+        case StreamsGroup():
+            held, derived = _streams_held_bytes(group)
+        case _:
+            raise AssertionError(group)
+    if isinstance(group, ModernGroup):
+        held += sum(member.held_bytes for member in group.members.values())
+    return GROUP_BYTES + text_bytes(group.group_id) + held, derived
+
+
+def _classic_held_bytes(group: ClassicGroup) -> tuple[int, int]:
+    held = sum(member_bytes(member.count_content()) for member in group.members.values())
+    held += sum(member_bytes(text_bytes(member_id)) for member_id in group.pending_joins)
+    if group.resync is not None:
+        held += sum(len(each) for each in group.resync.assignments.values())
+    derived = 0
+    for record in (group.stored, group.forming):
+        for each in () if record is None else record.members:
+            derived += STORED_MEMBER_BYTES + len(each.member_id) + len(each.client_id)
+            derived += len(each.subscription) + len(getattr(each, "assignment", b""))
+    derived += sum(member.reading.held_bytes for member in group.members.values() if member.reading is not None)
+    if group.last_resync is not None:
+        derived += len(group.last_resync.owners) * PARTITION_BYTES
+    return held, derived
+
+
+def _streams_held_bytes(group: StreamsGroup) -> tuple[int, int]:
+    reported = [part for each in group.soft.task_offsets.values() for part in (each.offsets, each.end_offsets)]
+    held = NAME_BYTES * sum(1 + len(tasks) for part in reported for tasks in part.values())
+    if group.topology is not None:
+        held += group.topology.held_bytes
+    roles = [role for each in group.target.values() for role in (each.active, each.standby, each.warmup)]
+    return held, PARTITION_BYTES * sum(len(numbers) for role in roles for numbers in role.values())
 
 
 # --- I16 --------------------------------------------------------------------------------------------------------------

@@ -153,6 +153,31 @@ def epochs_of_topic(committer: Committer | None, topic_id: bytes) -> tuple[Mappi
     return committer.assigned.get(topic_id, _NO_EPOCHS), committer.pending_revocation.get(topic_id, _NO_EPOCHS)
 
 
+COMMIT_REFUSED = "commit_refused"
+
+
+def refused_commit_facts(
+    groups: Groups, request: Any, context: RequestContext, error: ErrorCode, missing: Sequence[MissingPartition]
+) -> tuple[Fact, ...]:
+    """The facts of a commit that the group refused as a whole: its event, and a line if the client is not the member it claims.
+
+    There is no line for an error that a client repeats until it passes, such as REBALANCE_IN_PROGRESS.
+    """
+    events = commit_facts(groups, request, context, error, missing=missing)
+    if error not in FENCES:
+        return events
+    fields = {
+        "group": request.group_id,
+        "member": request.member_id,
+        "instance": request.group_instance_id,
+        "client": context.client_id,
+        "host": context.client_host,
+        "epoch": request.generation_id_or_member_epoch,
+        "error": error.name,
+    }
+    return (Fact(COMMIT_REFUSED, fields), *events)
+
+
 def commit_facts(
     groups: Groups,
     request: Any,

@@ -106,11 +106,12 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
     """Returns where the commit comes from, and the timers that it re-arms: it extends the session of a classic member.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, REBALANCE_IN_PROGRESS,
-    GROUP_ID_NOT_FOUND or UNSUPPORTED_VERSION; and GROUP_MAX_SIZE_REACHED if the commit would create one group too many.
+    GROUP_ID_NOT_FOUND or UNSUPPORTED_VERSION; and GROUP_MAX_SIZE_REACHED or COORDINATOR_NOT_AVAILABLE if the commit would
+    create one group too many.
     """
     group, epoch = groups.by_id.get(request.group_id), request.generation_id_or_member_epoch
     if group is None:
-        _fence_unknown_group(groups, epoch, has_own_error=api_version >= GROUP_ID_NOT_FOUND_SINCE)
+        _fence_unknown_group(groups, request.group_id, epoch, has_own_error=api_version >= GROUP_ID_NOT_FOUND_SINCE)
         return NO_GROUP, ()
     policies = group.fencing_policies(groups.settings) if group.has_member_epochs else None
     if epoch < 0 and group.is_empty:
@@ -139,7 +140,7 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
     group, has_own_errors = groups.by_id.get(request.group_id), api_version >= TXN_EPOCH_ERRORS_SINCE
     if group is None:
-        _fence_unknown_group(groups, epoch, has_own_error=has_own_errors)
+        _fence_unknown_group(groups, request.group_id, epoch, has_own_error=has_own_errors)
     elif not is_anonymous and (epoch >= 0 or not group.is_empty):
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
         committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
@@ -156,11 +157,11 @@ def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
     return group.kind, group.find_committer(member_id, groups.catalog), group.fencing_policies(groups.settings)
 
 
-def _fence_unknown_group(groups: Groups, epoch: int, *, has_own_error: bool) -> None:
+def _fence_unknown_group(groups: Groups, group_id: str, epoch: int, *, has_own_error: bool) -> None:
     """A commit creates the group if it does not claim to come from a member."""
     if epoch >= 0:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if has_own_error else ErrorCode.ILLEGAL_GENERATION)
-    groups.admit()
+    groups.admit(group_id)
 
 
 def _committer(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Committer:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.committer import Committer, FencingPolicies
+from coordinator.groups.held_bytes import GROUP_BYTES, ShardHeldBytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
-from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Timer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -24,13 +24,13 @@ REBALANCES_KEPT = 16
 WAITS_SHOWN_MAX = 10
 """The view of a rebalance has at most this many members, those that it waited longest for."""
 
-ExpiryBase = Callable[[OffsetCommitValue], int]
-"""The moment (wall clock, ms) from which the retention of an offset counts."""
+ExpiryBase = Callable[[int], int]
+"""The moment (wall clock, ms) from which the retention of an offset counts, by the time of its commit."""
 
 
-def commit_timestamp_ms(committed: OffsetCommitValue) -> int:
+def commit_timestamp_ms(committed_ms: int) -> int:
     """The expiry base of offsets that their group does not protect."""
-    return committed.commit_timestamp
+    return committed_ms
 
 
 def waited_longest_for(waits: Mapping[str, int]) -> str:
@@ -48,14 +48,22 @@ def longest_waits(waits: Mapping[str, int]) -> list[dict[str, Any]]:
 class Group(ABC):
     """A group of any kind."""
 
-    __slots__ = ()
+    __slots__ = ("derived_bytes", "group_id", "held_bytes", "shard_held_bytes")
 
     kind: ClassVar[Kind]
-    group_id: str
     members: dict[str, Any]
     """Member id -> member; the class of members is the kind's own."""
     static_members: dict[str, str]
     """Instance id -> member id of its holder (KIP-345)."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.held_bytes = new_group_bytes(group_id)
+        """The size of what its members sent and its leader assigned (held_bytes.py)."""
+        self.derived_bytes = 0
+        """The size of what the coordinator made of it."""
+        self.shard_held_bytes: ShardHeldBytes | None = None
+        """The count of the shard; None while the group is not in its state."""
 
     @property
     @abstractmethod
@@ -102,6 +110,29 @@ class Group(ABC):
         """Whether nothing but its offsets keeps the group: it is simple, and no member id of it was handed out."""
         return False
 
+    # --- memory (held_bytes.py) ---------------------------------------------------------------------------------------
+
+    def hold(self, count_bytes: int) -> None:
+        """Counts what clients sent; a negative number takes it off again."""
+        self.held_bytes += count_bytes
+        if self.shard_held_bytes is not None:
+            self.shard_held_bytes.add(count_bytes)
+
+    def hold_derived(self, count_bytes: int) -> None:
+        """Counts what the coordinator made of it; a negative number takes it off again."""
+        self.derived_bytes += count_bytes
+        if self.shard_held_bytes is not None:
+            self.shard_held_bytes.add(count_bytes)
+
+    def count_into(self, shard_held_bytes: ShardHeldBytes | None) -> None:
+        """Makes the group part of a shard's count; None: of no shard's."""
+        count_bytes = self.held_bytes + self.derived_bytes
+        if self.shard_held_bytes is not None:
+            self.shard_held_bytes.add(-count_bytes)
+        if shard_held_bytes is not None:
+            shard_held_bytes.add(count_bytes)
+        self.shard_held_bytes = shard_held_bytes
+
     # --- for commits (fencing.py) -------------------------------------------------------------------------------------
 
     has_member_epochs: ClassVar[bool] = True
@@ -145,3 +176,8 @@ class Group(ABC):
 
     def inherit_soft_state(self, uncommitted: Self) -> None:  # noqa: B027 - a classic group has none to hand over
         """Takes over what is not in the log from the object that the creating operation worked on."""
+
+
+def new_group_bytes(group_id: str) -> int:
+    """What a group without members holds."""
+    return GROUP_BYTES + text_bytes(group_id)

@@ -47,6 +47,7 @@ from coordinator.groups.epochs.force import start_rebalance
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.force_rebalance import ForceRebalance
 from coordinator.groups.group import Group
+from coordinator.groups.held_bytes import ShardHeldBytes
 from coordinator.groups.migration.conversions import Conversions
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import (
@@ -110,9 +111,12 @@ class GroupMachine(Groups):
         settings: GroupSettings | None = None,
         assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
         count_all: Callable[[], int] | None = None,
+        held_bytes: ShardHeldBytes | None = None,
     ) -> None:
         """See `Groups`."""
-        super().__init__(config, catalog, settings=settings, assignors=assignors, count_all=count_all)
+        super().__init__(
+            config, catalog, settings=settings, assignors=assignors, count_all=count_all, held_bytes=held_bytes
+        )
         self.migration = Conversions()
 
     # --- replay -------------------------------------------------------------------------------------------------------

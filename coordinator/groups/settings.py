@@ -95,6 +95,9 @@ class GroupsConfig:
     group_max_size: int = 2_147_483_647
     limit_groups: int = 100_000
     """Groups of all kinds, including groups that only have offsets."""
+    limit_group_bytes: int = 16 << 20
+    limit_groups_bytes: int = 256 << 20
+    """See held_bytes.py."""
     limit_pending_members: int = 10_000
     group_new_member_join_timeout_ms: int = 300_000
     """Used instead of the session timeout while a new member waits in its first JoinGroup."""

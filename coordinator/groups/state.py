@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.catalog import Catalog
-from coordinator.groups.group import Group
+from coordinator.groups.group import Group, new_group_bytes
 from coordinator.groups.group_configs import ConfiguredGroups
+from coordinator.groups.held_bytes import HeldBytes, ShardHeldBytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
@@ -46,7 +47,7 @@ class Migration(Protocol):
 class Counters:
     """Counts for metrics since the shard was loaded; not part of the durable state."""
 
-    __slots__ = ("fenced", "invalid_partitions", "offsets", "txn_requests")
+    __slots__ = ("fenced", "invalid_partitions", "offsets", "too_large", "txn_requests")
 
     def __init__(self) -> None:
         self.offsets = 0
@@ -57,12 +58,17 @@ class Counters:
         """TxnOffsetCommit requests, by whether the member they name could be checked (fencing.py)."""
         self.invalid_partitions: dict[str, int] = {}
         """Partitions that leaders of classic groups assigned against a rule, by rule (classic/assignment_rules.py)."""
+        self.too_large: dict[str, int] = {}
+        """Requests refused because groups would hold too much, by setting (held_bytes.py)."""
 
     def count_fenced(self, reason: str) -> None:
         self.fenced[reason] = self.fenced.get(reason, 0) + 1
 
     def count_txn_request(self, checked: str) -> None:
         self.txn_requests[checked] = self.txn_requests.get(checked, 0) + 1
+
+    def count_too_large(self, setting: str) -> None:
+        self.too_large[setting] = self.too_large.get(setting, 0) + 1
 
     def count_invalid_partitions(self, rule: str, count: int) -> None:
         self.invalid_partitions[rule] = self.invalid_partitions.get(rule, 0) + count
@@ -72,8 +78,8 @@ class Groups(ABC):
     """The groups of one shard. Operations read everything freely and change only what is not in the log."""
 
     __slots__ = (
-        "_count_all", "assignors", "by_id", "catalog", "config", "counters", "emits_accepted", "emits_refused", "offsets",
-        "settings", "uncommitted_groups",
+        "_count_all", "assignors", "by_id", "catalog", "config", "counters", "emits_accepted", "emits_refused", "held_bytes",
+        "offsets", "settings", "uncommitted_groups",
     )  # fmt: skip
 
     migration: Migration
@@ -87,8 +93,10 @@ class Groups(ABC):
         assignors: Mapping[str, Assignor],
         settings: GroupSettings | None = None,
         count_all: Callable[[], int] | None = None,
+        held_bytes: ShardHeldBytes | None = None,
     ) -> None:
-        """`settings`: of single groups; `assignors`: by name, the first is the default; `count_all`: groups of all shards."""
+        """`settings`: of single groups; `assignors`: by name, the first is the default; `count_all`: groups of all shards;
+        `held_bytes`: the count of this shard as part of that of all."""
         self.config = config
         self.catalog = catalog
         self.settings = ConfiguredGroups(config) if settings is None else settings
@@ -98,7 +106,9 @@ class Groups(ABC):
         """Whether accepted commits become events."""
         self.emits_refused = config.coordinator_events != NO_EVENTS
         """Whether refused commits and fenced members become events."""
+        self.held_bytes = HeldBytes().of_shard(0) if held_bytes is None else held_bytes
         self.by_id: dict[str, Group] = {}
+        """Changed by `put`, `place` and `remove` alone, which count what the groups hold."""
         self.uncommitted_groups: dict[str, Group] = {}
         """Groups as the operation saw them whose records, not yet replayed, create them."""
         self.offsets = Offsets()
@@ -120,10 +130,41 @@ class Groups(ABC):
             return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind.label} group.")
         return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind.label.capitalize()} group {group_id} not found.")
 
-    def admit(self) -> None:
-        """Call before an operation creates a group. Raises GROUP_MAX_SIZE_REACHED."""
+    def admit(self, group_id: str) -> None:
+        """Call before an operation creates a group. Raises GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
         if self._count_all() >= self.config.limit_groups:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The server has as many groups as limit.groups allows.")
+        self._fence_total(new_group_bytes(group_id))
+
+    def fence_growth(self, group: Group, by_bytes: int) -> None:
+        """Call before an operation changes what a group holds by so many bytes of what clients sent.
+
+        Raises GROUP_MAX_SIZE_REACHED if the group would be too large: more of the same will never fit. Raises
+        COORDINATOR_NOT_AVAILABLE if all groups together would: other clients take the room, and this one should try again.
+        """
+        if by_bytes > 0:
+            self._fence_group(group.held_bytes + by_bytes)
+            self._fence_total(by_bytes)
+
+    def fence_grown(self, group: Group, by_bytes: int) -> None:
+        """The same for a change that has been made, and can be undone."""
+        if by_bytes > 0:
+            self._fence_group(group.held_bytes)
+            self._fence_total(0)
+
+    def _fence_group(self, held_bytes: int) -> None:
+        if held_bytes > self.config.limit_group_bytes:
+            self.counters.count_too_large("limit.group.bytes")
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, "The group would hold more bytes than limit.group.bytes allows."
+            )
+
+    def _fence_total(self, by_bytes: int) -> None:
+        if self.held_bytes.all_shards.total + by_bytes > self.config.limit_groups_bytes:
+            self.counters.count_too_large("limit.groups.bytes")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "The groups would hold more bytes than limit.groups.bytes allows."
+            )
 
     # --- for replay ---------------------------------------------------------------------------------------------------
 
@@ -132,13 +173,22 @@ class Groups(ABC):
         uncommitted = self.uncommitted_groups.pop(group.group_id, None)
         if uncommitted is not None and uncommitted.kind is group.kind:
             group.inherit_soft_state(uncommitted)
+        self.place(group)
+
+    def place(self, group: Group) -> None:
+        """Puts the group in the place of any group with its id."""
+        replaced = self.by_id.get(group.group_id)
+        if replaced is not None:
+            replaced.count_into(None)
         self.by_id[group.group_id] = group
+        group.count_into(self.held_bytes)
 
     def get_or_simple(self, group_id: str) -> Group:
         """The group; a simple one is created if nothing was known about it."""
         group = self.by_id.get(group_id)
         if group is None:
-            group = self.by_id[group_id] = self.simple_group(group_id)
+            group = self.simple_group(group_id)
+            self.place(group)
         return group
 
     def remove(self, group_id: str, kind: Kind) -> None:
@@ -146,7 +196,7 @@ class Groups(ABC):
         group = self.by_id.get(group_id)
         if group is not None and group.kind is not kind:
             return
-        self.by_id.pop(group_id, None)
+        self._forget(group_id)
         if self.offsets.knows(group_id):
             self.get_or_simple(group_id)
 
@@ -154,7 +204,12 @@ class Groups(ABC):
         """Forgets a simple group that lost its last offset."""
         group = self.by_id.get(group_id)
         if group is not None and group.is_forgettable and not self.offsets.knows(group_id):
-            del self.by_id[group_id]
+            self._forget(group_id)
+
+    def _forget(self, group_id: str) -> None:
+        group = self.by_id.pop(group_id, None)
+        if group is not None:
+            group.count_into(None)
 
     # --- what needs to know the kinds (machine.py) --------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """One client connection: bytes in, whole frames to the dispatcher, responses out in the order of the requests.
 
-All frames that arrive in one read are handled in the same call. Their responses leave at the end of that turn of the event
-loop, all of a connection in one write: first everything is read, then everything is written. Writing each response at once
+The frames that arrive in one read are handled in the same call, up to a slice of the turn (turn.py): a client that sends more
+at once takes turns with the others. The responses leave at the end of the turn of the event loop, all of a connection in one
+write: first everything is read, then everything is written. Writing each response at once
 would cost more, because every write wakes the client, which then handles one response and sleeps again (measured: at 100
 connections writes took half of the server's CPU, and a quarter once they were joined). A large response leaves at once and
 without being copied: a megabyte read from a log is written from where it lies, and the next response reuses its memory.
@@ -25,6 +26,7 @@ from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
 from coordinator.network.flow_control import FlowControl, FlowEvent
 from coordinator.network.log_once import LogOncePerClient
+from coordinator.network.turn import SLICE_REQUESTS, Turn
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
@@ -59,33 +61,14 @@ class Closed(StrEnum):
     STOPPING = "stopping"
 
 
-class Turn:
-    """The connections that have responses to write at the end of this turn of the event loop."""
-
-    __slots__ = ("_call_soon", "ready")
-
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        self._call_soon = call_soon
-        self.ready: list[Connection] = []
-        """The caller that adds the first connection calls `begin`."""
-
-    def begin(self) -> None:
-        self._call_soon(self.flush)
-
-    def flush(self) -> None:
-        ready, self.ready = self.ready, []
-        for connection in ready:
-            connection.write_ready()
-
-
 class Connection(asyncio.Protocol):
     """The server's end of one connection."""
 
     __slots__ = (
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue", "_reserved_bytes", "_seen",
-        "_splitter", "_transport", "_turn", "advertised", "cached_request", "client_host", "client_id", "closed_by",
-        "full_since_ms", "requests", "template", "template_misses",
+        "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host", "client_id",
+        "closed_by", "full_since_ms", "requests", "template", "template_misses", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._dispatch = dispatcher.dispatch
         self._limits = limits
         self._in_flight_max = limits.requests_in_flight_max
-        self._turn = turn
+        self.turn = turn
         self._once = once
         self._memory = memory
         self._now_ms = now_ms
@@ -125,7 +108,9 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(limits.frame_bytes_max, limits.produce_bytes_max)
         self._flow = FlowControl()
         self._backlog: deque[bytes] = deque()
-        """Whole frames that wait for earlier responses to leave. Empty while the connection reads."""
+        """Whole frames that wait for earlier responses to leave or for their turn. At most one while the connection reads."""
+        self._waits_for_turn = False
+        """Whether the connection gets a slice of a later turn."""
         self._queue: deque[Exchange[Any]] = deque()
         self._transport: asyncio.Transport | None = None
         self._held: Exchange[Any] | None = None
@@ -166,11 +151,23 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error), Closed.FRAME)
             return
         self.requests += len(frames)
-        if self._flow.is_reading:
-            self._dispatch_frames(frames)
+        turn = self.turn
+        if self._backlog or not self._flow.is_reading:
+            if frames:
+                self._backlog.extend(frames)
+                self._update_reading(FlowEvent.BACKLOG)
+        elif len(frames) == 1 and turn.left > 0 and not self._may_have_to_wait:
+            # The ordinary case needs no backlog.
+            turn.left -= len(data)
+            try:
+                self._dispatch(frames[0], self)
+            except RefusedFrame as error:
+                self.refuse(str(error))
+            if len(self._queue) >= self._in_flight_max:
+                self._update_reading(FlowEvent.BACKLOG)
         elif frames:
             self._backlog.extend(frames)
-            self._update_reading(FlowEvent.BACKLOG)
+            self._dispatch_backlog(is_new=True)
         if splitter.rest or self._reserved_bytes:
             self._reserve_memory(frame_arrived=bool(frames))
 
@@ -216,6 +213,7 @@ class Connection(asyncio.Protocol):
             self._counted_bytes += response_bytes
             self._memory.take(response_bytes)
             self._may_have_to_wait = True
+            self.turn.count_response(response_bytes)
 
     def ready(self) -> None:
         """Notes that a response has been given (called by its exchange)."""
@@ -223,9 +221,9 @@ class Connection(asyncio.Protocol):
             self._write()
         if not self._listed and self._flow.is_open:
             self._listed = True
-            ready = self._turn.ready
+            ready = self.turn.ready
             if not ready:
-                self._turn.begin()
+                self.turn.begin_writing()
             ready.append(self)
 
     def write_ready(self) -> None:
@@ -238,7 +236,7 @@ class Connection(asyncio.Protocol):
 
     async def drained(self) -> None:
         """Returns when every request that arrived has been answered, or the connection is lost."""
-        if self._queue:
+        if self._queue or self._backlog:
             self._drained = asyncio.Event()
             await self._drained.wait()
 
@@ -281,20 +279,34 @@ class Connection(asyncio.Protocol):
             self._seen = (now_ms, self.requests, is_begun)
         return now_ms - since_ms, is_begun
 
-    def _dispatch_frames(self, frames: list[bytes]) -> None:
-        """Handles frames in order, as far as flow control lets it; the rest goes to the backlog, which is empty before."""
-        queue, dispatch, in_flight_max = self._queue, self._dispatch, self._in_flight_max
-        coming = iter(frames)
+    def take_slice(self) -> None:
+        """Handles requests of the backlog, at least one if it may be handled now (called by the turn)."""
+        self._waits_for_turn = False
+        self._resume()
+
+    def _dispatch_backlog(self, *, is_new: bool) -> None:
+        """Handles a slice of the backlog, as far as flow control lets it.
+
+        `is_new`: the frames have just arrived. Then there may be no time left for them; otherwise one at least is handled.
+        """
+        backlog, queue, dispatch, turn = self._backlog, self._queue, self._dispatch, self.turn
+        left = SLICE_REQUESTS
         try:
-            for frame in coming:
-                if (self._may_have_to_wait or len(queue) >= in_flight_max) and self._must_wait():
-                    self._backlog.append(frame)
-                    self._backlog.extend(coming)
+            while backlog:
+                if (self._may_have_to_wait or len(queue) >= self._in_flight_max) and self._must_wait():
                     break
+                has_begun = left < SLICE_REQUESTS
+                if not left or (turn.left <= 0 and (is_new or has_begun) and not turn.has_time()):
+                    self._waits_for_turn = True
+                    turn.wait(self, is_new=not has_begun)
+                    break
+                left -= 1
+                frame = backlog.popleft()
+                turn.left -= len(frame)
                 dispatch(frame, self)
         except RefusedFrame as error:
             self.refuse(str(error))
-        if self._backlog or len(queue) >= in_flight_max:
+        if len(backlog) > (1 if self._waits_for_turn else 0) or len(queue) >= self._in_flight_max:
             self._update_reading(FlowEvent.BACKLOG)
 
     def _must_wait(self) -> bool:
@@ -308,11 +320,9 @@ class Connection(asyncio.Protocol):
         return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_dispatch
 
     def _resume(self) -> None:
-        """Handles the backlog after responses have left, unless the client does not read them; reads on when it can."""
-        if self._backlog and self._flow.can_dispatch:
-            frames = list(self._backlog)
-            self._backlog.clear()
-            self._dispatch_frames(frames)
+        """Handles the backlog, unless it waits for its turn or the client does not read; reads on when there is none."""
+        if self._backlog and not self._waits_for_turn and self._flow.can_dispatch:
+            self._dispatch_backlog(is_new=False)
         if not self._backlog:
             if self._backlog_bytes:
                 self._memory.give_back(self._backlog_bytes)
@@ -340,7 +350,7 @@ class Connection(asyncio.Protocol):
             self._release_sent()
         else:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if self._drained is not None and not queue:
+        if self._drained is not None and not queue and not self._backlog:
             self._drained.set()
 
     # --- flow control -------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ states; a connection that has none of them is READING.
 
     reason      begins with                                      ends with              meanwhile
     BACKLOGGED  BACKLOG: the limit of requests in flight is      CAUGHT_UP: responses   later frames wait in the backlog
-                reached, or a frame has to wait, for example     have left
-                behind a parked request
+                reached, or a frame has to wait, for example     have left, or the
+                behind a parked request, or several for their    turn has come
+                turn
     STARVED     NO_MEMORY: a large frame has begun to arrive,    MEMORY_AVAILABLE       the rest of the frame stays in the
                 and the server's memory is taken                                        socket; it then gets a new deadline
     BLOCKED     BUFFER_FULL: the client does not read its        BUFFER_DRAINED         no request is handled, because its

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from coordinator.api.dispatch import Dispatcher
-from coordinator.network.connection import Closed, Connection, ConnectionLimits, Turn
+from coordinator.network.connection import Closed, Connection, ConnectionLimits
 from coordinator.network.log_once import LogOncePerClient
+from coordinator.network.turn import Turn
 from coordinator.runtime.memory import Memory
 
 _log = logging.getLogger(__name__)
@@ -18,13 +19,17 @@ SWEEP_MS = 1_000
 
 
 class Listener:
-    """Serves one address. `advertised`: the host and port that clients get; port 0 stands for the port that was bound."""
+    """Serves one address. `turn` is common to all listeners of a server.
+
+    `advertised`: the host and port that clients get; port 0 stands for the port that was bound.
+    """
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         limits: ConnectionLimits,
         memory: Memory,
+        turn: Turn,
         *,
         advertised: tuple[str, int],
         connections_max: int,
@@ -52,12 +57,11 @@ class Listener:
         self._per_ip: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._turn: Turn | None = None
+        self._turn = turn
 
     async def start(self, host: str, port: int) -> int:
         """Listens; returns the port."""
         loop = asyncio.get_running_loop()
-        self._turn = Turn(loop.call_soon)
         self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
         bound: int = self._server.sockets[0].getsockname()[1]
         self.bound = (host, bound)
@@ -80,7 +84,6 @@ class Listener:
         await asyncio.sleep(0)
 
     def _accept(self) -> Connection:
-        assert self._turn is not None
         return Connection(
             self.dispatcher,
             self._limits,

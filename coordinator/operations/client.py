@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Self, cast
 
 from coordinator.config.settings import joined
+from coordinator.operations.security import Security, SecurityFailed
 from coordinator.protocol.codec import Codec, DecodeError, EncodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -25,6 +26,7 @@ from coordinator.protocol.messages import (
 )
 
 Address = tuple[str, int]
+UNPROTECTED = Security()
 CLIENT_ID = "coordinator-cli"
 RESPONSE_BYTES_MAX = 256 << 20
 RETRY_S = 0.1
@@ -54,7 +56,7 @@ def refuse_error(code: int, doing: str, message: str | None = None) -> None:
 class Connection:
     """A connection to one server, and the API versions that the server supports."""
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: Address, timeout_s: float, security: Security) -> None:
         self.name = joined(*address)
         """HOST:PORT."""
         self._correlation_id = 0
@@ -65,11 +67,21 @@ class Connection:
         self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            answer = cast(ApiVersionsResponse, self._ask(ApiVersionsRequest(), 0))
+            self._open(address[0], security)
+        except SecurityFailed as error:
+            self.close()
+            raise OperationFailed(f"{self.name}: {error}") from error
         except OperationFailed:
             self.close()
             raise
+
+    def _open(self, host: str, security: Security) -> None:
+        if security.tls is not None:
+            self._socket = security.tls.wrap(self._socket, host)
+        answer = cast(ApiVersionsResponse, self._ask(ApiVersionsRequest(), 0))
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        if security.sasl is not None:
+            security.sasl.authenticate(self.ask)
 
     def supports(self, request: type[Message]) -> bool:
         """Whether there is a version of this API that both sides support."""
@@ -137,8 +149,9 @@ class Connection:
 class Client:
     """A client of a cluster, found through any of its servers. All methods raise OperationFailed."""
 
-    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float, security: Security = UNPROTECTED) -> None:
         self._timeout_s = timeout_s
+        self._security = security
         self._connections: dict[Address, Connection] = {}
         self._coordinators: dict[str, Address] = {}
         self._first = self._bootstrap([parse_address(part) for part in bootstrap.split(",")])
@@ -150,6 +163,11 @@ class Client:
         for connection in self._connections.values():
             connection.close()
 
+    @property
+    def timeout_ms(self) -> int:
+        """For how long a server may work on a request."""
+        return round(self._timeout_s * 1000)
+
     def any(self) -> Connection:
         """The connection to a bootstrap server."""
         return self.to(self._first)
@@ -157,7 +175,7 @@ class Client:
     def to(self, address: Address) -> Connection:
         """The connection to this server."""
         if address not in self._connections:
-            self._connections[address] = Connection(address, self._timeout_s)
+            self._connections[address] = Connection(address, self._timeout_s, self._security)
         return self._connections[address]
 
     def metadata(self, topics: list[str] | None = None) -> MetadataResponse:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coordinator.operations.client import RETRY_S, OperationFailed, parse_address
-from coordinator.operations.json_values import table
+from coordinator.operations.json_values import print_json, print_table
 
 UNAVAILABLE = 503
 
@@ -20,11 +20,11 @@ def run(admin: str, group_id: str, reason: str, *, timeout_s: float, as_json: bo
     """Prints what was done. Raises OperationFailed."""
     done = force_rebalance(admin, group_id, reason, timeout_s)
     if as_json:
-        print(json.dumps(done, indent=2))
+        print_json(done)
         return 0
     outcome = "started" if done["started"] else "already in progress"
     row = (done["group_id"], done["kind"], done["state"], outcome, done["epoch"])
-    print(table(("GROUP", "TYPE", "STATE-BEFORE", "REBALANCE", "EPOCH"), [row]))
+    print_table(("GROUP", "TYPE", "STATE-BEFORE", "REBALANCE", "EPOCH"), [row])
     return 0
 
 

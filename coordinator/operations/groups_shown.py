@@ -1,6 +1,5 @@
 """`coordinator groups ...`: prints the results of groups.py as tables or as JSON."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -9,19 +8,19 @@ from typing import Any
 from coordinator.operations import groups
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.operations.groups import EARLIEST, LATEST, CommittedOffset, DescribedGroup, Selection, Target
-from coordinator.operations.json_values import table
+from coordinator.operations.json_values import print_json, print_table
 
 
 def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
     """Prints all groups with type, protocol type and state."""
     found = groups.list_groups(client, states, types)
     if as_json:
-        _print_json({"groups": [asdict(group) for group in found]})
+        print_json({"groups": [asdict(group) for group in found]})
     else:
         rows = [
             (group.group_id, group.type or None, group.protocol_type or None, group.state or None) for group in found
         ]
-        print(table(("GROUP", "TYPE", "PROTOCOL-TYPE", "STATE"), rows))
+        print_table(("GROUP", "TYPE", "PROTOCOL-TYPE", "STATE"), rows)
     return 0
 
 
@@ -34,7 +33,7 @@ def show_description(client: Client, group_ids: Sequence[str], *, as_json: bool)
             {**asdict(group), "offsets": [_offset(each) for each in rows]}
             for group, rows in zip(found, held, strict=True)
         ]
-        _print_json({"groups": described})
+        print_json({"groups": described})
         return 0
     for i, (group, rows) in enumerate(zip(found, held, strict=True)):
         if i:
@@ -54,23 +53,21 @@ def _print_group(group: DescribedGroup, rows: Sequence[CommittedOffset]) -> None
         len(group.members),
         group.coordinator,
     )
-    print(table(header, [row]))
+    print_table(header, [row])
     if group.members:
         print()
-        print(
-            table(
-                ("MEMBER", "INSTANCE", "CLIENT", "HOST", "TASKS" if group.type == "streams" else "ASSIGNMENT"),
-                [
-                    (
-                        each.member_id,
-                        each.instance_id,
-                        each.client_id,
-                        each.client_host,
-                        _held(each.assignment) if each.tasks is None else _tasks(each.tasks),
-                    )
-                    for each in group.members
-                ],
-            )
+        print_table(
+            ("MEMBER", "INSTANCE", "CLIENT", "HOST", "TASKS" if group.type == "streams" else "ASSIGNMENT"),
+            [
+                (
+                    each.member_id,
+                    each.instance_id,
+                    each.client_id,
+                    each.client_host,
+                    _held(each.assignment) if each.tasks is None else _tasks(each.tasks),
+                )
+                for each in group.members
+            ],
         )
     if rows:
         print()
@@ -96,7 +93,7 @@ def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:
     group = groups.describe(client, group_id)
     rows = groups.offsets(client, group_id, group.members)
     if as_json:
-        _print_json({"group_id": group_id, "offsets": [_offset(each) for each in rows]})
+        print_json({"group_id": group_id, "offsets": [_offset(each) for each in rows]})
     else:
         _print_offsets(rows)
     return 0
@@ -104,14 +101,12 @@ def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:
 
 def _print_offsets(rows: Sequence[CommittedOffset]) -> None:
     header = ("TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "METADATA")
-    print(
-        table(
-            header,
-            [
-                (each.topic, each.partition, each.offset, each.end, each.lag, each.owner, each.metadata or None)
-                for each in rows
-            ],
-        )
+    print_table(
+        header,
+        [
+            (each.topic, each.partition, each.offset, each.end, each.lag, each.owner, each.metadata or None)
+            for each in rows
+        ],
     )
 
 
@@ -123,10 +118,10 @@ def show_deletion(client: Client, group_ids: Sequence[str], *, as_json: bool) ->
     """Deletes groups. Returns 1 if one could not be deleted."""
     outcome = groups.delete(client, group_ids)
     if as_json:
-        _print_json({"groups": [{"group_id": group, "error": error} for group, error in outcome.items()]})
+        print_json({"groups": [{"group_id": group, "error": error} for group, error in outcome.items()]})
     else:
         rows = [(group, "deleted" if error is None else f"not deleted: {error}") for group, error in outcome.items()]
-        print(table(("GROUP", "OUTCOME"), rows))
+        print_table(("GROUP", "OUTCOME"), rows)
     return 1 if any(outcome.values()) else 0
 
 
@@ -140,10 +135,10 @@ def show_reset(
     if execute:
         groups.commit(client, group_id, plan)
     if as_json:
-        _print_json({"group_id": group_id, "executed": execute, "partitions": [asdict(reset) for reset in plan]})
+        print_json({"group_id": group_id, "executed": execute, "partitions": [asdict(reset) for reset in plan]})
         return 0
     header = ("TOPIC", "PARTITION", "OLD", "NEW")
-    print(table(header, [(reset.topic, reset.partition, reset.old, reset.new) for reset in plan]))
+    print_table(header, [(reset.topic, reset.partition, reset.old, reset.new) for reset in plan])
     print("done" if execute else "this is a plan, and nothing was changed; use --execute to carry it out")
     return 0
 
@@ -182,7 +177,3 @@ def _timestamp(text: str) -> int:
     if milliseconds < 0:
         raise OperationFailed(f"--to-datetime {text}: allowed: 1970 or later")
     return milliseconds
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))

@@ -4,14 +4,30 @@ A message is shown with the fields that exist in its version, in the order of it
 are Kafka's 22 characters; Kafka's tools print and accept both.
 """
 
+import json
+import re
 from base64 import b64encode, urlsafe_b64encode
 from typing import Any
+
+import click
 
 from coordinator.protocol.messages import Message
 from coordinator.protocol.schema import Definition, Field, Structure
 from coordinator.world.log_lines import printable
 
 _MAX_SHOWN = 2000
+_COLOURS = {
+    "Stable": "green",
+    "PreparingRebalance": "yellow",
+    "CompletingRebalance": "yellow",
+    "Assigning": "yellow",
+    "Reconciling": "yellow",
+    "NotReady": "yellow",
+    "Dead": "red",
+    "not deleted:": "red",
+}
+_NEWS = re.compile(rf"(?<![^ ])(?:{'|'.join(_COLOURS)})(?![^ ])")
+"""The states of groups, and outcomes, as words of their own."""
 
 
 def message_as_json(message: Message, definition: Definition, version: int) -> dict[str, Any]:
@@ -55,6 +71,19 @@ def bytes_as_json(content: bytes | None) -> Any:
     except UnicodeDecodeError:
         text = "\0"
     return text if text.isprintable() else {"base64": b64encode(content).decode()}
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as indented JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Prints a table. On a terminal the header is bold, and words that are good or bad news have a colour."""
+    first, *lines = table(header, rows).split("\n")
+    click.secho(first, bold=True)
+    for line in lines:
+        click.echo(_NEWS.sub(lambda word: click.style(word[0], fg=_COLOURS[word[0]]), line))
 
 
 def table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:

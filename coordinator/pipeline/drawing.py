@@ -1,34 +1,37 @@
-"""The two charts of a group as SVG: its epochs over time, and who owned which partition.
+"""The two charts of a group: its epochs and rebalances over time, and who owned which partition.
 
 Both share one time axis, so they can be compared vertically. Readers think in time, but the log orders by offset; the
-offsets are in the tool tips. An interval too short to see is drawn one pixel wide.
+offsets are in the tool tips. A bar too short to see is drawn one pixel wide.
+
+Bars are elements with a position in per cent, not a picture: text keeps its size on every screen, a label that does not fit is
+cut at its end, and colours follow the style sheet. A chart can be used with the keyboard: each row, and each rebalance, takes
+the focus and shows its text.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from coordinator.pipeline.markup import Markup, tag
+from coordinator.pipeline.markup import Markup, join, tag
 
-WIDTH = 1180
-LEFT, RIGHT = 190, 14
-ROW = 18
-EPOCHS_HEIGHT = 150
-LANE = 12
-AXIS = 24
 _STEPS_MS = (
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000,
     900_000, 1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000, 172_800_000, 604_800_000,
     2_592_000_000, 31_536_000_000,
 )  # fmt: skip
 _TICKS_MAX = 9
-_SHADES = ("#3b6fb6", "#d98032", "#4f9a5c", "#8b62a8", "#c2a83e", "#4ba3a8", "#b56576", "#7a8450", "#5f6c7b", "#a07855",
-           "#c77fb0", "#6a8fd0")  # fmt: skip
+_LABELLED, _WIDE = 6.0, 20.0
+"""A bar of this many per cent has a label; of that many also on a narrow screen."""
+_EDGE = 4.0
+_OWNERS_SPOKEN = 12
+"""A row's text names as many ownerships."""
+_TALL = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps milliseconds to pixels."""
+    """Maps milliseconds to per cent of the width."""
 
     from_ms: int
     to_ms: int
@@ -36,7 +39,7 @@ class Axis:
     def x(self, time_ms: int) -> float:
         span = max(self.to_ms - self.from_ms, 1)
         inside = min(max(time_ms, self.from_ms), self.to_ms)
-        return LEFT + (inside - self.from_ms) / span * (WIDTH - LEFT - RIGHT)
+        return (inside - self.from_ms) / span * 100
 
     def ticks(self) -> list[tuple[float, str]]:
         span = max(self.to_ms - self.from_ms, 1)
@@ -44,6 +47,25 @@ class Axis:
         step *= -(-span // (step * _TICKS_MAX))
         first = -(-self.from_ms // step) * step
         return [(self.x(at), _moment(at, step)) for at in range(first, self.to_ms + 1, step)]
+
+
+class Bar(NamedTuple):
+    """An interval. `to_ms` None: until the end."""
+
+    from_ms: int
+    to_ms: int | None
+    colour: str
+    label: str
+    tip: str
+    href: str | None = None
+
+
+class Mark(NamedTuple):
+    """A commit of a zombie, accepted or refused."""
+
+    time_ms: int
+    accepted: bool
+    tip: str
 
 
 def _moment(time_ms: int, step_ms: int) -> str:
@@ -78,140 +100,117 @@ def duration(ms: int | None) -> str:
     return f"{ms // 3_600_000} h {ms % 3_600_000 // 60_000} min"
 
 
-class Colours:
-    """Assigns colours to names in order of appearance. After twelve the colours repeat, with stripes."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def of(self, name: str) -> str:
-        return _SHADES[self._known.setdefault(name, len(self._known)) % len(_SHADES)]
-
-    def is_repeated(self, name: str) -> bool:
-        return self._known.setdefault(name, len(self._known)) >= len(_SHADES)
-
-
-def _frame(height: float, axis: Axis, label: str, *content: Markup) -> Markup:
-    lines = [tag("line", x1=f"{x:.1f}", y1=0, x2=f"{x:.1f}", y2=height - AXIS, class_="grid") for x, _ in axis.ticks()]
-    words = [
-        tag(
-            "text",
-            text,
-            x=f"{min(max(x, LEFT + 26), WIDTH - 34):.1f}",
-            y=height - 8,
-            text_anchor="middle",
-            class_="tick",
-        )
-        for x, text in axis.ticks()
-    ]
+def _chart(axis: Axis, label: str, *rows: Markup) -> Markup:
+    ticks = axis.ticks()
+    lines = (tag("i", style=f"left:{x:.2f}%") for x, _ in ticks)
+    words = (
+        tag("span", text, style=f"left:{x:.2f}%", class_=_tick_class(place, x)) for place, (x, text) in enumerate(ticks)
+    )
     return tag(
-        "svg", *lines, *content, *words, viewBox=f"0 0 {WIDTH} {height:g}", width="100%", role="img", aria_label=label,
-        xmlns="http://www.w3.org/2000/svg",
+        "div", tag("div", *lines, class_="lines"), *rows, tag("div", *words, class_="ticks"), class_="chart", role="group",
+        aria_label=label,
     )  # fmt: skip
 
 
-def epochs(
-    axis: Axis, steps: Sequence[tuple[int, int, str]], rebalances: Sequence[tuple[int, int | None, str, str]]
-) -> Markup:
-    """Draws the group epoch over time, with the rebalances as bars below it.
+def _tick_class(place: int, x: float) -> str | None:
+    """Texts at the edges stay inside the chart; a narrow screen has every other one."""
+    side = "start" if x < _EDGE else "end" if x > 100 - _EDGE else ""
+    return f"{side}{' odd' if place % 2 else ''}".strip() or None
 
-    `steps`: (time, epoch, tool tip); `rebalances`: (time, duration or None, cause, tool tip).
-    """
-    causes = Colours()
-    top, bottom = 16.0, float(EPOCHS_HEIGHT - AXIS - 3 * LANE)
-    low = min((epoch for _, epoch, _ in steps), default=0)
-    high = max((epoch for _, epoch, _ in steps), default=1)
+
+def _row(name: str, *content: Markup, class_: str = "row", about: str | None = None) -> Markup:
+    """`about`: the text of the row, which then takes the focus."""
+    lane = tag("div", *content, class_="lane", tabindex=None if about is None else 0, aria_label=about,
+               role=None if about is None else "img")  # fmt: skip
+    return tag("div", tag("span", tag("bdi", name), class_="name", title=name), lane, class_=class_)
+
+
+def _bar(axis: Axis, bar: Bar, half: str = "") -> Markup:
+    left = axis.x(bar.from_ms)
+    width = axis.x(axis.to_ms if bar.to_ms is None else bar.to_ms) - left
+    label = tag("span", bar.label) if width >= _LABELLED and not half and bar.label else None
+    classes = f"bar {bar.colour}{half}{' wide-bar' if width >= _WIDE else ''}"
+    style = f"left:{left:.2f}%;width:{width:.2f}%"
+    if bar.href is not None:
+        return tag("a", label, class_=classes, style=style, title=bar.tip, aria_label=bar.tip, href=bar.href)
+    return tag("b", label, class_=classes, style=style, title=bar.tip)
+
+
+def epochs(axis: Axis, steps: Sequence[tuple[int, int]], rebalances: Sequence[Bar]) -> Markup:
+    """Draws the group epoch over time, with the rebalances as bars below it. `steps`: (time, epoch)."""
+    low = min((epoch for _, epoch in steps), default=0)
+    high = max((epoch for _, epoch in steps), default=1)
 
     def y(epoch: int) -> float:
-        return bottom - (epoch - low) / max(high - low, 1) * (bottom - top)
+        return 4 + (high - epoch) / max(high - low, 1) * (_TALL - 8)
 
-    path, marks = [], []
-    for index, (time_ms, epoch, tip) in enumerate(steps):
-        x = axis.x(time_ms)
+    path = []
+    for index, (time_ms, epoch) in enumerate(steps):
+        x = axis.x(time_ms) * 10
         path.append(f"M{x:.1f} {y(epoch):.1f}" if index == 0 else f"H{x:.1f}V{y(epoch):.1f}")
-        if len(steps) <= 400:
-            marks.append(tag("circle", tag("title", tip), cx=f"{x:.1f}", cy=f"{y(epoch):.1f}", r=3, class_="epoch"))
     if path:
-        path.append(f"H{axis.x(axis.to_ms):.1f}")
-    bars = []
-    for time_ms, lasted, cause, tip in rebalances:
-        x = axis.x(time_ms)
-        width = 2.0 if lasted is None else max(axis.x(time_ms + lasted) - x, 2.0)
-        colour = causes.of(cause)
-        bars.append(tag("rect", tag("title", tip), x=f"{x:.1f}", y=f"{bottom + 10:.1f}", width=f"{width:.1f}",
-                        height=LANE, fill=colour, class_="rebalance"))  # fmt: skip
-    words = [
-        tag("text", f"epoch {high}", x=LEFT - 8, y=f"{y(high) + 4:.1f}", text_anchor="end", class_="name"),
-        tag("text", f"{low}", x=LEFT - 8, y=f"{y(low) + 4:.1f}", text_anchor="end", class_="name")
-        if high > low
-        else None,
-        tag("text", "rebalances", x=LEFT - 8, y=f"{bottom + 20:.1f}", text_anchor="end", class_="name"),
-    ]
-    return _frame(
-        EPOCHS_HEIGHT, axis, "the group's epochs and rebalances over time",
-        *(word for word in words if word is not None), tag("path", d="".join(path), class_="steps"), *marks, *bars,
+        path.append("H1000")
+    line = tag(
+        "svg", tag("path", d="".join(path)), viewBox=f"0 0 1000 {_TALL}", preserveAspectRatio="none", aria_hidden="true",
+        xmlns="http://www.w3.org/2000/svg",
     )  # fmt: skip
+    name = f"epoch {low}-{high}" if high > low else f"epoch {high}"
+    return _chart(
+        axis,
+        "the group's epochs and rebalances over time",
+        _row(name, line, class_="row steps"),
+        _row("rebalances", *(_bar(axis, each) for each in rebalances), class_="row rebalances"),
+    )
 
 
-def legend(colours: Mapping[str, tuple[str, bool]]) -> Markup:
-    """A legend: name -> (colour, striped)."""
-    items = []
-    for name, (colour, striped) in colours.items():
-        items.append(tag("span", tag("i", style=f"background:{colour}", class_="striped" if striped else None), name))
-    return tag("p", *items, class_="legend")
-
-
-def gantt(
-    axis: Axis,
-    rows: Sequence[tuple[str, Sequence[tuple[int, int | None, str, str]]]],
-    marks: Mapping[str, Sequence[tuple[int, bool, str]]],
-    colours: Colours,
-) -> Markup:
+def gantt(axis: Axis, rows: Sequence[tuple[str, Sequence[Bar]]], marks: Mapping[str, Sequence[Mark]]) -> Markup:
     """Draws one row per partition and one bar per ownership.
 
-    `rows`: (partition, [(from, to or None, member, tool tip)]); `marks`: partition -> (time, accepted, tool tip) for zombie
-    commits. A cross marks an accepted commit, a ring a refused one.
+    `marks`: partition -> zombie commits. A cross marks an accepted commit, a ring a refused one.
     """
-    height = len(rows) * ROW + AXIS + 6
-    content = [
-        tag("pattern", tag("line", x1=0, y1=0, x2=0, y2=6, stroke="#ffffff", stroke_width=2, stroke_opacity="0.55"),
-            id="stripe", width=6, height=6, patternUnits="userSpaceOnUse", patternTransform="rotate(45)"),
-    ]  # fmt: skip
-    for index, (name, bars) in enumerate(rows):
-        y = index * ROW + 3
-        short = name if len(name) <= 27 else f"…{name[-26:]}"
-        content.append(tag("text", tag("title", name), short, x=LEFT - 8, y=y + 11, text_anchor="end", class_="name"))
-        content.append(tag("rect", x=LEFT, y=y, width=WIDTH - LEFT - RIGHT, height=ROW - 4, class_="lane"))
+    drawn = []
+    for name, bars in rows:
         shared = _overlaps(bars)
-        for place, (from_ms, to_ms, member, tip) in enumerate(bars):
-            x = axis.x(from_ms)
-            width = max(axis.x(axis.to_ms if to_ms is None else to_ms) - x, 1.0)
-            # Two simultaneous owners share the height of the row, so that both are visible.
-            top, tall = (y + (ROW - 4) / 2 * shared[place], (ROW - 4) / 2) if place in shared else (y, ROW - 4)
-            where = {"x": f"{x:.1f}", "y": f"{top:g}", "width": f"{width:.1f}", "height": f"{tall:g}"}
-            content.append(tag("rect", tag("title", tip), **where, fill=colours.of(member)))
-            if colours.is_repeated(member):
-                content.append(tag("rect", **where, fill="url(#stripe)", pointer_events="none"))
-        for time_ms, let_through, tip in marks.get(name, ()):
-            x, middle = axis.x(time_ms), y + (ROW - 4) / 2
-            if let_through:
-                west, east, north, south = f"{x - 5:.1f}", f"{x + 5:.1f}", f"{middle - 5:g}", f"{middle + 5:g}"
-                d = f"M{west} {north}L{east} {south}M{west} {south}L{east} {north}"
-                content.append(tag("path", tag("title", tip), d=d, class_="cross"))
-            else:
-                content.append(tag("circle", tag("title", tip), cx=f"{x:.1f}", cy=f"{middle:g}", r=4, class_="ring"))
-    return _frame(height, axis, "partition ownership over time", *content)
+        content = [_bar(axis, bar, shared.get(place, "")) for place, bar in enumerate(bars)]
+        for mark in marks.get(name, ()):
+            kind = "cross" if mark.accepted else "ring"
+            content.append(tag("i", class_=f"mark {kind}", style=f"left:{axis.x(mark.time_ms):.2f}%", title=mark.tip))
+        drawn.append(_row(name, *content, about=_spoken(name, bars, len(marks.get(name, ())))))
+    return _chart(axis, "partition ownership over time", *drawn)
 
 
-def _overlaps(bars: Sequence[tuple[int, int | None, str, str]]) -> dict[int, int]:
-    """Finds bars that overlap in time: index -> 0 for the upper half of the row, 1 for the lower."""
-    found: dict[int, int] = {}
+def _spoken(name: str, bars: Sequence[Bar], marks: int) -> str:
+    """The row in words, for the keyboard and screen readers."""
+    said = [f"{clock(bar.from_ms)[11:19]} {bar.label}" for bar in bars[:_OWNERS_SPOKEN]]
+    if len(bars) > _OWNERS_SPOKEN:
+        said.append(f"and {len(bars) - _OWNERS_SPOKEN} more")
+    if marks:
+        said.append(f"{marks} commits of members that did not own it")
+    return "\n".join((f"{name}, owned by", *said))
+
+
+def skip(target: str) -> Markup:
+    """A link that the keyboard reaches first, past a chart with many rows."""
+    return tag("a", "Skip the chart", href=f"#{target}", class_="skip")
+
+
+def _overlaps(bars: Sequence[Bar]) -> dict[int, str]:
+    """Finds bars that overlap in time: index -> upper or lower half of the row. Two owners are both visible."""
+    found: dict[int, str] = {}
     end, last = -1, -1
-    for place, (from_ms, to_ms, _, _) in enumerate(bars):
-        until = 1 << 62 if to_ms is None else to_ms
-        if last >= 0 and from_ms < end:
-            found.setdefault(last, 0)
-            found[place] = 1 - found[last]
+    for place, bar in enumerate(bars):
+        until = 1 << 62 if bar.to_ms is None else bar.to_ms
+        if last >= 0 and bar.from_ms < end:
+            found.setdefault(last, _UPPER)
+            found[place] = _LOWER if found[last] == _UPPER else _UPPER
         if until > end:
             end, last = until, place
     return found
+
+
+_UPPER, _LOWER = " upper", " lower"
+
+
+def meter(*shares: float) -> Markup:
+    """Parts of a whole as a small bar; the second is the bad one."""
+    return tag("div", join(*(tag("i", style=f"width:{share * 100:.1f}%") for share in shares)), class_="meter")

@@ -30,6 +30,7 @@ OPENING_COLUMNS = (
     *SHARD, "offset", "type", "time_ms", "state_offset", "previous_state_offset", "covered_state_offset",
     "undone_from_offset", "cleanly_closed", "policy",
 )  # fmt: skip
+"""Columns needed of these entries."""
 GAPS = pa.schema([
     ("log_id", pa.string()), ("shard", pa.int32()), ("what", pa.string()), ("from_state_offset", pa.int64()),
     ("to_state_offset", pa.int64()), ("event_offset", pa.int64()), ("time_ms", pa.int64()), ("detail", pa.string()),
@@ -59,8 +60,8 @@ class FirstEvent(NamedTuple):
 
 def openings(events: DataFrame) -> Sequence[Row]:
     """The event log's entries about itself, in order: one or two per shard and server start."""
-    found = readable(events).where(F.col("type").isin(*ABOUT_ITSELF)).select(*OPENING_COLUMNS).collect()
-    return sorted((row.asDict() for row in found), key=itemgetter(*SHARD, "offset"))
+    found = readable(events).where(F.col("type").isin(*ABOUT_ITSELF)).collect()
+    return sorted((row.asDict(recursive=True) for row in found), key=itemgetter(*SHARD, "offset"))
 
 
 def first_events(events: DataFrame) -> Sequence[FirstEvent]:

@@ -48,7 +48,10 @@ def problem() -> str | None:
         wrong = f"{java} is Java {version}"
     else:
         return None
-    return f"{wrong}; Spark needs Java {OLDEST} or newer: install one (apt install openjdk-17-jre-headless) or set JAVA_HOME"
+    return (
+        f"{wrong}; Spark needs Java {OLDEST} or newer: install one (apt install openjdk-17-jre-headless) or set JAVA_HOME. "
+        "`coordinator groups why` needs none"
+    )
 
 
 def archive() -> Path | None:

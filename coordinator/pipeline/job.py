@@ -95,6 +95,9 @@ def _run(options: SimpleNamespace) -> int:
             raise CannotRun(_no_source(error, spark.version)) from error
         except sources.NoTopic as error:
             raise CannotRun(str(error)) from error
+        for group in options.group:
+            if not derived.source.has_group(group):
+                raise CannotRun(f"there is no group {group} in {derived.source.name}")
         return _BATCH[options.job](options, derived, spark, step)
 
 

@@ -1,9 +1,9 @@
 """The report: one static HTML file per group, and an index if there are several. This module collects what pages.py renders.
 
 A page can be opened from disk, sent by mail and printed: one file, no scripts, nothing loaded. It answers, from top to
-bottom: is anything wrong; when did the group rebalance; who owned which partition; which invariants are broken, and at which
-log offset; what would another fencing policy have done; which commits came from zombies; why each rebalance happened and
-how long it took.
+bottom: why did the group rebalance, and which client caused it; is anything wrong; when did the group rebalance; who owned
+which partition; which invariants are broken, and at which log offset; what would another fencing policy have done; which
+commits came from zombies; why each rebalance happened and how long it took.
 
 The size of a page is bounded. For a group with many partitions, only those that changed owner are drawn; long lists show the
 worst or newest entries and state the full length. The tables have everything.
@@ -17,7 +17,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from coordinator.pipeline import pages
+from coordinator.operations.rebalance_causes import TYPES
+from coordinator.pipeline import group_data, pages
 from coordinator.pipeline.arguments import PARQUET
 from coordinator.pipeline.files import write_atomically
 from coordinator.pipeline.intervals import GROUP, is_local, materialize
@@ -72,8 +73,8 @@ def _by_interest(derived: Derived) -> DataFrame:
     )
 
 
-def _choose(derived: Derived) -> tuple[list[pages.Row], int]:
-    rows: list[pages.Row] = [row.asDict() for row in _by_interest(derived).limit(GROUPS_MAX).collect()]
+def _choose(derived: Derived) -> tuple[list[group_data.Row], int]:
+    rows: list[group_data.Row] = [row.asDict() for row in _by_interest(derived).limit(GROUPS_MAX).collect()]
     return rows, derived.groups.count()
 
 
@@ -82,8 +83,8 @@ def _totals(replay: DataFrame) -> Iterable[Any]:
     return replay.groupBy("replayed").agg(*(F.sum(name).alias(name) for name in sums)).collect()
 
 
-def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.GroupData]:
-    found = {tuple(row[name] for name in GROUP): pages.GroupData(row) for row in groups}
+def _collect(derived: Derived, groups: list[group_data.Row]) -> list[group_data.GroupData]:
+    found = {tuple(row[name] for name in GROUP): group_data.GroupData(row) for row in groups}
     if not found:
         return []
     named = derived.topics
@@ -101,14 +102,14 @@ def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.GroupData]
                 getattr(one, into).append(row.asDict(recursive=True))
                 one.counts[into] = row["of"]
 
-    take(derived.rebalances, "rebalances", pages.REBALANCES_MAX, F.desc("time_ms"))
+    take(derived.rebalances, "rebalances", group_data.REBALANCES_MAX, F.desc("time_ms"))
     take(
         with_topic(_partitions_to_draw(derived.ownership_intervals)),
         "ownership",
-        pages.INTERVALS_MAX,
+        group_data.INTERVALS_MAX,
         F.desc("from_offset"),
     )
-    take(derived.invariants_broken, "broken", pages.BROKEN_MAX, F.col("offset"))
+    take(derived.invariants_broken, "broken", group_data.BROKEN_MAX, F.col("offset"))
     members = derived.member_intervals.groupBy(*GROUP, "member_id").agg(
         F.max_by("client_id", "from_offset").alias("client_id"),
         F.max_by("client_host", "from_offset").alias("client_host"),
@@ -118,11 +119,23 @@ def _collect(derived: Derived, groups: list[pages.Row]) -> list[pages.GroupData]
         F.min("from_ms").alias("from_ms"),
         F.max_by("to_ms", "from_offset").alias("to_ms"),
     )
-    take(members, "members", pages.MEMBERS_MAX, F.desc("from_ms"))
+    take(members, "members", group_data.MEMBERS_NAMED_MAX, F.desc("from_ms"))
     if derived.commit_verdicts is not None and derived.policy_replay is not None:
         seen = derived.commit_verdicts.where(F.col("truth").isin(*ZOMBIES, UNOWNED))
-        take(with_topic(seen), "marks", pages.MARKS_MAX, F.col("outcome"), F.desc("offset"))
+        take(with_topic(seen), "marks", group_data.MARKS_MAX, F.col("outcome"), F.desc("offset"))
         take(derived.policy_replay, "policies", len(GROUP) * 8, F.col("replayed"))
+        tallies = seen.groupBy(*GROUP, "truth", "outcome").count()
+        for row in tallies.collect():
+            one = found.get(tuple(row[name] for name in GROUP))
+            if one is not None:
+                one.tallies[row["truth"], row["outcome"]] = row["count"]
+    if derived.source.events is not None:
+        take(derived.source.events.where(F.col("type").isin(*TYPES)), "events", group_data.EVENTS_MAX, F.desc("offset"))
+    if derived.source.openings is not None:
+        for opening in derived.source.openings:
+            for one in found.values():
+                if one.key[:2] == (opening["log_id"], opening["shard"]):
+                    one.openings.append(dict(opening))
     if derived.event_gaps is not None:
         for gap in derived.event_gaps.collect():
             for one in found.values():

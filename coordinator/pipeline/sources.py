@@ -21,10 +21,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
+from coordinator.operations import rebalance_causes
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps, judging
 from coordinator.pipeline.intervals import materialize
-from coordinator.pipeline.rebalances import COMPLETED, OVERTAKEN, STARTED
 from coordinator.pipeline.verdicts import ArrowBatches
 from coordinator.pipeline.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
@@ -52,9 +52,11 @@ STATE_COLUMNS = (
 )  # fmt: skip
 EVENT_COLUMNS = (
     *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "delay_ms", "member_count",
-    "waited_for", "policy", "partitions",
+    "waited_for", "client_host", "instance_id", "timeout", "timeout_ms", "policy", "partitions",
 )  # fmt: skip
 """Columns of these events; commit events are read where they are judged."""
+_IN_GROUPS = tuple(name for name in rebalance_causes.TYPES if name not in gaps.ABOUT_ITSELF)
+"""The events about members and rebalances."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
     "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
@@ -81,7 +83,7 @@ class LogSource:
     state: DataFrame
     commits: DataFrame
     events: DataFrame | None
-    """At least the events about rebalances and invalid assignments."""
+    """At least the events about members, rebalances and invalid assignments."""
     commit_events: "CommitEvents | None"
     """The events about commits, for verdicts.py."""
     markers: DataFrame | None
@@ -102,6 +104,11 @@ class LogSource:
         return replace(
             self, state=of(self.state), commits=of(self.commits), events=of(self.events), commit_events=commit_events
         )
+
+    def has_group(self, group: str) -> bool:
+        """Whether anything in the log is about this group. It reads until it finds something."""
+        frames = (self.state, self.commits, self.events)
+        return any(frame.where(F.col("group") == group).limit(1).collect() for frame in frames if frame is not None)
 
 
 class CommitEvents(Protocol):
@@ -289,7 +296,7 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     folder = event_folder(path)
     if folder is None:
         return {"events": None, "commit_events": None, "openings": None, "first_events": None}
-    seldom = {**options, "keyTypes": _types((*gaps.ABOUT_ITSELF, STARTED, COMPLETED, OVERTAKEN, ASSIGNMENT_INVALID))}
+    seldom = {**options, "keyTypes": _types((*gaps.ABOUT_ITSELF, *_IN_GROUPS, ASSIGNMENT_INVALID))}
     # Everything but commits: read once, because the reader has to pass by all commits for it.
     events = materialize(_view(spark, path, columns.EVENTS, seldom, _SELDOM_COLUMNS))
     openings = gaps.openings(events)

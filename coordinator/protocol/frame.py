@@ -8,6 +8,8 @@ arrives in a thousand pieces is copied once more, not a thousand times.
 import struct
 
 _SIZE = struct.Struct(">i").unpack_from
+_HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI ")
+"""The first bytes of HTTP requests."""
 _PRODUCE = b"\0\0"
 """The API key of Produce, the one request that may be larger than the others."""
 
@@ -73,5 +75,15 @@ class FrameSplitter:
         key = buffer[position + 4 : position + 6]
         limit = self.produce_size_max if _PRODUCE.startswith(key) else self.size_max
         if not 0 <= size <= limit:
-            raise FrameError(f"a frame of {size} bytes; the limit is {limit}")
+            raise FrameError(_foreign(buffer, position) or f"a frame of {size} bytes; the limit is {limit}")
         return size
+
+
+def _foreign(buffer: bytes | bytearray, position: int) -> str | None:
+    """What the bytes are if they are the beginning of another protocol: TLS, whose ClientHello is a record 22, or HTTP."""
+    start = bytes(buffer[position : position + 4])
+    if start[:2] == b"\x16\x03":
+        return "TLS on a plain port; the client needs security.protocol=PLAINTEXT"
+    if start in _HTTP:
+        return "HTTP on a port for Kafka clients; HTTP is served by the admin address"
+    return None

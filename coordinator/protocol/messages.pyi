@@ -1,6 +1,10 @@
 # Written by `python -m coordinator.protocol.stubs` from protocol_schemas; do not edit.
 from typing import ClassVar, dataclass_transform
 
+from coordinator.protocol.class_specs import ClassSpecs
+
+CLASS_SPECS: ClassSpecs
+
 @dataclass_transform()
 class Message:
     API_KEY: ClassVar[int | None]
@@ -1667,6 +1671,22 @@ class RequestHeader(Message):
 
 class ResponseHeader(Message):
     correlation_id: int = ...
+
+class SaslAuthenticateRequest(Message):
+    auth_bytes: bytes = ...
+
+class SaslAuthenticateResponse(Message):
+    error_code: int = ...
+    error_message: str | None = ...
+    auth_bytes: bytes = ...
+    session_lifetime_ms: int = ...
+
+class SaslHandshakeRequest(Message):
+    mechanism: str = ...
+
+class SaslHandshakeResponse(Message):
+    error_code: int = ...
+    mechanisms: list[str] = ...
 
 class StreamsGroupCurrentMemberAssignmentKey(Message):
     group_id: str = ...

@@ -19,6 +19,7 @@ KEYS_MAX = 64
 LAG_EVERY_S = 0.25
 
 SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+TURN_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 5.0)
 LAG_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 REBALANCE_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -41,7 +42,7 @@ class Histogram:
 class Statistics:
     """The counters of one server."""
 
-    __slots__ = ("expired", "facts", "lag_s", "rebalances", "rebalances_s", "syncs_failed", "syncs_s")
+    __slots__ = ("expired", "facts", "lag_s", "rebalances", "rebalances_s", "syncs_failed", "syncs_s", "turns_s")
 
     def __init__(self) -> None:
         self.facts: dict[str, int] = {}
@@ -57,6 +58,13 @@ class Statistics:
         self.syncs_failed = 0
         self.lag_s = Histogram(LAG_BOUNDS_S)
         """How late the loop is for a timer (`watch_lag`)."""
+
+        self.turns_s = Histogram(TURN_BOUNDS_S)
+        """Length of the loop's turns that handled more than a few requests (network/turn.py)."""
+
+    def count_turn(self, turn_ms: int) -> None:
+        """Counts the length of a turn of the loop."""
+        self.turns_s.observe(turn_ms / 1000)
 
     def count(self, fact: Fact) -> None:
         """Counts one fact of the core."""

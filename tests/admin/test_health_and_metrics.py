@@ -31,7 +31,9 @@ def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", grou
         reason=reason,
         state=SimpleNamespace(
             by_id={f"group-{number}": group for number in range(groups)},
-            counters=SimpleNamespace(offsets=9, fenced={}, txn_requests={}, invalid_partitions={}),
+            counters=SimpleNamespace(
+                offsets=9, fenced={}, txn_requests={}, invalid_partitions={}, too_large={"limit.group.bytes": 2}
+            ),
             offsets=SimpleNamespace(count=7, by_group={}, pending=SimpleNamespace(by_producer={})),
         ),
         log=SimpleNamespace(end_offset=100 + index, size_bytes=1000),
@@ -95,6 +97,7 @@ def server(
         statistics=Statistics(),
         stopping=stopping,
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
+        held_bytes=SimpleNamespace(total=5_000),
         topics=SimpleNamespace(
             partition_states=lambda: iter(partitions),
             metadata=SimpleNamespace(problem=metadata_problem),

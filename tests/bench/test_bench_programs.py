@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from coordinator.bench.consumer import Convergence, assignor_seconds
+from coordinator.bench.flood import KINDS, FloodPlan
 from coordinator.bench.load import Outcome, Plan
 from coordinator.bench.rebalance import COOPERATIVE, RANGE, Rebalances
 from tests.support.admin_client import scrape
@@ -58,3 +59,11 @@ def test_a_load_can_have_a_fixed_rate(request_kind, server):
 
 def test_the_assignor_is_measured_without_a_server():
     assert all(seconds > 0 for seconds in assignor_seconds(10, 100, 2, 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heartbeats_are_measured_beside_a_flood(kind, server):
+    plan = FloodPlan(server.host, server.port, server.pid, kind, 2, 0.5)
+    found = Outcome(**run("flood", json.dumps(asdict(plan))))
+    assert found.answers > 20
+    assert 0 < found.p50_us <= found.p99_us

@@ -1,7 +1,10 @@
 """The command line: its output, its exit codes, and that a refused configuration creates nothing."""
 
+import contextlib
 import os
+import pty
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,8 +33,11 @@ def test_precompile_stores_the_code_of_every_message_in_every_version(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == (f"{folder}\n", "", 0)
     codecs = [Codec.of(dialect) for dialect in (None, *dialects())]
     stored = {path.name.partition(".")[0] for path in Path(folder).iterdir()}
-    assert stored == {
-        f"{name}-v{version}" for codec in codecs for name in codec.schemas.names for version in codec.versions(name)
+    assert stored == {"classes"} | {
+        f"{name}-{what}"
+        for codec in codecs
+        for name in codec.schemas.names
+        for what in ("constructors", *(f"v{version}" for version in codec.versions(name)))
     }
 
 
@@ -75,7 +81,7 @@ def test_config_defaults_prints_the_default_file(capsys):
 
 def test_config_show_prints_the_configuration_that_serve_uses(capsys):
     assert cli.main(["config", "show", "--set", "group.max.size=9"]) == 0
-    assert "group.max.size: 9\n" in capsys.readouterr().out
+    assert "# Changed by --set; default: 2147483647.\ngroup.max.size: 9\n" in capsys.readouterr().out
 
 
 def test_config_list_has_every_setting_with_its_documentation(capsys):
@@ -167,7 +173,9 @@ def test_the_help_of_every_command_has_a_text_for_each_option_and_examples_that_
     assert cli.main([*words, "--help"]) == 0
     assert f"Usage: coordinator {' '.join(words)}" in capsys.readouterr().out
     assert all(option.help for option in command.params if isinstance(option, click.Option)), words
-    examples = [shlex.split(line) for line in command.epilog.splitlines() if line.startswith("  coordinator ")]
+    examples = [
+        shlex.split(line, comments=True) for line in command.epilog.splitlines() if line.startswith("  coordinator ")
+    ]
     assert examples
     for example in examples:
         called = example[1 : 1 + len(words)]
@@ -182,3 +190,73 @@ def test_the_list_of_commands_says_the_same_as_the_commands():
         command = cli.coordinator.get_command(click.Context(cli.coordinator), name)
         assert command.name == name
         assert each.about.endswith(".")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_options_and_values(shell):
+    """Runs the script's question to the command, as the shell does: `coordinator log dump --as tr<TAB>`."""
+    assert f"_COORDINATOR_COMPLETE={shell}_complete" in coordinator("completion", shell).stdout
+
+    def completed(words: str, word: str) -> str:
+        asked = {"_COORDINATOR_COMPLETE": f"{shell}_complete", "COMP_WORDS": f"{words} {word}"}
+        asked["COMP_CWORD"] = word if shell == "fish" else str(len(words.split()))
+        finished = subprocess.run(
+            [sys.executable, "-m", "coordinator"], env=os.environ | asked, capture_output=True, text=True, check=True
+        )
+        return finished.stdout
+
+    assert "groups" in completed("coordinator", "gr")
+    assert "reset-offsets" in completed("coordinator groups", "re")
+    assert "--advertise" in completed("coordinator serve", "--ad")
+    assert "transactions" in completed("coordinator log dump --as", "tr")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_accepts_the_completion_script():
+    script = coordinator("completion", "bash").stdout
+    subprocess.run(["bash", "-n", "-c", script], check=True)
+
+
+def test_the_manual_page_has_every_command_and_option():
+    page = coordinator("man").stdout.replace("\\-", "-")
+    for words, command in all_commands():
+        assert f"\n.SS coordinator {' '.join(words)}" in page
+        for option in command.params:
+            assert all(name in page for name in option.opts if name.startswith("--"))
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
+def test_the_manual_page_is_set_without_warnings():
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-rLL=100n"],
+        input=coordinator("man").stdout, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert "coordinator groups reset" in done.stdout
+
+
+def test_colours_are_for_terminals_only_and_no_color_switches_them_off():
+    """A pseudo-terminal is a terminal; a pipe is none."""
+    assert "\x1b" not in coordinator("serve", "--help").stdout
+    assert "\x1b[1mOptions" in on_terminal("serve", "--help")
+    assert "\x1b[31mcoordinator:" in on_terminal("serve", "--nonsense")
+    assert "\x1b[33m# Changed by --set" in on_terminal("config", "show", "--set", "group.max.size=9")
+    assert "\x1b" not in on_terminal("serve", "--help", NO_COLOR="1")
+    assert "\x1b" not in on_terminal("serve", "--nonsense", NO_COLOR="1")
+
+
+def on_terminal(*arguments: str, **environment: str) -> str:
+    """What the command prints if stdout and stderr are a terminal."""
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coordinator", *arguments],
+        stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=os.environ | {"TERM": "xterm"} | environment,
+    )  # fmt: skip
+    os.close(terminal)
+    printed = b""
+    with contextlib.suppress(OSError):  # the terminal is closed
+        while piece := os.read(master, 65536):
+            printed += piece
+    os.close(master)
+    process.wait(60)
+    return printed.decode()

@@ -19,6 +19,15 @@ def test_ready_fails_if_there_is_no_server(capsys, monkeypatch):
     assert "Connection refused" in capsys.readouterr().err
 
 
+def test_ready_needs_no_address_for_clients(coordinator_process, capsys, monkeypatch):
+    """Testcontainers' modules give that address to the server alone, not to the container's health check."""
+    server = coordinator_process()
+    monkeypatch.setenv("KAFKA_LISTENERS", "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092")
+    monkeypatch.setenv("COORDINATOR_ADMIN", server.admin.removeprefix("http://"))
+    assert cli.main(["ready"]) == 0
+    assert '"status": "ready"' in capsys.readouterr().out
+
+
 def test_ready_with_a_wrong_configuration_exits_with_2(capsys):
     assert cli.main(["ready", "--admin", "nowhere"]) == 2
     assert "HOST:PORT" in capsys.readouterr().err

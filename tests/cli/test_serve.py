@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.request
 
 import pytest
 
+from coordinator.admin.index import ABOUT
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
@@ -140,3 +142,41 @@ def test_variables_without_effect_are_in_one_warning(coordinator_process):
     assert "level=warning" in line
     assert 'variable="KAFKA_GROUP_MAX_SISE (did you mean KAFKA_GROUP_MAX_SIZE?)"' in line
     assert "variable=KAFKA_PROCESS_ROLES" in line
+
+
+def test_the_admin_address_lists_its_paths(coordinator_process):
+    server = coordinator_process()
+    status, text = get(f"{server.admin}/")
+    assert status == 200
+    listed = [(each["method"], each["path"]) for each in json.loads(text)["paths"]]
+    assert listed == list(ABOUT)
+    assert all(get(server.admin + path)[0] == 200 for method, path in listed if method == "GET" and "{" not in path)
+    assert ("POST", "/v1/groups/{group_id}/rebalance") in listed
+
+
+def test_tls_on_a_plain_port_is_named_in_the_log(coordinator_process):
+    server = coordinator_process()
+    context = ssl.create_default_context()
+    with socket.create_connection((server.host, server.port), timeout=WITHIN_S) as plain, pytest.raises(OSError):
+        context.wrap_socket(plain, server_hostname="localhost")
+    line = 'reason="TLS on a plain port; the client needs security.protocol'
+    wait_until(lambda: line in server.log, "the warning")
+
+
+def test_a_refused_commit_is_in_the_log_once_for_each_member_and_error(coordinator_process):
+    server = coordinator_process()
+    partition = {"partition_index": 0, "committed_offset": 1}
+    about = {"topics": [{"name": "orders", "partitions": [partition]}], "generation_id_or_member_epoch": 3}
+    with Connection(server.bootstrap) as zombie:
+        for _ in range(3):
+            zombie.call("OffsetCommit", 8, group_id="billing", member_id="ann", **about)
+        zombie.call("OffsetCommit", 8, group_id="billing", member_id="bob", **about)
+        zombie.call("OffsetCommit", 8, group_id="billing", topics=about["topics"])
+    server.terminate()
+    lines = [line for line in server.log.splitlines() if "event=commit_refused" in line]
+    assert [line.partition("event=")[2] for line in lines] == [
+        f"commit_refused group=billing member={member} instance=null client=test host=/127.0.0.1 epoch=3"
+        " error=ILLEGAL_GENERATION"
+        for member in ("ann", "bob")
+    ]
+    assert all("level=warning" in line for line in lines)

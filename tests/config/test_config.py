@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.config import settings
-from coordinator.config.load import ConfigError, _build, load
+from coordinator.config.load import ConfigError, _build, load, load_with_sources
 from coordinator.config.settings import SETTINGS, STRUCTURED, ListenerConfig, ServerConfig
-from coordinator.config.show import as_yaml
+from coordinator.config.show import CHANGED, as_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -170,6 +170,26 @@ def test_text_that_yaml_would_read_as_something_else_is_printed_in_quotes(tmp_pa
 def test_a_word_that_yaml_takes_for_false_can_be_chosen(tmp_path, text):
     loaded = load(written(tmp_path, f"group.classic.validate.assignments: {text}\n"))
     assert loaded.groups.group_classic_validate_assignments == "off"
+
+
+def test_a_printed_configuration_marks_what_is_not_the_default_and_its_source(tmp_path):
+    file = written(
+        tmp_path, "group.max.size: 3\nnum.partitions: 2\noffset.metadata.max.bytes: 4096\ntopics: [{name: t}]\n"
+    )
+    environment = {"KAFKA_NUM_PARTITIONS": "5", "COORDINATOR_ADVERTISE": "host:1"}
+    loaded = load_with_sources(file, ["durability=write"], {"listen": "0.0.0.0:9092", "data_dir": "d"}, environment)
+    text = as_yaml(loaded.config, loaded.sources)
+    marks = [line.removeprefix(f"{CHANGED} ") for line in text.splitlines() if line.startswith(CHANGED)]
+    assert marks == [
+        "COORDINATOR_ADVERTISE and --listen.",
+        f"{file}.",
+        "--data-dir; default: data.",
+        "--set; default: fsync.",
+        f"{file}; default: 2147483647.",
+        "KAFKA_NUM_PARTITIONS; default: 1.",
+    ]
+    assert "KAFKA_NUM_PARTITIONS; default: 1.\nnum.partitions: 5\n" in text
+    assert load(written(tmp_path, text)) == loaded.config
 
 
 def test_an_empty_file_changes_nothing(tmp_path):

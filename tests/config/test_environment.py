@@ -129,6 +129,7 @@ def test_variables_without_effect_are_listed_with_advice():
         "KAFKA_LISTENERS": "PLAINTEXT://:9092",
         "COORDINATOR_SET_num_partitions": "4",
         "COORDINATOR_ADMIN": "h:1",
+        "COORDINATOR_CACHE_DIR": "/cache",
         "KAFKA_SERVICE_PORT_PLAIN": "9092",
         "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
         "COORDINATOR_PORT": "tcp://10.0.0.1:9092",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.fastpath.bulk_replay import OFFSET_COMMIT_TYPE, bulk_replayers
-from coordinator.groups.offsets.records import NO_TOPIC_ID, VERSION, VERSION_WITH_EXPIRY
+from coordinator.groups.offsets.value import NO_TOPIC_ID, VERSION, VERSION_WITH_EXPIRY
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Marker, Producer, Record

@@ -236,7 +236,7 @@ def one(offset, epoch=0):
 
 
 def committed(twins, *, group="g"):
-    return {at: value.offset for at, value in twins.worlds[0].shard.state.offsets.by_group.get(group, {}).items()}
+    return {at: value.offset for at, value in twins.worlds[0].shard.state.offsets.of(group)}
 
 
 def test_the_second_commit_makes_the_template():
@@ -301,7 +301,7 @@ def test_a_deleted_topic_is_refused_and_a_recreated_one_has_its_new_id():
         twins.commit("classic", 8, one(6))
         assert type(twins.worlds[0].connections[0].exchanges[-1].request) is RepeatedCommit
     twins.check()
-    (value,) = twins.worlds[0].shard.state.offsets.by_group["g"].values()
+    ((_, value),) = twins.worlds[0].shard.state.offsets.of("g")
     assert value.topic_id == twins.worlds[0].catalog.topic_id("t")
 
 

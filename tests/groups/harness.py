@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
+from coordinator.faults.derived_state_invariants import held_bytes
 from coordinator.groups import classic_protocol
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.kinds import Kind
@@ -308,7 +309,15 @@ class GroupHarness:
         if config:
             self.config = GroupsConfig(**{name: getattr(self.config, name) for name in self.config.__slots__} | config)
         self.timers.clear()
+        self.check_held_bytes()
         self.groups = self._loaded(self.records)
+        self.check_held_bytes()
+
+    def check_held_bytes(self) -> None:
+        """The bytes that are counted as groups change equal a recount."""
+        kept = {each.group_id: (each.held_bytes, each.derived_bytes) for each in self.groups.by_id.values()}
+        assert kept == {each.group_id: held_bytes(each) for each in self.groups.by_id.values()}
+        assert self.groups.held_bytes.count == sum(map(sum, kept.values()))
 
     def durable(self, records: Sequence[Record] | None = None) -> dict[str, Any]:
         """Returns the state that a restart must keep: the current one, or the result of replaying `records`."""

@@ -41,6 +41,8 @@ _TEXTS = (
 _GARBLED = "\x7fbad\x7f"
 _NOT_UTF8 = (b"\xff\xff\xff\xff\xff", b"\xed\xa0\x80ab", b"\xf0\x9f\x98ab", b"\xc0\xaf\xc0\xaf/")
 """What the placeholder becomes in the encoded frame; equally long."""
+SPARED = "honest"
+"""Names that begin so are those of the honest client. Who joins its group may call it to rebalance."""
 _KEPT = 64
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -58,7 +60,7 @@ class Memory:
         elif isinstance(value, list):
             for element in value[:4]:
                 self.learn(element, name)
-        elif value and name != "error_code":
+        elif value and name != "error_code" and not (isinstance(value, str) and value.startswith(SPARED)):
             self._values[name].append(value)
 
     def recall(self, name: str, random: Random) -> Any:
@@ -203,10 +205,9 @@ async def bombard(host: str, port: int, seed: int, frames: int, *, connections: 
 async def supported(host: str, port: int) -> dict[int, tuple[int, int]]:
     """The APIs that the server advertises: key -> first and last version."""
     reader, writer = await asyncio.open_connection(host, port)
-    writer.write(_frame(API_VERSIONS, "ApiVersions", 0, b"", 1, b"fuzz"))
-    response = await _response(reader)
+    writer.write(request_frame(API_VERSIONS, "ApiVersions", 0, b"", 1, b"fuzz"))
+    message, _ = CODEC.decoder("ApiVersionsResponse", 0)(await response(reader), 4)
     writer.close()
-    message, _ = CODEC.decoder("ApiVersionsResponse", 0)(response, 4)
     return {each.api_key: (each.min_version, each.max_version) for each in message.api_keys}
 
 
@@ -219,16 +220,18 @@ async def _batch(host: str, port: int, maker: RequestMaker, outcome: Outcome) ->
     client_id, waiting, sent = maker.client_id(), deque[tuple[int, str, int, bytes]](), []
     for correlation_id in range(maker.random.choice((1, 5, 20))):
         key, name, version, body, is_answered = maker.request()
-        sent.append(_frame(key, name, version, body, correlation_id, client_id))
+        sent.append(request_frame(key, name, version, body, correlation_id, client_id))
         if is_answered:
             waiting.append((correlation_id, name, version, sent[-1]))
     outcome.sent += len(sent)
     try:
         writer.write(b"".join(sent))
         while waiting:
-            response = await asyncio.wait_for(_response(reader), ANSWER_WITHIN_S)
+            data = await asyncio.wait_for(response(reader), ANSWER_WITHIN_S)
             outcome.answered += 1
-            _check(response, *waiting.popleft()[:3], maker, outcome)
+            message = decoded(data, *waiting.popleft()[:3])
+            outcome.errors[getattr(message, "error_code", 0)] += 1
+            maker.memory.learn(message)
     except TimeoutError:
         outcome.unanswered.append(waiting[0][3].hex())
     except (ConnectionError, asyncio.IncompleteReadError):
@@ -237,29 +240,29 @@ async def _batch(host: str, port: int, maker: RequestMaker, outcome: Outcome) ->
         writer.close()
 
 
-def _check(
-    response: bytes, correlation_id: int, name: str, version: int, maker: RequestMaker, outcome: Outcome
-) -> None:
-    (answered_id,) = struct.unpack_from(">i", response)
+def decoded(data: bytes, correlation_id: int, name: str, version: int) -> Message:
+    """The response, which must be well-formed."""
+    (answered_id,) = struct.unpack_from(">i", data)
     assert answered_id == correlation_id, (
         f"an answer out of order: {answered_id}, not {correlation_id} ({name} v{version})"
     )
     has_tags = name != "ApiVersions" and is_flexible(f"{name}Response", version)
     try:
-        message, end = CODEC.decoder(f"{name}Response", version)(response, 5 if has_tags else 4)
+        message, end = CODEC.decoder(f"{name}Response", version)(data, 5 if has_tags else 4)
     except DecodeError as error:
-        raise AssertionError(f"{name} v{version}: {error}: {response.hex()}") from error
-    assert end == len(response), f"{name} v{version}: bytes left over: {response.hex()}"
-    outcome.errors[getattr(message, "error_code", 0)] += 1
-    maker.memory.learn(message)
+        raise AssertionError(f"{name} v{version}: {error}: {data.hex()}") from error
+    assert end == len(data), f"{name} v{version}: bytes left over: {data.hex()}"
+    return message
 
 
-async def _response(reader: asyncio.StreamReader) -> bytes:
+async def response(reader: asyncio.StreamReader) -> bytes:
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(size)
 
 
-def _frame(key: int, name: str, version: int, body: bytes, correlation_id: int, client_id: bytes | None) -> bytes:
+def request_frame(
+    key: int, name: str, version: int, body: bytes, correlation_id: int, client_id: bytes | None
+) -> bytes:
     header = struct.pack(">hhi", key, version, correlation_id)
     header += struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
     if is_flexible(f"{name}Request", version):

@@ -1,131 +1,12 @@
 """A connection answers in order, stays within its limits, and logs why it closes."""
 
-import logging
-
 import pytest
 
-from coordinator.api.access import READ_GROUP
-from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher
 from coordinator.bench.load import frame
-from coordinator.network.connection import Connection, ConnectionLimits, Turn
-from coordinator.network.log_once import LogOncePerClient
-from coordinator.protocol.codec import Codec
+from coordinator.network.turn import SLICE_REQUESTS
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
-from coordinator.runtime.memory import COUNTED_BYTES, Memory
-
-CODEC = Codec.of(None)
-
-
-class Transport:
-    def __init__(self):
-        self.written = b""
-        self.reading = True
-        self.closed = False
-        self.on_write = lambda: None
-
-    def write(self, data):
-        assert not self.closed
-        self.written += data
-        self.on_write()
-
-    def writelines(self, parts):
-        self.parts = list(parts)
-        self.write(b"".join(self.parts))
-
-    def get_extra_info(self, name):
-        return ("127.0.0.1", 4711)
-
-    def set_write_buffer_limits(self, high=None):
-        pass
-
-    def pause_reading(self):
-        assert self.reading
-        self.reading = False
-
-    def resume_reading(self):
-        assert not self.reading
-        self.reading = True
-
-    def close(self):
-        self.closed = True
-
-    def abort(self):
-        self.closed = True
-
-    def answers(self):
-        """(correlation id, error code) of every answer written so far."""
-        found, position = [], 0
-        while position < len(self.written):
-            size = int.from_bytes(self.written[position : position + 4])
-            body = self.written[position + 4 : position + 4 + size]
-            found.append((int.from_bytes(body[:4]), CODEC.decoder("HeartbeatResponse", 4)(body, 5)[0].error_code))
-            position += 4 + size
-        return found
-
-
-class Peer:
-    """One connection whose requests wait until the test answers them (`held`), or are answered at once."""
-
-    def __init__(self, in_flight=5, held=True, frame_bytes=1_000, memory_bytes=1 << 20):
-        self.now, self.soon, self.exchanges, self.lost = 0, [], [], []
-        self.transport = Transport()
-        self.hold_next = False
-        self.on_request = lambda exchange: None
-
-        def handle(server, exchange):
-            self.exchanges.append(exchange)
-            self.on_request(exchange)
-            if self.hold_next:
-                exchange.wait()
-            if not held:
-                exchange.reply(HeartbeatResponse())
-
-        api = Api(
-            key=12,
-            name="Heartbeat",
-            versions=(0, 4),
-            access=(READ_GROUP,),
-            handle=handle,
-            refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
-        )
-        limits = ConnectionLimits(
-            frame_bytes_max=frame_bytes,
-            produce_bytes_max=frame_bytes,
-            requests_in_flight_max=in_flight,
-            write_buffer_bytes_max=1 << 16,
-            idle_ms_max=600_000,
-            frame_ms_max=30_000,
-            drain_ms_max=30_000,
-        )
-        self.memory = Memory(memory_bytes, self.soon.append)
-        self.connection = Connection(
-            Dispatcher(None, {12: api}, CODEC),
-            limits,
-            Turn(self.soon.append),
-            LogOncePerClient(logging.getLogger("test"), lambda: 0),
-            self.memory,
-            ("localhost", 9092),
-            lambda: self.now,
-            lambda connection: True,
-            self.lost.append,
-        )
-        self.connection.connection_made(self.transport)
-
-    def send(self, *correlation_ids):
-        self.connection.data_received(b"".join(request(number) for number in correlation_ids))
-
-    def answer(self, number):
-        self.exchanges[number].reply(HeartbeatResponse())
-
-    def turn(self):
-        callbacks, self.soon[:] = list(self.soon), []
-        for callback in callbacks:
-            callback()
-
-
-def request(correlation_id):
-    return frame(CODEC, "HeartbeatRequest", 4, correlation_id, HeartbeatRequest(group_id="g", member_id="m"))
+from coordinator.runtime.memory import COUNTED_BYTES
+from tests.support.peer import CODEC, Peer, request
 
 
 def test_responses_leave_in_the_order_of_the_requests():
@@ -190,9 +71,9 @@ def test_requests_behind_a_parked_one_wait_for_its_response():
 
 def test_a_burst_of_requests_that_are_answered_at_once_is_not_delayed():
     peer = Peer(in_flight=2, held=False)
-    peer.send(*range(50))
+    peer.send(*range(SLICE_REQUESTS))
     peer.turn()
-    assert [number for number, _ in peer.transport.answers()] == list(range(50))
+    assert [number for number, _ in peer.transport.answers()] == list(range(SLICE_REQUESTS))
     assert peer.transport.reading
 
 

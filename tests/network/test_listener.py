@@ -9,6 +9,7 @@ import pytest
 from coordinator.api.dispatch import Dispatcher
 from coordinator.network.connection import Closed, ConnectionLimits
 from coordinator.network.listener import Listener
+from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.requests import api_versions
 from coordinator.runtime.memory import Memory
@@ -36,6 +37,7 @@ async def listening(clock, **changes):
         Dispatcher(server, {18: api_versions.API}, Codec.of(None)),
         limits,
         Memory(1 << 20, asyncio.get_running_loop().call_soon),
+        Turn(asyncio.get_running_loop().call_soon, lambda: clock.now, lambda turn_ms: None),
         **{
             "advertised": ("localhost", 0),
             "connections_max": 10,

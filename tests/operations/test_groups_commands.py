@@ -1,7 +1,10 @@
 """`coordinator groups ...` on this server and, if there are Java and Maven, on Kafka, with the same results."""
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import uuid
 
@@ -276,3 +279,26 @@ def test_the_second_bootstrap_server_is_used_if_the_first_is_down(bootstrap, cap
         down = f"127.0.0.1:{unused.getsockname()[1]}"
         assert cli.main(["groups", "list", "--bootstrap", f"{down},{bootstrap}"]) == 0
     assert "GROUP" in capsys.readouterr().out
+
+
+def test_watch_shows_a_group_again_and_again_until_ctrl_c(bootstrap, connection, topic, group):
+    commit(connection, group, topic, 1)
+    command = [sys.executable, "-m", "coordinator", "groups", "offsets", group, "--bootstrap", bootstrap]
+    watching = subprocess.Popen([*command, "--watch", "--interval", "0.1"], stdout=subprocess.PIPE, text=True)
+
+    def shown(lag: int) -> None:
+        for line in watching.stdout:
+            if line.split()[:5] == [topic, "0", str(3 - lag), "3", str(lag)]:
+                return
+        raise AssertionError(f"a lag of {lag} was never shown")
+
+    try:
+        shown(2)
+        commit(connection, group, topic, 3)
+        shown(0)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) == 0
+    finally:
+        watching.kill()
+        watching.wait()
+        watching.stdout.close()

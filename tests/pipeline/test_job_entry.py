@@ -1,5 +1,6 @@
 """The job script as given to `spark-submit`: invalid input is one line and exit code 2, before Spark starts."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import job
+from coordinator import cli
+from coordinator.pipeline import job, session
 
 WITHOUT_DELTALAKE = """
 import runpy, sys
@@ -18,10 +20,17 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def submitted(*arguments: str, by: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def submitted(
+    *arguments: str, by: tuple[str, ...] = (), environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs the script with its own folder first in the path, as Spark does."""
     return subprocess.run(
-        [sys.executable, *by, job.__file__, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *by, job.__file__, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -31,6 +40,26 @@ def test_a_missing_log_is_reported_in_one_line_and_nothing_is_written(name, tmp_
     done = submitted(name, "--log", str(tmp_path / "none"), "--out", str(out))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("coordinator: ")
+    assert not out.exists()
+
+
+def test_without_java_one_line_says_so(recorded_storm, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    arguments = ["report", "--log", str(recorded_storm.data), "--out", str(tmp_path / "out")]
+    done = submitted(*arguments, environment=environment)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("coordinator: Java is not installed; Spark needs Java 17 or newer: install one")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["audit", "report"])
+def test_a_group_that_is_not_in_the_log_is_refused_and_nothing_is_written(
+    name, spark, recorded_storm, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(session, "session", lambda *_, **__: spark)
+    out = tmp_path / "out"
+    assert cli.main(["pipeline", name, "--log", str(recorded_storm.data), "--out", str(out), "--group", "nope"]) == 2
+    assert f"coordinator: there is no group nope in {recorded_storm.data}" in capsys.readouterr().err.splitlines()
     assert not out.exists()
 
 

@@ -124,6 +124,11 @@ class Page(HTMLParser):
     def handle_starttag(self, name: str, attributes: Any) -> None:
         if name not in {"meta", "link", "br"}:
             self._open.append(name)
+        attributes = dict(attributes)
+        if attributes.get("class") == "name":
+            self._partition = attributes["title"]
+        elif name == "b" and "title" in attributes:
+            self.bars.append((self._partition, attributes["title"]))
         if name == "tr":
             self.rows.append([])
         elif name == "td":
@@ -141,19 +146,15 @@ class Page(HTMLParser):
                 self._name = text
             case [_, "dd"]:
                 self.figures[self._name] = text
-            case ["text", "title"]:
-                self._partition = text
-            case ["rect", "title"]:
-                self.bars.append((self._partition, text))
         if "td" in self._open:
             self.rows[-1][-1] += text
 
     def rebalances(self) -> list[tuple[str, str]]:
         """(time, cause) of each rebalance, in order."""
-        return sorted((row[0], row[2]) for row in self.rows if len(row) == 9)
+        return sorted((row[0], row[2]) for row in self.rows if len(row) == 11)
 
-    def owners(self, moment_ms: int, clients: dict[str, str]) -> dict[int, str]:
-        """The owner of each partition in the chart."""
+    def owners(self, moment_ms: int) -> dict[int, str]:
+        """The client that owns each partition in the chart."""
         found = {}
         for partition, tip in self.bars:
             match = _TENURE.match(tip)
@@ -162,11 +163,11 @@ class Page(HTMLParser):
                 and match[2] <= clock(moment_ms)
                 and (match[3] == "the end" or match[3] > clock(moment_ms))
             ):
-                found[int(partition.rpartition("-")[2])] = clients[match[1]]
+                found[int(partition.rpartition("-")[2])] = match[1]
         return found
 
 
-_TENURE = re.compile("(.+)\nepoch .+ to .+\n(.+) to (.+)\n")
+_TENURE = re.compile("(.+) on .+, .+\nepoch .+ to .+\n(.+) to (.+)\n")
 
 
 def test_rebalances_causes_and_owners_match_the_clients(spark, real_runs, tmp_path):
@@ -194,7 +195,7 @@ def test_rebalances_causes_and_owners_match_the_clients(spark, real_runs, tmp_pa
             here = [row for row in owned if row["group"] == run.group and row["from_ms"] <= moment
                     and (row["to_ms"] is None or row["to_ms"] > moment)]  # fmt: skip
             assert {row["partition"]: clients[row["member_id"]] for row in here} == owners
-            assert page.owners(moment, clients) == owners
+            assert page.owners(moment) == owners
 
 
 def cause_of(text: str) -> str:

@@ -8,9 +8,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import drawing, pages
+from coordinator.operations.rebalance_causes import KINDS, Client
+from coordinator.pipeline import drawing, group_data, pages
+from coordinator.pipeline.drawing import Bar
+from coordinator.pipeline.group_data import GroupData
 from coordinator.pipeline.markup import Markup, tag, visible
-from coordinator.pipeline.pages import GroupData
+from coordinator.pipeline.names import COLOURED_MAX, OTHERS, Names, cause_colour, short_id
+from coordinator.pipeline.style import STYLE
 
 EVIL = "<script>alert('x')</script>&\"\u202egnp.\0"
 
@@ -23,7 +27,7 @@ def found(**fields: Any) -> GroupData:
 def rebalance(epoch: int, **fields: Any) -> dict[str, Any]:
     plain = {"epoch": epoch, "offset": epoch * 10, "time_ms": epoch * 1000, "members": 2, "cause": "a member joined",
              "cause_member_id": "m1", "reason": None, "duration_ms": 700, "slowest_member_id": "m2", "slowest_ms": 650,
-             "completed": True, "superseded": False}  # fmt: skip
+             "completed": True, "superseded": False, "event_offset": epoch, "delay_ms": 0}  # fmt: skip
     return plain | fields
 
 
@@ -58,6 +62,34 @@ class Page(HTMLParser):
     def count(self, name: str, **attributes: str) -> int:
         wanted = {key.rstrip("_"): value for key, value in attributes.items()}
         return sum(tag == name and wanted.items() <= found.items() for tag, found in self.tags)
+
+
+def member(member_id: str, client_id: str, host: str = "/10.0.0.1") -> dict[str, Any]:
+    return {"member_id": member_id, "client_id": client_id, "client_host": host, "instance_id": None, "from_ms": 0,
+            "to_ms": None, "first_epoch": 1, "last_epoch": 2}  # fmt: skip
+
+
+_NO_FIELDS = dict.fromkeys(
+    ("member_id", "client_id", "client_host", "instance_id", "epoch", "cause", "reason", "duration_ms", "delay_ms",
+     "timeout", "timeout_ms", "member_count", "waited_for")
+)  # fmt: skip
+
+
+def event(kind: str, offset: int, time_ms: int, **fields: Any) -> dict[str, Any]:
+    return {**_NO_FIELDS, "type": kind, "offset": offset, "time_ms": time_ms, **fields}
+
+
+def stormy() -> list[dict[str, Any]]:
+    """The client `gc` falls silent for twelve seconds; newest first."""
+    made = [
+        event("MemberJoined", 1, 0, member_id="m1", client_id="gc", client_host="/10.0.0.1"),
+        event("RebalanceStarted", 2, 20_000, member_id="m1", epoch=1, cause="a member's session timed out"),
+        event("MemberExpired", 3, 20_000, member_id="m1", timeout="session", timeout_ms=10_000),
+        event("RebalanceCompleted", 4, 24_000, epoch=1, waited_for=[{"member_id": "m1", "waited_ms": 4_000}]),
+        event("MemberJoined", 5, 22_000, member_id="m2", client_id="gc", client_host="/10.0.0.1"),
+        event("MemberJoined", 6, 40_000, member_id="m3", client_id="api", client_host="/10.0.0.2"),
+    ]
+    return made[::-1]
 
 
 def whole(**fields: Any) -> GroupData:
@@ -107,32 +139,183 @@ def test_a_page_loads_nothing():
 
 def test_ownerships_are_bars_and_zombies_are_crosses_or_rings():
     text = pages.group_page(whole(), "log", None, has_events=True)
-    gantt = Page(text[text.index("partition ownership over time") - 200 : text.index("A red cross")])
-    assert gantt.count("rect", class_="lane") == 2
-    assert sum(name == "rect" and "fill" in each for name, each in gantt.tags) == 3
-    assert (gantt.count("path", class_="cross"), gantt.count("circle", class_="ring")) == (1, 1)
+    gantt = Page(text[text.index("partition ownership over time") : text.index("One colour is one client")])
+    assert gantt.count("div", class_="lane") == 2
+    assert sum("bar" in (each.get("class") or "").split() for _, each in gantt.tags) == 3
+    assert (gantt.count("i", class_="mark cross"), gantt.count("i", class_="mark ring")) == (1, 1)
 
 
 def test_two_simultaneous_owners_are_both_visible():
     axis = drawing.Axis(0, 100)
-    picture = drawing.gantt(axis, [("t-0", [(0, 60, "a", ""), (40, None, "b", "")])], {}, drawing.Colours())
-    bars = [each for name, each in Page(picture).tags if name == "rect" and "fill" in each]
-    assert [each["height"] for each in bars] == ["7", "7"]
-    assert len({each["y"] for each in bars}) == 2
+    bars = [Bar(0, 60, "c0", "a", ""), Bar(40, None, "c1", "b", "")]
+    picture = drawing.gantt(axis, [("t-0", bars)], {})
+    classes = [each["class"] for name, each in Page(picture).tags if name == "b"]
+    assert [each.split()[2] for each in classes] == ["upper", "lower"]
 
 
 def test_unknown_values_are_shown_as_unknown():
     page = Page(pages.group_page(found(), "log", None, has_events=False))
     text = " ".join(page.text)
-    assert re.findall(r"longest unknown|zombie commits \w+ unknown", " ".join(text.split())) == [
-        "longest unknown", "zombie commits accepted unknown", "zombie commits refused unknown",
+    assert re.findall(r"longest unknown|zombie commits \w+ unknown|let through unknown", " ".join(text.split())) == [
+        "longest unknown", "zombie commits accepted unknown", "zombie commits refused unknown", "let through unknown",
     ]  # fmt: skip
     assert "no policy can be replayed" in text
 
 
+def test_a_rebalance_of_unknown_duration_is_a_line_and_one_in_progress_lasts_until_the_end():
+    unknown = Page(pages.group_page(found(rebalances=[rebalance(1, duration_ms=None)]), "log", None, has_events=False))
+    bars = [each["style"] for name, each in unknown.tags if name == "a" and each["class"].startswith("bar")]
+    assert [each.partition("width:")[2] for each in bars] == ["0.00%"]
+    going_on = [event("RebalanceStarted", 7, 50_000, member_id="m3", epoch=2, cause="?"), *stormy()]
+    story = found(rebalances=[rebalance(2, time_ms=50_000, duration_ms=None, completed=False)], events=going_on,
+                  ownership=[owned(0, "m1", 0, 100_000)])  # fmt: skip
+    page = Page(pages.group_page(story, "log", None, has_events=True))
+    [style] = [each["style"] for name, each in page.tags if name == "a" and each["class"].startswith("bar")]
+    assert float(style.partition("width:")[2].rstrip("%")) > 50
+
+
+# --- no false all-clear -------------------------------------------------------------------------------------------------
+
+GAP = {"what": "not written", "from_state_offset": 4, "to_state_offset": None, "detail": "events: refused"}
+
+
+def greens(page: Page) -> int:
+    return sum("good" in (each.get("class") or "").split() for _, each in page.tags)
+
+
+def test_a_log_without_events_is_never_an_all_clear():
+    page = Page(pages.group_page(found(), "log", None, has_events=False))
+    text = " ".join(page.text)
+    assert greens(page) == 0
+    assert "Whether a zombie's commit was accepted is unknown: the log has no events." in text
+    assert "no zombie accepted" not in text
+    rows = [{"group": "g", "kind": "consumer", "shard": 0, "members": 1, "rebalances": 1, "offset_commits": 1,
+             "broken": 0, "first_ms": 1, "last_ms": 2, "log_id": "log"}]  # fmt: skip
+    assert greens(Page(pages.fleet_page(rows, 1, set(), None, None, "log"))) == 0
+
+
+def test_events_that_are_missing_make_nothing_found_uncertain():
+    page = Page(pages.group_page(found(gaps=[GAP]), "log", None, has_events=True))
+    assert greens(page) == 0
+    assert "Some events are missing, so this is not certain." in " ".join(page.text)
+
+
+def test_nothing_found_in_a_complete_log_is_an_all_clear():
+    page = Page(pages.group_page(found(), "log", None, has_events=True))
+    assert greens(page) == 2
+
+
+def test_commits_of_unowned_partitions_have_a_tile_a_sentence_and_the_setting():
+    story = found(marks=[zombie(0, "accepted", truth="unowned")], tallies={("unowned", "accepted"): 3})
+    page = Page(pages.group_page(story, "log", None, has_events=True))
+    text = " ".join(" ".join(page.text).split())
+    assert "unowned, let through 3" in text
+    assert "3 partitions were committed by members that were up to date and did not own them" in text
+    assert "fencing.require.ownership: true" in text
+
+
+# --- clients ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_opens_with_the_answer_and_a_row_per_client():
+    story = whole(events=stormy(), members=[member("m1", "gc"), member("m2", "gc")])
+    text = pages.group_page(story, "log", None, has_events=True)
+    page = " ".join(Page(text).text)
+    sentence = "orders spent 10 % of the last 40 s rebalancing, once: gc falls silent for 12 s (session timeout 10 s)."
+    assert page.index(sentence) < page.index("broken invariants")
+    clients = text[text.index('aria-label="Clients"') : text.index("Waited for:")]
+    assert re.findall(r">(gc|api)<", clients) == ["gc", "api"]
+
+
+def test_tool_tips_and_tables_have_clients_hosts_and_short_ids():
+    uuid = "697b886c-5005-40c5-9d69-0ade8f366bd1"
+    long_id = f"orders-gc-{uuid}"
+    story = whole(members=[member(long_id, "orders-gc")])
+    for rows in (story.rebalances, story.ownership, story.marks):
+        for row in rows:
+            row |= {name: long_id for name in row if name.endswith("member_id")}
+    text = pages.group_page(story, "log", None, has_events=True)
+    assert short_id(long_id) == "orders-gc-697b886c…"
+    bars = [
+        each["title"]
+        for name, each in Page(text).tags
+        if name in ("a", "b") and each.get("class", "").startswith("bar")
+    ]
+    assert bars
+    assert all(uuid not in tip for tip in bars)
+    assert sum("orders-gc on 10.0.0.1, orders-gc-697b886c…" in tip for tip in bars) == 5
+    refused = text[text.index("Commits of partitions the member did not own") : text.index("<h2>Rebalances")]
+    assert "orders-gc @ 10.0.0.1" in refused
+    assert re.findall(r">[^<]*" + uuid, text) == [], "only tool tips of codes have the whole id"
+
+
+def test_each_client_has_one_colour_and_no_colour_means_two_clients():
+    clients = {f"m{n}": Client(f"client-{n}", "") for n in range(COLOURED_MAX + 5)}
+    names = Names(clients, ())
+    colours = [names.colour(each) for each in clients.values()]
+    own = [each for each in colours if each != OTHERS]
+    assert len(own) == len(set(own)) == COLOURED_MAX
+    assert names.legend(clients.values()).count("swatch") == COLOURED_MAX + 1
+    assert all(f".{each}{{" in STYLE for each in own)
+
+
+def test_long_bars_have_labels_because_clients_may_share_a_colour():
+    axis = drawing.Axis(0, 100)
+    bars = [Bar(0, 30, OTHERS, "client-12", ""), Bar(30, 31, OTHERS, "client-13", ""), Bar(31, None, OTHERS, "x", "")]
+    text = Page(drawing.gantt(axis, [("t-0", bars)], {})).text
+    assert [each for each in text if each in {"client-12", "client-13", "x"}] == ["client-12", "x"]
+
+
+def test_causes_have_colours_of_their_own():
+    rules = dict(re.findall(r"\.([a-z0-9-]+)\{background:(#[0-9a-f]+)\}", STYLE))
+    causes = {rules[cause_colour(kind)] for kind in KINDS}
+    assert len(causes) == len(KINDS)
+    assert causes.isdisjoint({rules[f"c{place}"] for place in range(COLOURED_MAX)})
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_labels_are_readable_on_every_colour():
+    """Contrast of at least 4.5, as WCAG asks of small text."""
+    for name, colour in re.findall(r"\.([ck][0-9])\{background:(#[0-9a-f]+)\}", STYLE):
+        text = luminance("#ffffff" if name[0] == "c" else "#1d2733")
+        low, high = sorted((luminance(colour), text))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, name
+
+
+# --- charts without a mouse, on a phone, in the dark --------------------------------------------------------------------
+
+
+def test_charts_and_tables_take_the_focus_and_have_names():
+    text = pages.group_page(whole(events=stormy(), members=[member("m1", "gc")]), "log", None, has_events=True)
+    page = Page(text)
+    tables = [each for name, each in page.tags if name == "div" and each.get("class") == "wide"]
+    assert tables
+    assert all(each["tabindex"] == "0" and each["role"] == "region" and each["aria-label"] for each in tables)
+    lanes = [each for _, each in page.tags if each.get("class") == "lane" and each.get("tabindex") == "0"]
+    assert [each["aria-label"].splitlines()[0] for each in lanes] == ["t-0, owned by", "t-1, owned by"]
+    targets = {each["id"] for _, each in page.tags if "id" in each}
+    links = [each for name, each in page.tags if name == "a" and each["href"].startswith("#")]
+    assert len(links) == 3, "two rebalances, and one past the chart"
+    assert {each["href"][1:] for each in links} <= targets
+
+
+def test_pages_have_a_dark_mode_and_fit_a_phone():
+    assert "prefers-color-scheme:dark" in STYLE
+    page = Page(pages.group_page(whole(), "log", None, has_events=True))
+    assert any(each.get("name") == "viewport" for _, each in page.tags)
+    widths = [each["style"] for _, each in page.tags if "style" in each]
+    assert widths
+    assert not any("px" in each for each in widths), "charts follow the width of the screen"
+
+
 def test_gaps_and_truncated_lists_are_stated():
     story = whole(gaps=[{"what": "lost", "from_state_offset": 4, "to_state_offset": None, "detail": "power"}])
-    story.counts["rebalances"] = pages.REBALANCES_MAX + 1
+    story.counts["rebalances"] = group_data.REBALANCES_MAX + 1
     text = " ".join(Page(pages.group_page(story, "log", None, has_events=True)).text)
     assert "Events lost in this shard from state offset 4 to the end of the log" in text
     assert re.search(r"Showing 1,000 of 1,001 rebalances", text)
@@ -142,6 +325,7 @@ def test_gaps_and_truncated_lists_are_stated():
 def test_an_axis_has_a_few_ticks(span_ms):
     ticks = drawing.Axis(1_760_000_000_123, 1_760_000_000_123 + span_ms).ticks()
     assert 1 <= len(ticks) <= 11
+    assert all(0 <= x <= 100 for x, _ in ticks)
     assert [x for x, _ in ticks] == sorted(x for x, _ in ticks)
 
 

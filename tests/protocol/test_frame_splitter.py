@@ -34,6 +34,22 @@ def test_an_incomplete_frame_waits():
     assert splitter.feed(b"de" + stream([b""])) == [b"abcde", b""]
 
 
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "TLS on a plain port; the client needs security.protocol=PLAINTEXT"),
+        (b"GET / HTTP/1.1", "HTTP on a port for Kafka clients; HTTP is served by the admin address"),
+        (b"POST /v1/groups", "HTTP on a port for Kafka clients"),
+    ],
+)
+def test_the_beginning_of_another_protocol_is_named(start: bytes, named: str):
+    for pieces in ([start], [start[:3], start[3:]]):
+        splitter = FrameSplitter(100, 200)
+        with pytest.raises(FrameError, match=named):
+            for piece in pieces:
+                splitter.feed(piece)
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 201, 2**31 - 1, 0x48545450])
 def test_a_bad_size_is_refused_at_once(size: int):
     """Negative, above the limit, or four letters of HTTP."""

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
-from coordinator.groups.offsets.records import NO_TOPIC_ID
+from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.settings import GroupsConfig
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.end_transaction_marker import end_transaction
@@ -63,9 +63,7 @@ class History:
     def loaded(self):
         groups = GroupMachine(GroupsConfig(), Catalog({"t": 16}))
         load(self.log, SERDE, groups)
-        return {
-            partition: value.offset for (_, partition), value in groups.offsets.by_group.get("g", {}).items()
-        }, groups.offsets.pending
+        return {partition: value.offset for (_, partition), value in groups.offsets.of("g")}, groups.offsets.pending
 
 
 def test_pending_offsets_take_effect_only_if_their_marker_commits():

@@ -27,6 +27,7 @@ from coordinator.groups.update import GroupUpdate
 from coordinator.log.log import Log
 from coordinator.log.segment_rewriter import SegmentRewriter
 from coordinator.log.writer import Writer
+from coordinator.network import connection, turn
 from coordinator.network.connection import Connection
 from coordinator.protocol.messages import Message
 from coordinator.runtime import event_log
@@ -46,6 +47,16 @@ SECONDS = 45.0
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_every_invariant_holds_whatever_fails(seed: int):
     """Connections, processes, power and disks fail for a while; then everything converges."""
+    report = simulator.run(draw(seed, SECONDS))
+    assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
+
+
+@pytest.mark.parametrize("seed", [4, 6, 9])
+def test_every_invariant_holds_when_no_turn_has_time(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """Nearly every request waits for its turn, as on a server that is flooded."""
+    monkeypatch.setattr(turn, "TURN_MS", 0)
+    monkeypatch.setattr(turn, "LOOK_BYTES", 0)
+    monkeypatch.setattr(connection, "SLICE_REQUESTS", 1)
     report = simulator.run(draw(seed, SECONDS))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
 

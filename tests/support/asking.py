@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from coordinator import requests
 from coordinator.api.dispatch import supported_apis
+from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.api.server import Endpoint
 from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
@@ -25,6 +26,7 @@ class Server:
         self.cluster_id = CLUSTER_ID
         self.node_id = 1
         self.endpoints = [Endpoint("PLAINTEXT", ("0.0.0.0", 9092), ("kafka.example", 9092))]
+        self.encoded_topics = EncodedTopics()
         self.verification = SimpleNamespace(check=None)
 
 
@@ -45,15 +47,30 @@ class ReplyTarget:
         self.answer = None
         self.closed = None
         self.on_close = None
+        self.pieces = 0
+        """The pieces after which a request that is handled in slices let others have their turn."""
+        self.route = SimpleNamespace(encode=Codec.of().encoder(f"{api.name}Response", version))
 
     def reply(self, message):
-        assert self.payload is None, "one answer"
-        name = f"{self.api.name}Response"
-        self.payload = Codec.of().encoder(name, self.api_version)(message)
-        self.answer, end = Codec.of().decoder(name, self.api_version)(self.payload, 0)
-        assert end == len(self.payload)
+        self.reply_encoded(message, [self.route.encode(message)])
 
     reply_in_parts = reply
+
+    def reply_encoded(self, message, parts):
+        assert self.payload is None, "one answer"
+        self.payload = b"".join(parts)
+        self.answer, end = Codec.of().decoder(f"{self.api.name}Response", self.api_version)(self.payload, 0)
+        assert end == len(self.payload)
+
+    @property
+    def is_over(self):
+        return self.payload is not None
+
+    def wait(self):
+        pass
+
+    def run_in_slices(self, pieces, *, even_if_lost=False):
+        self.pieces = sum(1 for _ in pieces)
 
     def no_reply(self):
         self.payload = b""

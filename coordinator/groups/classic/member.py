@@ -1,6 +1,7 @@
 """A member of a classic group while the group lives in memory (mirrors `ClassicGroupMember`)."""
 
 from coordinator.groups.classic.owned_partitions import Reading
+from coordinator.groups.held_bytes import member_bytes, text_bytes
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import HeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result, Timer, TimerKey
@@ -17,8 +18,8 @@ class ClassicMember:
 
     __slots__ = (
         "alive", "assignment", "awaiting_join", "awaiting_sync", "client_host", "client_id", "client_reason",
-        "dialect", "group_instance_id", "is_new", "member_id", "must_rejoin", "protocols", "reading", "rebalance_timeout_ms",
-        "session_timer",
+        "content_bytes", "dialect", "group_instance_id", "is_new", "member_id", "must_rejoin", "protocols", "reading",
+        "rebalance_timeout_ms", "session_timer",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class ClassicMember:
         self.reading: Reading | None = None
         """The metadata as last parsed; it seldom changes from one generation to the next."""
         self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.content_bytes = self.count_content()
+        """The size of its texts, protocols and assignment; the group keeps it up to date."""
         self._set_session(Timer(session_key(group_id, member_id), session_timeout_ms))
 
     def set_timeouts(self, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
@@ -70,6 +73,26 @@ class ClassicMember:
         assert delay_ms is not None
         return delay_ms
 
+    def count_content(self) -> int:
+        """The size of what the member said and was assigned, which `content_bytes` keeps."""
+        size = text_bytes(self.member_id) + text_bytes(self.client_id) + len(self.assignment)
+        if self.group_instance_id is not None:
+            size += text_bytes(self.group_instance_id)
+        return size + protocols_bytes(self.protocols)
+
+    @property
+    def held_bytes(self) -> int:
+        """What the group holds of the member (held_bytes.py)."""
+        return member_bytes(self.content_bytes)
+
+    def growth(self, protocols: Protocols) -> int:
+        """By how much the group will hold more of the member if it offers these protocols instead."""
+        return self.growth_by(protocols_bytes(protocols) - protocols_bytes(self.protocols))
+
+    def growth_by(self, content_bytes: int) -> int:
+        """By how much the group will hold more of the member if its content grows by so many bytes."""
+        return member_bytes(self.content_bytes + content_bytes) - self.held_bytes
+
     @property
     def is_static(self) -> bool:
         return self.group_instance_id is not None
@@ -80,6 +103,14 @@ class ClassicMember:
             if name == protocol_name:
                 return metadata
         return None
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """The size of the protocols that a member offers."""
+    size = 0
+    for name, metadata in protocols:  # for one or two protocols, a generator costs more than the loop
+        size += text_bytes(name) + len(metadata)
+    return size
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from coordinator.groups.held_bytes import NAME_BYTES, names_bytes, text_bytes
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import ConsumerProtocolSubscription
 from coordinator.protocol.subscription import (
@@ -40,7 +41,7 @@ from coordinator.protocol.subscription import (
 )
 
 FINDINGS_KEPT = 100
-"""A group keeps this many findings of each kind; the counts cover all of them."""
+"""A group keeps this many findings of each kind, and as many partitions of each; the counts cover all of them."""
 
 COOPERATIVE_STICKY = "cooperative-sticky"
 """The assignor's name in all clients."""
@@ -90,6 +91,8 @@ class Reading(NamedTuple):
     """None if any part of the metadata is malformed."""
     dialect: str | None
     """That of the member's listener."""
+    held_bytes: int
+    """The size of this, besides the metadata themselves."""
     is_in_kip_order: bool
     """Whether the fields are in the order of KIP-792, which the member's listener does not speak."""
 
@@ -97,12 +100,32 @@ class Reading(NamedTuple):
 def read_metadata(metadata: bytes, dialect: str | None) -> Reading:
     """Parses metadata of protocol type "consumer". Finds the topics even if the fields behind them are malformed."""
     if dialect != KIP_792 and is_in_kip_order(metadata):
-        return Reading(metadata, _topics(metadata), None, dialect, True)
+        return _topics_alone(metadata, dialect, is_in_kip_order=True)
     try:
         subscription = parse_subscription(metadata, dialect)
     except DecodeError:
-        return Reading(metadata, _topics(metadata), None, dialect, False)
-    return Reading(metadata, frozenset(subscription.topics), subscription, dialect, False)
+        return _topics_alone(metadata, dialect, is_in_kip_order=False)
+    topics = frozenset(subscription.topics)
+    return Reading(metadata, topics, subscription, dialect, _held_bytes(topics, subscription), False)
+
+
+def unread(metadata: bytes, dialect: str | None) -> Reading:
+    """Metadata that are too large to be parsed."""
+    return Reading(metadata, None, None, dialect, 0, False)
+
+
+def _topics_alone(metadata: bytes, dialect: str | None, *, is_in_kip_order: bool) -> Reading:
+    topics = _topics(metadata)
+    return Reading(metadata, topics, None, dialect, names_bytes(topics or ()), is_in_kip_order)
+
+
+def _held_bytes(topics: frozenset[str], subscription: Subscription) -> int:
+    user_data, owned = subscription.user_data, subscription.owned
+    return (
+        names_bytes(topics)
+        + (0 if user_data is None else len(user_data))
+        + sum(NAME_BYTES * (1 + len(indexes)) + text_bytes(topic) for topic, indexes in owned.items())
+    )
 
 
 def check_claims(
@@ -132,7 +155,7 @@ def check_claims(
             if not partitions:
                 continue
             stale_count += len(partitions)
-            stale.append(StaleClaim(member_id, generation, partitions))
+            stale.append(StaleClaim(member_id, generation, partitions[:FINDINGS_KEPT]))
             if sanitize:
                 cleared[member_id] = encode_subscription(replace(subscription, owned={}, generation_id=NO_GENERATION))
             continue

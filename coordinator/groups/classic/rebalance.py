@@ -16,7 +16,7 @@ The group remembers why it rebalanced, which members it waited for and how long 
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
-from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata
+from coordinator.groups.classic.owned_partitions import Reading, check_claims, read_metadata, unread
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.records import completed_generation, forming_generation
 from coordinator.groups.classic.responses import join_response, members_for_leader, sync_error
@@ -34,6 +34,9 @@ from coordinator.runtime.result import Event
 
 MEMBERS_NAMED_MAX = 10
 """A fact names at most this many members."""
+SUBSCRIPTIONS_BYTES_MAX = 64 << 20
+"""Subscriptions of a generation that would take more memory are not read, as if they were malformed. These are a million names
+or owned partitions, which take half a second."""
 
 
 def prepare_or_continue_rebalance(
@@ -182,8 +185,8 @@ def _elect_leader(group: Round) -> bool:
 
 def _abort_sync_phase(group: Round, update: GroupUpdate) -> None:
     """The generation will not be assigned any more: answers parked syncs and clears assignments."""
+    group.set_assignments({})
     for member in group.members.values():
-        member.assignment = b""
         context = group.unpark_sync(member)
         if context is not None:
             update.answer(context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -209,14 +212,17 @@ def read_subscriptions(group: Round) -> list[tuple[str, Subscription]]:
     subscriptions = []
     # Members that claim no partitions have equal metadata: parse it once.
     readings: dict[tuple[bytes, str | None], Reading] = {}
+    held_bytes = 0
     for member_id, member in group.members.items():
         metadata, dialect = member.metadata(group.protocol_name) or b"", member.dialect
         reading = member.reading
         if reading is None or reading.metadata != metadata or reading.dialect != dialect:
             reading = readings.get((metadata, dialect))
             if reading is None:
-                reading = readings[metadata, dialect] = read_metadata(metadata, dialect)
-            member.reading = reading
+                is_read = held_bytes < SUBSCRIPTIONS_BYTES_MAX
+                reading = readings[metadata, dialect] = (read_metadata if is_read else unread)(metadata, dialect)
+            group.set_reading(member, reading)
+        held_bytes += reading.held_bytes
         if reading.topics is None:
             readable = False
         else:

@@ -30,8 +30,7 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
         groups.remove(key.group, Kind.CLASSIC)
     else:
         group = classic_group_or_new(groups, key.group)
-        group.stored = value
-        group.forming = group.forced = group.resynced = None
+        group.set_stored(value)
 
 
 def replay_generation(
@@ -43,7 +42,7 @@ def replay_generation(
     """
     group = find_classic_group(groups, key.group)
     if group is not None and group.stored is not None:
-        group.forming = value
+        group.set_forming(value)
 
 
 def replay_forced_rebalance(
@@ -88,7 +87,7 @@ def restart_round(groups: Groups, group: ClassicGroup, now_ms: int) -> Result | 
     if group.stored is None:
         return None
     fresh = group.without_round()
-    groups.by_id[group.group_id] = fresh
+    groups.place(fresh)
     update = _resume(groups, fresh, now_ms)
     update.timers[:0] = [
         Timer(group.join_timer_key, None),

@@ -41,6 +41,8 @@ from coordinator.runtime.result import Event, MessageEvent, RequestContext
 
 OWNERSHIP_IN_USER_DATA = frozenset({"sticky", "cooperative-sticky"})
 """Assignors whose user data say what the member owns, or when, and nothing else."""
+RESYNCED_BYTES_MAX = 2 << 20
+"""A resync with more bytes of assignments is refused: the owners of half a million partitions would have to be remembered."""
 
 
 # --- the leader -------------------------------------------------------------------------------------------------------
@@ -57,8 +59,11 @@ def begin_resync(
 ) -> None:
     """Parks the leader's request until all members whose assignment changes have asked for the new one.
 
-    `given`: member id -> assignment, for all members.
+    `given`: member id -> assignment, for all members. Raises INVALID_REQUEST if they are too large.
     """
+    given_bytes = sum(map(len, given.values()))
+    if given_bytes > RESYNCED_BYTES_MAX or group.held_bytes + given_bytes > groups.config.limit_group_bytes:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the assignments are too large for a resync")
     changing = {
         member_id: given[member_id]
         for member_id, member in group.members.items()
@@ -69,7 +74,7 @@ def begin_resync(
     if earlier is not None:
         _release(groups, group, earlier.assignments.keys() - changing.keys() - {leader.member_id}, update)
     awaited = [each for each in changing if group.members[each].awaiting_sync is None]
-    group.resync = Resync(
+    resync = Resync(
         leader.member_id,
         group.generation,
         now_ms,
@@ -77,13 +82,12 @@ def begin_resync(
         called={each: None for each in awaited if not _holds_nothing(group, earlier, each)},
         awaited=dict.fromkeys(awaited),
     )
-    update.emit(
-        "resync_started", generation=group.generation, changing=len(changing), awaited=len(group.resync.awaited)
-    )
-    if group.resync.awaited:
+    group.set_resync(resync)
+    update.emit("resync_started", generation=group.generation, changing=len(changing), awaited=len(resync.awaited))
+    if resync.awaited:
         update.arm(resync_key(group), group.rebalance_timeout_ms())
     else:
-        _complete(groups, group, group.resync, now_ms, update)
+        _complete(groups, group, resync, now_ms, update)
 
 
 def _holds_nothing(group: ClassicGroup, earlier: Resync | None, member_id: str) -> bool:
@@ -174,7 +178,7 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
     """Writes the generation with its new assignments and answers the leader and the members that receive one."""
     _end(group, update)
     for member_id, assignment in resync.assignments.items():
-        group.members[member_id].assignment = assignment
+        group.set_assignment(group.members[member_id], assignment)
     note_resynced(group, group.resyncs + 1)
     update.records += completed_generation(group)
     for member in group.members.values():
@@ -233,7 +237,7 @@ def replace_in_resync(groups: Groups, group: ClassicGroup, old_id: str, new_id: 
 
 
 def _end(group: Round, update: GroupUpdate) -> None:
-    group.resync = None
+    group.set_resync(None)
     update.disarm(resync_key(group))
 
 
@@ -249,7 +253,7 @@ def note_resynced(group: Round, times: int) -> None:
             for index in indexes:
                 owners[topic, index].add(member_id)
     fixed = {partition: frozenset(members) for partition, members in owners.items()}
-    group.last_resync = Resynced(group.generation, times, fixed)
+    group.set_last_resync(Resynced(group.generation, times, fixed))
 
 
 # --- parked requests --------------------------------------------------------------------------------------------------

@@ -14,18 +14,19 @@ thousand members may join one group, and each join must cost the same.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.assignment_rules import InvalidAssignment
 from coordinator.groups.classic.leader_extensions import AssignmentFailure, Resync, Resynced
-from coordinator.groups.classic.member import ClassicMember, Protocols
-from coordinator.groups.classic.owned_partitions import Claims
+from coordinator.groups.classic.member import ClassicMember, Protocols, protocols_bytes
+from coordinator.groups.classic.owned_partitions import Claims, Reading
 from coordinator.groups.classic.states import SUCCESSORS, State
 from coordinator.groups.committer import Committer, classic_committer
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
+from coordinator.groups.held_bytes import PARTITION_BYTES, member_bytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -98,8 +99,8 @@ class Round(Group):
 
     __slots__ = (
         "awaiting_joins", "claims", "claims_contested", "claims_in_kip_order", "claims_stale", "failure", "generation",
-        "group_id", "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "last_resync",
-        "leader_id", "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
+        "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "last_resync", "leader_id",
+        "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
         "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
     )  # fmt: skip
 
@@ -109,7 +110,7 @@ class Round(Group):
     protocol_type: str | None
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.state = State.EMPTY
         self.state_timestamp_ms: int | None = now_ms
         """Wall clock of the last change of state; None where a record of an old Kafka does not say."""
@@ -121,8 +122,8 @@ class Round(Group):
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id of its holder."""
-        self.pending_joins: set[str] = set()
-        """Ids handed out with MEMBER_ID_REQUIRED whose holders have not joined."""
+        self.pending_joins: dict[str, int] = {}
+        """Ids handed out with MEMBER_ID_REQUIRED whose holders have not joined, with what each holds (held_bytes.py)."""
         self.pending_syncs: dict[str, None] = {}
         """Members of the current generation that have not asked for their assignment."""
         self.awaiting_joins = 0
@@ -268,7 +269,7 @@ class Round(Group):
         self.members[member.member_id] = member
         self._count_protocols(member, 1)
         self.awaiting_joins += member.awaiting_join is not None
-        self.pending_joins.discard(member.member_id)
+        self.hold(member.held_bytes - self.pending_joins.pop(member.member_id, 0))
 
     def remove(self, member_id: str) -> ClassicMember | None:
         """Removes a member, or an id that was only handed out; does nothing for other ids.
@@ -282,16 +283,63 @@ class Round(Group):
             assert member.awaiting_sync is None
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
+            self.hold(-member.held_bytes)
+            self.set_reading(member, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_joins.discard(member_id)
+        self.hold(-self.pending_joins.pop(member_id, 0))
         self.pending_syncs.pop(member_id, None)
         return member
 
+    def hand_out(self, member_id: str, held_bytes: int) -> None:
+        """Remembers an id that was handed out with MEMBER_ID_REQUIRED, and counts it as so many bytes."""
+        self.pending_joins[member_id] = held_bytes
+        self.hold(held_bytes)
+
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         self._count_protocols(member, -1)
+        self._resize(member, protocols_bytes(protocols) - protocols_bytes(member.protocols))
         member.protocols = protocols
         self._count_protocols(member, 1)
+
+    def set_assignment(self, member: ClassicMember, assignment: bytes) -> None:
+        self._resize(member, len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def set_assignments(self, assignments: Mapping[str, bytes]) -> int:
+        """Gives each member its assignment, or an empty one; returns how many were left out."""
+        left_out = 0
+        for member_id, member in self.members.items():
+            assignment = assignments.get(member_id)
+            if assignment is None:
+                left_out += 1
+                assignment = b""
+            if assignment or member.assignment:
+                self.set_assignment(member, assignment)
+        return left_out
+
+    def _resize(self, member: ClassicMember, by_bytes: int) -> None:
+        grown = member.growth_by(by_bytes)
+        member.content_bytes += by_bytes
+        if grown:
+            self.hold(grown)
+
+    def set_resync(self, resync: Resync | None) -> None:
+        self.hold(_resync_bytes(resync) - _resync_bytes(self.resync))
+        self.resync = resync
+
+    def set_last_resync(self, resynced: Resynced) -> None:
+        before = 0 if self.last_resync is None else len(self.last_resync.owners)
+        self.hold_derived((len(resynced.owners) - before) * PARTITION_BYTES)
+        self.last_resync = resynced
+
+    def set_reading(self, member: ClassicMember, reading: Reading | None) -> None:
+        """Keeps the member's metadata as parsed; None: forgets them."""
+        before = member.reading
+        if before is not reading:
+            after_bytes = 0 if reading is None else reading.held_bytes
+            self.hold_derived(after_bytes - (0 if before is None else before.held_bytes))
+            member.reading = reading
 
     def park_join(self, member: ClassicMember, context: RequestContext, now_ms: int) -> RequestContext | None:
         """Parks the member's join; returns the join that was parked before, which the caller must answer."""
@@ -338,6 +386,15 @@ class Round(Group):
         self.state = state
         self.state_timestamp_ms = now_ms
         self.is_resumed = False
+
+
+def pending_bytes(member_id: str) -> int:
+    """What a group holds of an id that was handed out."""
+    return member_bytes(text_bytes(member_id))
+
+
+def _resync_bytes(resync: Resync | None) -> int:
+    return 0 if resync is None else sum(map(len, resync.assignments.values()))
 
 
 def pending_key(group_id: str, member_id: str) -> TimerKey:

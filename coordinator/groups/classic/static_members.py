@@ -41,6 +41,7 @@ def replace_static_member(
 
     Mirrors `GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin`.
     """
+    groups.fence_growth(group, old.growth(attempt.protocols))
     leader_before = group.leader_id
     member = _take_over(group, old, new_id, update)
     group.set_protocols(member, attempt.protocols)

@@ -80,12 +80,13 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
 
     If the assignments are invalid and `group.classic.validate.assignments` refuses that, the group rebalances instead.
     """
-    assignments = {each.member_id: each.assignment for each in request.assignments}
-    left_out = 0
-    for member_id, member in group.members.items():
-        assignment = assignments.get(member_id)
-        left_out += assignment is None
-        member.assignment = assignment or b""
+    held_before = group.held_bytes
+    left_out = group.set_assignments({each.member_id: each.assignment for each in request.assignments})
+    try:
+        groups.fence_grown(group, group.held_bytes - held_before)
+    except KafkaError as error:
+        _refuse_assignments(groups, group, request.member_id, error, now_ms, update)
+        return
     if not validate_assignments(groups, group, update):
         cause = Cause("the leader's assignment is invalid", request.member_id, None)
         prepare_rebalance(groups, group, cause, now_ms, update)
@@ -116,6 +117,26 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         took_ms=took_ms,
         waited_longest_for=waited_for,
     )
+
+
+def _refuse_assignments(
+    groups: Groups, group: ClassicGroup, leader_id: str, error: KafkaError, now_ms: int, update: GroupUpdate
+) -> None:
+    """The assignments are too large for the group or the server: all parked members get an error, and the group rebalances.
+
+    A Kafka that cannot write the generation does the same, with UNKNOWN_SERVER_ERROR if its record is too large, and
+    COORDINATOR_NOT_AVAILABLE if the log takes none at present (`GroupMetadataManager.classicGroupSyncToClassicGroup`,
+    `appendGroupMetadataErrorToResponseError`).
+    """
+    is_final = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if is_final else error.code
+    for member in group.members.values():
+        context = group.unpark_sync(member)
+        if context is not None:
+            update.answer(context, sync_error(code, error.message))
+            update.timers.append(member.session_timer)
+    update.emit("assignment_too_large", generation=group.generation, bytes=group.held_bytes)
+    prepare_rebalance(groups, group, Cause("the leader's assignment is too large", leader_id, None), now_ms, update)
 
 
 def _mark_synced(group: ClassicGroup, member_id: str, update: GroupUpdate) -> None:

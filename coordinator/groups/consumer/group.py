@@ -24,6 +24,7 @@ from coordinator.groups.consumer.soft_state import ConsumerSoftState
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from coordinator.groups.held_bytes import NAME_BYTES, PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import ConsumerSettings, GroupSettings
 from coordinator.groups.state import Groups
@@ -147,8 +148,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         if old is not None:
             for topic in old.topics:
                 _add(self.subscribed, topic, -1)
+            self.hold_derived(-NAME_BYTES * len(old.topics))
         if resolved is not None:
             self.regexes[regex] = resolved
+            self.hold_derived(NAME_BYTES * len(resolved.topics))
             for topic in resolved.topics:
                 _add(self.subscribed, topic, 1)
         self.soft.on_topics_changed()
@@ -160,6 +163,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         elif old is None or not _differ_in_holdings_only(old, new):
             self._count(old, -1)
             self._count(new, 1)
+            self._hold_metadata(old, new)
             self._index_instance_id(old, new)
             if old is None or not _look_alike_to_assignors(old, new):
                 self.soft.assignor_inputs.pop(new.member_id, None)
@@ -183,6 +187,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         self.soft.assignor_inputs.pop(member_id, None)
         before = NO_PARTITIONS if before is None else before
         after = NO_PARTITIONS if after is None else after
+        count_before = self.target_partition_count
         for topic_id, partitions in before.items():
             self.target_partition_count -= len(partitions)
             owners = self.inverted_target.get(topic_id)
@@ -198,6 +203,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
             added = partitions.difference(before.get(topic_id, ()))
             if added:
                 self.inverted_target.setdefault(topic_id, {}).update(dict.fromkeys(added, member_id))
+        self.hold_derived((self.target_partition_count - count_before) * PARTITION_BYTES)
 
     def _index_owners(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         """The last member to take a partition has it: while a log is read, the record that gave it up may be missing."""
@@ -232,6 +238,8 @@ def _differ_in_holdings_only(old: ConsumerMember, new: ConsumerMember) -> bool:
         and old.classic is new.classic
         and old.instance_id is new.instance_id
         and old.rack_id is new.rack_id
+        and old.client_id is new.client_id
+        and old.client_host is new.client_host
     )
 
 

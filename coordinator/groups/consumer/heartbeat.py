@@ -48,8 +48,8 @@ def consumer_group_heartbeat(
     """One heartbeat of a member (KIP-848). Kafka: `GroupMetadataManager.consumerGroupHeartbeat`.
 
     Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
-    UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, UNKNOWN_SERVER_ERROR (the assignor
-    failed).
+    UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, COORDINATOR_NOT_AVAILABLE (the groups
+    hold too much), UNKNOWN_SERVER_ERROR (the assignor failed).
     """
     cached = _cached(groups, request, context, now_ms)
     if cached is not None:
@@ -143,7 +143,9 @@ def _advance(
     """Takes the member's steps, and answers with its epoch and, where it may not know it, its assignment."""
     groups, group = update.groups, update.group
     owned = _owned(request)
-    new = update.advance(old, _merge_request(old, request, context), owned)
+    new = _merge_request(old, request, context)
+    update.fence_growth(old, new)
+    new = update.advance(old, new, owned)
     if not update.emit_if_joined(new, context) and request.member_epoch != JOINING_EPOCH:
         update.facts += acknowledged(groups, group, group.members[new.member_id], owned)
     settings = groups.settings.consumer(update.group_id)

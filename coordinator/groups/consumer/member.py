@@ -13,6 +13,7 @@ from coordinator.groups.epochs.member import (
     PartitionEpochs,
     unassigned,
 )
+from coordinator.groups.held_bytes import names_bytes, text_bytes
 
 NOTHING: PartitionEpochs = {}
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -57,6 +58,15 @@ class ConsumerMember(ModernMember):
     assigned: PartitionEpochs = field(default_factory=lambda: NOTHING)
     pending_revocation: PartitionEpochs = field(default_factory=lambda: NOTHING)
     """Partitions that it must give up and still holds: it has not confirmed their revocation yet."""
+
+    def _metadata_bytes(self) -> int:
+        protocols = () if self.classic is None else self.classic.protocols
+        return (
+            names_bytes(self.topics)
+            + text_bytes(self.regex)
+            + text_bytes(self.assignor or "")
+            + sum(text_bytes(name) + len(metadata) for name, metadata in protocols)
+        )
 
     @property
     def is_stable(self) -> bool:

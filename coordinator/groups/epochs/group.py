@@ -37,7 +37,6 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
     __slots__ = (
         "epoch_reached",
         "group_epoch",
-        "group_id",
         "left_at_target",
         "members",
         "metadata_hash",
@@ -50,7 +49,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
     )
 
     def __init__(self, group_id: str, soft: Soft) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.group_epoch = EPOCH_AT_FIRST
         self.metadata_hash = 0
         """Hash of the group's topics as they were when the group epoch was last raised; 0: no topics."""
@@ -174,6 +173,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
     def on_member_removed(self, member: Member) -> None:
         self._remember_epoch_left(member)
         self._release_instance_id(member)
+        self.hold(-member.held_bytes)
         self.unreconciled.discard(member.member_id)
         self.soft.on_member_removed(member.member_id)
 
@@ -191,6 +191,9 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
 
     def _index_target(self, member_id: str, before: Part | None, after: Part | None) -> None:
         """Updates the state that the kind derives from the target."""
+
+    def _hold_metadata(self, old: Member | None, new: Member) -> None:
+        self.hold(new.held_bytes - (0 if old is None else old.held_bytes))
 
     def _index_instance_id(self, old: Member | None, new: Member) -> None:
         if old is not None and old.instance_id != new.instance_id:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from coordinator.groups.held_bytes import member_bytes, text_bytes
+
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 LEAVING_FOR_A_WHILE_EPOCH = -2
@@ -50,6 +52,21 @@ class ModernMember(ABC):
     @abstractmethod
     def has_revocation_deadline(self) -> bool:
         """Whether the member must give something up, and has its rebalance timeout to confirm that."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What the group holds of the member's metadata (held_bytes.py)."""
+        return member_bytes(
+            text_bytes(self.member_id)
+            + text_bytes(self.instance_id or "")
+            + text_bytes(self.rack_id or "")
+            + text_bytes(self.client_id)
+            + self._metadata_bytes()
+        )
+
+    @abstractmethod
+    def _metadata_bytes(self) -> int:
+        """The size of what the kind adds to the metadata."""
 
     @property
     def is_joining(self) -> bool:

@@ -87,6 +87,18 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         group: Any = groups.by_id.get(group_id)
         return cls(groups, group, now_ms) if group is not None and group.kind is cls.KIND else None
 
+    def fence_growth(self, old: Member, new: Member, other_bytes: int = 0) -> None:
+        """Call before anything is decided about a member whose metadata change from `old` to `new`.
+
+        `other_bytes`: what the group will hold besides. Raises GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE.
+        """
+        if new is old and not other_bytes:
+            return
+        before = self.group.members.get(new.member_id) or self.replaced
+        self.groups.fence_growth(
+            self.group, new.held_bytes - (0 if before is None else before.held_bytes) + other_bytes
+        )
+
     # --- members ------------------------------------------------------------------------------------------------------
 
     def disarm_all_of(self, member_id: str) -> None:

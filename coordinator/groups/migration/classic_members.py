@@ -117,6 +117,7 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     _fence_claimed_generation(request, old)
     new = _with_request(old, attempt, subscription)
+    update.fence_growth(old, new)
     owned: Owned = [
         (topic_id, partitions)
         for topic_id, partitions in (
@@ -177,6 +178,7 @@ def _turn_classic(
         member_epoch=group.group_epoch,
     )
     successor = _with_request(heir, attempt, subscription)
+    update.fence_growth(holder, successor)
     is_settled = group.group_epoch == group.target_epoch and all(
         member is holder or member.is_reconciled_to(group.group_epoch) for member in group.members.values()
     )

@@ -87,7 +87,7 @@ def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_
     classic.protocol_name = select_protocol(classic)
     for member in members:
         classic_member = classic.members[member.member_id]
-        classic_member.assignment = _assignment(groups.catalog, classic, classic_member, member)
+        classic.set_assignment(classic_member, _assignment(groups.catalog, classic, classic_member, member))
     # The group is not new: it does not wait for more members (the initial rebalance delay).
     classic.state = State.STABLE
     read_subscriptions(classic)
@@ -109,7 +109,7 @@ def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_
         update.replies += rebalance.replies
         update.facts += rebalance.facts
     update.emit("group_downgraded", generation=classic.generation, members=len(members))
-    update.on_result = lambda: groups.by_id.__setitem__(group.group_id, classic)
+    update.on_result = lambda: groups.place(classic)
 
 
 def _classic_member(group_id: str, member: ConsumerMember) -> ClassicMember:

@@ -51,7 +51,7 @@ def group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) ->
     if classic is None or classic.is_empty:
         update = ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
         if classic is None:
-            groups.admit()
+            groups.admit(group_id)
         else:
             update.replace(groups, classic, Kind.CONSUMER, update.group_epoch, member_id)
         return update

@@ -10,7 +10,7 @@ what its numbers mean.
 
 from collections.abc import Sequence
 
-from coordinator.groups.commit_events import commit_facts
+from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.partial_commit import MissingPartition, PartialCommit
 from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
@@ -48,7 +48,7 @@ def commit(
     try:
         origin, timers = fence_commit(groups, request, context.api_version)
     except KafkaError as error:
-        error.facts = commit_facts(groups, request, context, error.code, missing=missing)
+        error.facts = refused_commit_facts(groups, request, context, error.code, missing)
         raise
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)

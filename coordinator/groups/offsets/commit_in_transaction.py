@@ -10,7 +10,7 @@ log belongs to a former owner of the transactional id, or to a transaction that 
 
 from dataclasses import dataclass
 
-from coordinator.groups.commit_events import commit_facts
+from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
@@ -47,7 +47,7 @@ def commit_in_transaction(groups: Groups, verified: VerifiedCommit, context: Req
         return _commit(groups, verified, context, now_ms)
     except KafkaError as error:
         partial = verified.partial
-        error.facts = commit_facts(groups, partial.existing, context, error.code, missing=partial.missing)
+        error.facts = refused_commit_facts(groups, partial.existing, context, error.code, partial.missing)
         raise
 
 

@@ -16,7 +16,8 @@ from itertools import chain
 
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.group import Group
-from coordinator.groups.offsets.records import NO_TOPIC_ID, offset_commit_tombstone
+from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
@@ -62,7 +63,7 @@ def topics_deleted(groups: Groups, topics: Iterable[tuple[str, bytes]], now_ms: 
     count = 0
     offsets = groups.offsets
     for group_id in {**dict.fromkeys(offsets.by_group), **dict.fromkeys(offsets.pending.by_group)}:
-        committed = chain(offsets.by_group.get(group_id, {}).items(), offsets.pending.values(group_id))
+        committed = chain(offsets.of(group_id), offsets.pending.values(group_id))
         deleted = {
             key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)
         }

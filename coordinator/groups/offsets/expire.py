@@ -28,9 +28,9 @@ from itertools import islice
 
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.pending import Partition
-from coordinator.groups.offsets.records import NO_TIMESTAMP, offset_commit_tombstone
+from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.offsets.value import NO_TIMESTAMP, StoredOffset, times
 from coordinator.groups.state import Groups
-from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
 
 TIMER: TimerKey = ("offsets-expire",)
@@ -76,15 +76,15 @@ def fire(groups: Groups, now_ms: int) -> Result:
 
 
 def expired_offsets(
-    group: Group, committed: dict[Partition, OffsetCommitValue], now_ms: int, retention_ms: int
+    group: Group, committed: dict[Partition, StoredOffset], now_ms: int, retention_ms: int
 ) -> Iterator[Partition]:
     """The partitions of a group whose offsets have expired."""
     counted_from = group.expiry_base()
     if counted_from is None:
         return
-    for partition, each in committed.items():
+    for partition, stored in committed.items():
         if group.is_subscribed_to(partition[0]):
             continue
-        expiry_ms = each.expire_timestamp
-        if now_ms >= (counted_from(each) + retention_ms if expiry_ms == NO_TIMESTAMP else expiry_ms):
+        committed_ms, expiry_ms = times(stored)
+        if now_ms >= (counted_from(committed_ms) + retention_ms if expiry_ms == NO_TIMESTAMP else expiry_ms):
             yield partition

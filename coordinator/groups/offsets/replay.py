@@ -10,6 +10,7 @@ in Kafka. A tombstone deletes pending offsets along with the committed one.
 
 from collections.abc import Collection
 
+from coordinator.groups.offsets.value import StoredOffset, encode
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     LegacyOffsetCommitKey,
@@ -28,24 +29,18 @@ def replay_offset_commit(groups: Groups, key: OffsetCommitKey, value: OffsetComm
         offsets.pending.drop(group_id, (key.topic, key.partition))
         groups.remove_if_unknown(group_id)
         return
-    replay_offsets(groups, group_id, key.topic, value.topic_id, ((key.partition, value),))
+    replay_offsets(groups, group_id, key.topic, ((key.partition, encode(value)),))
 
 
-def replay_offsets(
-    groups: Groups,
-    group_id: str,
-    topic: str,
-    topic_id: bytes,
-    committed: Collection[tuple[int, OffsetCommitValue]],
-) -> None:
-    """Stores offsets of one topic by partition index. None is a tombstone, and all of them have this topic id."""
+def replay_offsets(groups: Groups, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]]) -> None:
+    """Stores offsets of one topic by partition index. None is a tombstone."""
     offsets = groups.offsets
     if group_id not in offsets.by_group:
         groups.get_or_simple(group_id)
     if group_id in offsets.pending.by_group:
         for partition, _ in committed:
             offsets.pending.supersede(group_id, (topic, partition))
-    offsets.put(group_id, topic, topic_id, committed)
+    offsets.put(group_id, topic, committed)
 
 
 def replay_pending_offset(groups: Groups, key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
@@ -57,7 +52,7 @@ def replay_pending_offset(groups: Groups, key: OffsetCommitKey, value: OffsetCom
 def replay_marker(groups: Groups, marker: Marker) -> None:
     """Commits or discards the producer's pending offsets (`OffsetMetadataManager.replayEndTransactionMarker`)."""
     for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
-        groups.offsets.put(group_id, topic, committed.topic_id, ((partition, committed),))
+        groups.offsets.put(group_id, topic, ((partition, encode(committed)),))
 
 
 def replay_legacy_offset_commit(

@@ -3,54 +3,64 @@
 An offset outlives the members of its group and may exist without a group record. So offsets are not part of a group object:
 groups are deleted, reloaded and converted, and their offsets stay where they are.
 
-The values are the messages of the log records, and nobody may change them. A server holds a million of them for weeks, so a
-topic's name and id are stored once, however many groups and partitions mention them; and the offsets are counted as they come
-and go, so that a gauge need not walk them. Only replay.py changes this object.
+A server holds a million of them for weeks, so a value is the bytes of its record (value.py), and the key of a partition is one
+object, however many groups mention it. The offsets are counted as they come and go, so that a gauge need not walk them. Only
+replay.py changes this object.
 
 Offsets of open transactions are kept apart (`pending`): no response contains them before their marker is in the log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from sys import intern
 
+from coordinator.groups.offsets import value as values
 from coordinator.groups.offsets.pending import Partition, PendingOffsets
+from coordinator.groups.offsets.value import StoredOffset
+from coordinator.protocol.bounded_cache import BoundedCache
 from coordinator.protocol.messages import OffsetCommitValue
+
+SHARED_PARTITIONS: BoundedCache = BoundedCache(lambda partition: partition)
+"""Each partition by itself: keys that are equal become one object."""
 
 
 class Offsets:
     """All committed offsets of a shard."""
 
-    __slots__ = ("by_group", "count", "pending", "topic_ids")
+    __slots__ = ("by_group", "count", "pending")
 
     def __init__(self) -> None:
-        self.by_group: dict[str, dict[Partition, OffsetCommitValue]] = {}
+        self.by_group: dict[str, dict[Partition, StoredOffset]] = {}
         """A group that has no offsets has no entry."""
         self.count = 0
         """Offsets in all groups."""
         self.pending = PendingOffsets()
-        self.topic_ids: dict[bytes, bytes] = {}
-        """The ids of topics, to store each only once."""
 
     def knows(self, group_id: str) -> bool:
         """Whether the group has offsets, committed or pending."""
         return group_id in self.by_group or group_id in self.pending.by_group
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
-        committed = self.by_group.get(group_id)
-        return None if committed is None else committed.get((topic, partition))
+        """A committed offset."""
+        committed = self.by_group.get(group_id, {}).get((topic, partition))
+        return None if committed is None else values.decode(committed)
 
-    def put(
-        self, group_id: str, topic: str, topic_id: bytes, committed: Iterable[tuple[int, OffsetCommitValue]]
-    ) -> None:
-        """Stores offsets of one topic by partition index. All of them have this topic id."""
+    def of(self, group_id: str) -> Iterator[tuple[Partition, OffsetCommitValue]]:
+        """The committed offsets of a group."""
+        for partition, committed in self.by_group.get(group_id, {}).items():
+            yield partition, values.decode(committed)
+
+    def put(self, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]]) -> None:
+        """Stores offsets of one topic by partition index."""
         offsets = self.by_group.get(group_id)
         if offsets is None:
             offsets = self.by_group[intern(group_id)] = {}
-        topic, topic_id = intern(topic), self.topic_ids.setdefault(topic_id, topic_id)
         count = len(offsets)
-        for partition, value in committed:
-            value.topic_id = topic_id
-            offsets[topic, partition] = value
+        for index, value in committed:
+            partition = topic, index
+            if partition in offsets:
+                offsets[partition] = value
+            else:
+                offsets[shared_partition(topic, index)] = value
         self.count += len(offsets) - count
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
@@ -61,3 +71,9 @@ class Offsets:
         self.count -= 1
         if not offsets:
             del self.by_group[group_id]
+
+
+def shared_partition(topic: str, index: int) -> Partition:
+    """The key of a partition, which is the same object for all groups."""
+    partition: Partition = SHARED_PARTITIONS[intern(topic), index]
+    return partition

@@ -8,13 +8,13 @@ the state and the answer keep.
 from typing import Any
 
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.offsets.records import NO_LEADER_EPOCH, NO_TIMESTAMP, NO_TOPIC_ID, OffsetCommits
+from coordinator.groups.offsets.records import OffsetCommits
+from coordinator.groups.offsets.value import NO_LEADER_EPOCH, StoredOffset, encode, tail, with_tail
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message, OffsetCommitValue
 
 _NONE = ErrorCode.NONE
 _INDEXES_CACHED = 1024
-_new = object.__new__
 
 
 class _Accepted(dict[int, Any]):
@@ -53,13 +53,12 @@ def validate_partitions(
     units is answered with OFFSET_METADATA_TOO_LARGE. `expire_timestamp_ms`: if the client sets its own retention, else None.
     """
     accepted, answer = answers.accepted, answers.partition
-    records = OffsetCommits(request.group_id, now_ms, expire_timestamp_ms)
+    records = OffsetCommits(request.group_id, with_expiry=expire_timestamp_ms is not None)
     topics: list[Any] = []
     is_partly_refused = False
     for topic in request.topics:
-        topic_id = topic.topic_id
-        stored_id = topic_id if expire_timestamp_ms is None else NO_TOPIC_ID
-        values: list[tuple[int, OffsetCommitValue]] = []
+        end = tail(now_ms, topic.topic_id)
+        values: list[tuple[int, StoredOffset]] = []
         partitions: list[Any] = []
         for committed in topic.partitions:
             index, metadata = committed.partition_index, committed.committed_metadata
@@ -68,22 +67,16 @@ def validate_partitions(
                 is_partly_refused = True
                 continue
             partitions.append(accepted[index])
-            # The same as the constructor, without the call.
-            value = _new(OffsetCommitValue)
-            value.offset = committed.committed_offset
-            value.metadata = metadata or ""
-            value.commit_timestamp = now_ms
-            value.topic_id = stored_id
+            offset = committed.committed_offset
             if expire_timestamp_ms is None:
-                value.leader_epoch = committed.committed_leader_epoch
-                value.expire_timestamp = NO_TIMESTAMP
+                stored = with_tail(offset, committed.committed_leader_epoch, metadata, end)
             else:
-                value.leader_epoch = NO_LEADER_EPOCH
-                value.expire_timestamp = expire_timestamp_ms
-            values.append((index, value))
-        topics.append(answers.topic(topic.name, topic_id, partitions))
+                text = metadata or ""
+                stored = encode(OffsetCommitValue(offset, NO_LEADER_EPOCH, text, now_ms, expire_timestamp_ms))
+            values.append((index, stored))
+        topics.append(answers.topic(topic.name, topic.topic_id, partitions))
         if values:
-            records.add(topic.name, stored_id, values)
+            records.add(topic.name, values)
     return answers.response(0, topics), records, is_partly_refused
 
 

@@ -25,16 +25,17 @@ Kafka: `StreamsGroup`.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.held_bytes import NAME_BYTES, PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings, StreamsSettings
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.committer import StreamsCommitter, committer_of
 from coordinator.groups.streams.member import NO_TOPOLOGY_EPOCH, StreamsMember, Tasks, TasksTuple
-from coordinator.groups.streams.soft_state import StreamsSoftState
+from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, StreamsSoftState, TaskOffsets
 from coordinator.groups.streams.topology import Topology
 from coordinator.runtime.result import TimerKey
 
@@ -176,14 +177,36 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
     def set_topology(self, topology: Topology | None) -> None:
         if topology != self.topology:
             self.soft.on_topology_changed(is_first=self.topology is None)
+        self.hold(_topology_bytes(topology) - _topology_bytes(self.topology))
         self.topology = topology
 
+    def set_task_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
+        """Keeps how far the member has got. Soft state: operations call it."""
+        known = self.soft.task_offsets
+        self.hold(NAME_BYTES * (offsets.size - known.get(member_id, NO_TASK_OFFSETS).size))
+        known[member_id] = offsets
+
+    def _forget_task_offsets(self, member_id: str) -> None:
+        known = self.soft.task_offsets.pop(member_id, None)
+        if known is not None:
+            self.hold(-NAME_BYTES * known.size)
+
+    def inherit_soft_state(self, uncommitted: Self) -> None:
+        super().inherit_soft_state(uncommitted)
+        self.hold(NAME_BYTES * sum(each.size for each in self.soft.task_offsets.values()))
+
+    def drop_soft_state(self) -> None:
+        self.hold(-NAME_BYTES * sum(each.size for each in self.soft.task_offsets.values()))
+        super().drop_soft_state()
+
     def on_member_back(self, member_id: str) -> None:
+        self._forget_task_offsets(member_id)
         super().on_member_back(member_id)
         if len(self.members) == 1:
             self.soft.shutdown_by = None
 
     def on_member_removed(self, member: StreamsMember) -> None:
+        self._forget_task_offsets(member.member_id)
         super().on_member_removed(member)
         if not self.members:
             self.soft.shutdown_by = None
@@ -202,7 +225,11 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
                     self.active.setdefault(subtopology_id, {}).update(dict.fromkeys(numbers, new.member_id))
                 _add(self.standby, held.standby, new.member_id)
                 _add(self.warmup, held.warmup, new.member_id)
+            self._hold_metadata(old, new)
             self._index_instance_id(old, new)
+
+    def _index_target(self, member_id: str, before: TasksTuple | None, after: TasksTuple | None) -> None:  # noqa: ARG002 - consumer groups need the id
+        self.hold_derived(PARTITION_BYTES * (_size(after) - _size(before)))
 
     def _disown(self, subtopology_id: str, numbers: Mapping[int, int], member_id: str) -> None:
         owners = self.active.get(subtopology_id)
@@ -213,6 +240,16 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
                 del owners[number]
         if not owners:
             del self.active[subtopology_id]
+
+
+def _size(tasks: TasksTuple | None) -> int:
+    if tasks is None:
+        return 0
+    return sum(len(numbers) for role in (tasks.active, tasks.standby, tasks.warmup) for numbers in role.values())
+
+
+def _topology_bytes(topology: Topology | None) -> int:
+    return 0 if topology is None else topology.held_bytes
 
 
 def _add(holders: _Holders, tasks: Tasks, member_id: str) -> None:

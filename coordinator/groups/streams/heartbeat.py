@@ -33,6 +33,7 @@ from coordinator.groups.epochs.member import JOINING_EPOCH
 from coordinator.groups.epochs.membership import fence_size
 from coordinator.groups.epochs.static_members import join_static
 from coordinator.groups.events import delivered, owns_all
+from coordinator.groups.held_bytes import NAME_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.committer import committer_of
@@ -40,7 +41,7 @@ from coordinator.groups.streams.configure import Configured
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group, session_key
 from coordinator.groups.streams.member import Endpoint, MemberState, StreamsMember, Tasks, TasksTuple
 from coordinator.groups.streams.partitions import partitions_by_endpoint
-from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, StreamsSoftState, TaskOffsets
+from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS, CachedHeartbeat, TaskOffsets, size_of_offsets
 from coordinator.groups.streams.status import StatusCode
 from coordinator.groups.streams.topology import Topology, check_changelogs, check_regexes
 from coordinator.groups.streams.update import StreamsUpdate
@@ -63,7 +64,8 @@ def streams_group_heartbeat(
     """One heartbeat of a member (KIP-1071). Kafka: `GroupMetadataManager.streamsGroupHeartbeat`.
 
     Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-    FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, UNKNOWN_SERVER_ERROR (the log has no topology).
+    FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, COORDINATOR_NOT_AVAILABLE (the groups hold too much),
+    UNKNOWN_SERVER_ERROR (the log has no topology).
     """
     cached = _cached(groups, request, context)
     if cached is not None:
@@ -88,13 +90,15 @@ def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: R
         update = existing(StreamsUpdate, groups, group_id, now_ms)
     old = _member_before(update, request)
     new = _merge_request(old, request, context)
+    sent = None if request.topology is None else Topology.of_request(request.topology)
+    update.fence_growth(old, new, _growth_besides(update.group, request, sent))
     update.update(old, new, names_instance=request.instance_id is not None)
-    topology = update.take_topology(None if request.topology is None else Topology.of_request(request.topology), new)
+    topology = update.take_topology(sent, new)
     configured, metadata_hash = update.configure(topology)
     if configured.is_ready:
         for owned in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
             _check_tasks(owned or (), configured)
-    _take_offsets(update.group.soft, request)
+    _take_offsets(update.group, request)
     update.raise_epoch_if_due(topology, configured, metadata_hash, new)
     update.delay_first_target()
     target_epoch, target = update.retarget(new, configured)
@@ -267,15 +271,27 @@ def _tasks(owned: _Owned) -> Tasks:
     return tasks
 
 
-def _take_offsets(soft: StreamsSoftState, request: StreamsGroupHeartbeatRequest) -> None:
+def _growth_besides(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, sent: Topology | None) -> int:
+    """By how much the group will hold more, besides the member's metadata."""
+    growth = sent.held_bytes if sent is not None and group.topology is None else 0
+    known = group.soft.task_offsets.get(request.member_id, NO_TASK_OFFSETS)
+    for reported, before in ((request.task_offsets, known.offsets), (request.task_end_offsets, known.end_offsets)):
+        if reported is not None:
+            size = len(reported) + len({each.subtopology_id for each in reported})
+            growth += NAME_BYTES * (size - size_of_offsets(before))
+    return growth
+
+
+def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
     """Keeps how far the member's tasks have come. Raises INVALID_REQUEST if a task is listed twice."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return
-    before = soft.task_offsets.get(request.member_id, NO_TASK_OFFSETS)
-    soft.task_offsets[request.member_id] = TaskOffsets(
+    before = group.soft.task_offsets.get(request.member_id, NO_TASK_OFFSETS)
+    offsets = TaskOffsets(
         before.offsets if request.task_offsets is None else _offsets(request.task_offsets),
         before.end_offsets if request.task_end_offsets is None else _offsets(request.task_end_offsets),
     )
+    group.set_task_offsets(request.member_id, offsets)
 
 
 def _offsets(reported: Iterable[StreamsGroupHeartbeatRequest.TaskOffset]) -> dict[str, dict[int, int]]:
@@ -347,7 +363,7 @@ def _group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -
     update = StreamsUpdate(groups, StreamsGroup(group_id), now_ms)
     other = groups.by_id.get(group_id)
     if other is None:
-        groups.admit()
+        groups.admit(group_id)
     elif other.kind is Kind.CLASSIC and other.is_empty:
         update.replace(groups, other, Kind.STREAMS, update.group_epoch, member_id)
     else:

@@ -13,6 +13,7 @@ from coordinator.groups.epochs.member import (
     ModernMember,
     unassigned,
 )
+from coordinator.groups.held_bytes import names_bytes, text_bytes
 
 NO_TOPOLOGY_EPOCH = -1
 
@@ -94,6 +95,11 @@ class StreamsMember(ModernMember):
     assigned: HeldTasks = NO_HELD_TASKS
     pending_revocation: HeldTasks = NO_HELD_TASKS
     """Tasks that it must give up and still holds: it has not confirmed their revocation yet."""
+
+    def _metadata_bytes(self) -> int:
+        host = "" if self.user_endpoint is None else self.user_endpoint.host
+        tags = self.client_tags
+        return text_bytes(self.process_id) + text_bytes(host) + names_bytes(tags) + names_bytes(tags.values())
 
     @property
     def is_stable(self) -> bool:

@@ -23,6 +23,16 @@ class TaskOffsets:
     """Subtopology id -> number of a task -> offset."""
     end_offsets: Mapping[str, Mapping[int, int]]
 
+    @property
+    def size(self) -> int:
+        """The number of subtopologies and tasks in it."""
+        return size_of_offsets(self.offsets) + size_of_offsets(self.end_offsets)
+
+
+def size_of_offsets(offsets: Mapping[str, Mapping[int, int]]) -> int:
+    """The number of subtopologies and tasks in it."""
+    return len(offsets) + sum(map(len, offsets.values()))
+
 
 NO_TASK_OFFSETS = TaskOffsets({}, {})
 
@@ -76,7 +86,6 @@ class StreamsSoftState(SoftState):
 
     def on_member_removed(self, member_id: str) -> None:
         super().on_member_removed(member_id)
-        self.task_offsets.pop(member_id, None)
         self.committers.pop(member_id, None)
 
     def on_topology_changed(self, *, is_first: bool) -> None:

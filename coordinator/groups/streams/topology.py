@@ -18,6 +18,7 @@ Kafka: `StreamsTopology`.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.groups.held_bytes import NAME_BYTES, names_bytes
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest, StreamsGroupTopologyValue
 
@@ -88,11 +89,14 @@ class Topology:
     """Topic -> id of a subtopology that reads it."""
     topics: frozenset[str] = field(init=False, compare=False, repr=False)
     """All topics that must exist for it to run."""
+    held_bytes: int = field(init=False, compare=False, repr=False)
+    """Its size (held_bytes.py)."""
 
     def __post_init__(self) -> None:
         parts = self.subtopologies
         object.__setattr__(self, "readers", {topic: each for each, part in parts.items() for topic in part.inputs})
         object.__setattr__(self, "topics", frozenset(topic for part in parts.values() for topic in part.topics))
+        object.__setattr__(self, "held_bytes", sum(_part_bytes(each, part) for each, part in parts.items()))
 
     @classmethod
     def of_request(cls, sent: StreamsGroupHeartbeatRequest.Topology) -> "Topology":
@@ -138,6 +142,30 @@ class Topology:
                 for subtopology_id, part in self.subtopologies.items()
             ],
         )
+
+
+def _part_bytes(subtopology_id: str, part: Subtopology) -> int:
+    internal = (*part.state_changelog_topics, *part.repartition_source_topics)
+    places = sum(
+        len(each.source_topics) + len(each.source_topic_regex) + len(each.repartition_source_topics) + 1
+        for each in part.copartition_groups
+    )
+    return (
+        names_bytes(
+            (
+                subtopology_id,
+                *part.source_topics,
+                *part.source_topic_regex,
+                *part.repartition_sink_topics,
+                *(
+                    text
+                    for topic in internal
+                    for text in (topic.name, *(each for config in topic.configs for each in config))
+                ),
+            )
+        )
+        + NAME_BYTES * places
+    )
 
 
 def check_regexes(sent: StreamsGroupHeartbeatRequest.Topology) -> None:

@@ -247,7 +247,7 @@ class ConsumerHistories(RuleBasedStateMachine):
         assert self.h.durable(cleaned(self.h, random)) == self.h.durable()
 
     def offsets_are_what_was_acknowledged(self):
-        stored = {key: each.offset for key, each in self.h.groups.offsets.by_group.get("g", {}).items()}
+        stored = {key: each.offset for key, each in self.h.groups.offsets.of("g")}
         subscribed = {name for client in self.clients if client.is_in for name in client.topics}
         for partition, (_, at_ms) in list(self.committed.items()):
             if partition not in stored:

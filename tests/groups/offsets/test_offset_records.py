@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.groups.offsets.commit import ANSWERS
-from coordinator.groups.offsets.records import NO_TOPIC_ID
 from coordinator.groups.offsets.validate_partitions import validate_partitions
+from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.result import Records

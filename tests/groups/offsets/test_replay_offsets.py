@@ -7,7 +7,8 @@ import pytest
 from coordinator.groups.classic.records import group_metadata_tombstone, new_group_metadata
 from coordinator.groups.classic.states import State
 from coordinator.groups.machine import GroupMachine
-from coordinator.groups.offsets.records import NO_TIMESTAMP, VERSION, offset_commit_tombstone
+from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.offsets.value import NO_TIMESTAMP, VERSION
 from coordinator.protocol.messages import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,

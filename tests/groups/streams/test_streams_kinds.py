@@ -37,7 +37,7 @@ def test_an_empty_classic_group_becomes_a_streams_group_and_keeps_its_offsets(h)
     h.leave("g", member_id)
     assert h.arrive().ok
     assert find_classic_group(h.groups, "g") is None
-    assert h.groups.offsets.by_group["g"][("t", 0)].offset == 5
+    assert h.groups.offsets.get("g", "t", 0).offset == 5
     assert h.durable() == h.durable(h.records)
 
 
@@ -88,7 +88,7 @@ def test_an_empty_streams_group_is_replaced_by_a_classic_one(h):
     h.beat("m", -1)
     h.stable(members=1)
     assert find_streams_group(h.groups, "g") is None
-    assert h.groups.offsets.by_group["g"][("t", 0)].offset == 5
+    assert h.groups.offsets.get("g", "t", 0).offset == 5
     assert h.durable() == h.durable(h.records)
 
 

@@ -1,0 +1,246 @@
+"""Heartbeats of well-behaved members beside clients that send as much as they can.
+
+    python -m coordinator.bench.flood PLAN        PLAN is JSON (`FloodPlan`); prints one JSON line (`Outcome` of load.py)
+    python -m coordinator.bench.flood PLAN flood  sends the flood until it is killed
+
+A hundred members, each of a group of its own, send five heartbeats a second each. The flood comes from another process, which
+keeps the sockets of its connections full of requests and discards the responses.
+"""
+
+import asyncio
+import json
+import sys
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import NamedTuple, cast
+
+import uvloop
+
+from coordinator.bench import data
+from coordinator.bench.load import RUN_ID, LoadConnection, Outcome, Plan, ask, frame, measure, member_frames
+from coordinator.bench.programs import Contender, Target, run_program, spread
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import (
+    CreateTopicsRequest,
+    JoinGroupRequest,
+    ListOffsetsRequest,
+    Message,
+    MetadataRequest,
+)
+
+MEMBERS = 100
+HEARTBEATS_PER_S = 500
+FLOOD_BYTES = 64 * 1024
+"""The requests that a connection of the flood sends in one write."""
+SETTLE_S = 1.0
+WIDE_TOPIC, WIDE_PARTITIONS = "bench-wide", 5_000
+RECORDS = 90_000
+"""Those of the batch in which the flood of timestamps lets the server search."""
+KINDS = ("heartbeat", "commit", "join", "metadata", "fetch", "timestamp")
+CONNECTIONS = (1, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class FloodPlan:
+    """A measurement. `request`: the kind of the flood's requests, one of `KINDS`, or "nothing"."""
+
+    host: str
+    port: int
+    server_pid: int
+    request: str
+    connections: int
+    seconds: float
+
+
+class FloodConnection(asyncio.Protocol):
+    """A connection that sends these requests over and over, as fast as the server reads them."""
+
+    def __init__(self, requests: bytes) -> None:
+        self._requests = requests
+        self._transport: asyncio.Transport | None = None
+        self._is_full = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+        self._send()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._send()
+
+    def _send(self) -> None:
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(self._requests)
+            if not self._is_full:
+                asyncio.get_running_loop().call_soon(self._send)
+
+
+async def _flood_frames(plan: FloodPlan, codec: Codec, index: int) -> list[bytes]:
+    """The requests that connection `index` of the flood sends in turn."""
+    if plan.request == "metadata":
+        topic = MetadataRequest.MetadataRequestTopic(name=WIDE_TOPIC)
+        return [frame(codec, "MetadataRequest", 12, 7, MetadataRequest(topics=[topic]))]
+    if plan.request == "fetch":
+        return [frame(codec, "FetchRequest", 12, 7, data.fetch(index % data.PARTITIONS))]
+    if plan.request == "timestamp":
+        place = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
+        named = ListOffsetsRequest.ListOffsetsTopic(name=data.TOPIC, partitions=[place])
+        return [frame(codec, "ListOffsetsRequest", 7, 7, ListOffsetsRequest(topics=[named]))]
+    if plan.request == "join":
+        return await _join_frames(plan, codec, index)
+    member = Plan(plan.host, plan.port, plan.request, 1, 1, 1, 0, 0, plan.server_pid, joins=True)
+    return await member_frames(member, codec, index)
+
+
+async def _join_frames(plan: FloodPlan, codec: Codec, index: int) -> list[bytes]:
+    """JoinGroup requests of one member, which changes its subscription each time, so that each makes a generation."""
+    join = JoinGroupRequest(
+        group_id=f"bench-{RUN_ID}-{index}",
+        session_timeout_ms=300_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+    )
+    subscriptions = b"\0\1\0\0\0\0\xff\xff\xff\xff", b"\0\1\0\0\0\1\0\5bench\xff\xff\xff\xff"
+    reader, writer = await asyncio.open_connection(plan.host, plan.port)
+    frames = []
+    for metadata in subscriptions:
+        join.protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)]
+        join.member_id = join.member_id or (await ask(codec, reader, writer, "JoinGroup", 9, join)).member_id
+        frames.append(frame(codec, "JoinGroupRequest", 9, 7, join))
+    writer.close()
+    return frames
+
+
+async def _prepare(plan: FloodPlan, codec: Codec) -> None:
+    """Creates the topics that the flood asks for."""
+    if plan.request == "fetch":
+        await data.prepare(data.DataPlan(plan.host, plan.port, "fetch", 1, 1, 0, 0, plan.server_pid), codec)
+    topics = {"metadata": (WIDE_TOPIC, WIDE_PARTITIONS), "commit": ("bench", 1), "timestamp": (data.TOPIC, 1)}
+    if plan.request not in topics:
+        return
+    name, partitions = topics[plan.request]
+    reader, writer = await asyncio.open_connection(plan.host, plan.port)
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    request: Message = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+    await ask(codec, reader, writer, "CreateTopics", 7, request)
+    if plan.request == "timestamp":
+        builder = BatchBuilder()
+        for _ in range(RECORDS):
+            builder.add(b"", b"")
+        produced = await ask(codec, reader, writer, "Produce", 9, data.produce(0, builder.build(0, 1)))
+        if produced.responses[0].partition_responses[0].error_code:
+            raise SystemExit(f"flood: Produce returned {produced}")
+    writer.close()
+
+
+async def flood(plan: FloodPlan) -> None:
+    """Prints a line when the flood begins."""
+    codec, loop = Codec.of(None), asyncio.get_running_loop()
+    await _prepare(plan, codec)
+    requests = []
+    for index in range(plan.connections):
+        joined = b"".join(await _flood_frames(plan, codec, index))
+        requests.append(joined * (FLOOD_BYTES // len(joined)))
+    for each in requests:
+        await loop.create_connection(partial(FloodConnection, each), plan.host, plan.port)
+    print("flooding", flush=True)  # noqa: T201
+    await asyncio.Event().wait()
+
+
+async def watch(plan: FloodPlan) -> Outcome:
+    """Lets the members join, starts the flood, and measures their heartbeats."""
+    codec, loop = Codec.of(None), asyncio.get_running_loop()
+    member = Plan(plan.host, plan.port, "heartbeat", MEMBERS, 1, 0, 0, 0, plan.server_pid, joins=True)
+    connections = []
+    for index in range(MEMBERS):
+        requests = await member_frames(member, codec, index)
+        _, connection = await loop.create_connection(partial(LoadConnection, requests, 0), plan.host, plan.port)
+        connections.append(connection)
+    if plan.request == "nothing":
+        return await measure(connections, plan.server_pid, SETTLE_S, plan.seconds, HEARTBEATS_PER_S)
+    arguments = ("-m", "coordinator.bench.flood", json.dumps(asdict(plan)), "flood")
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        if not await process.stdout.readline():
+            raise SystemExit("flood: it did not begin")
+        return await measure(connections, plan.server_pid, SETTLE_S, plan.seconds, HEARTBEATS_PER_S)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+class _Found(NamedTuple):
+    """The latencies of heartbeats, the responses of all kinds, and a bound of the turns' length."""
+
+    p50_ms: float
+    p99_ms: float
+    answers_per_s: float
+    longest_turn_ms: str
+
+
+def report_floods(match: str, servers: Sequence[Contender], seconds: float, repetitions: int) -> None:
+    """Median and 99th percentile of a heartbeat beside each flood, and the longest turn of this server's event loop."""
+    rows = [
+        (name, kind, connections)
+        for kind in ("nothing", *KINDS)
+        for connections in (CONNECTIONS if kind != "nothing" else (0,))
+        if match
+        in (name := f"heartbeats beside a flood of {kind}" + (f", {connections} connections" if connections else ""))
+    ]
+    if rows:
+        head = ("median ms", "p99 ms", "requests/s", "longest turn ms")
+        print(f"\n{f'{MEMBERS} members':58} " + " ".join(f"{title:>22}" for title in head))  # noqa: T201
+    for name, kind, connections in rows:
+        for server in servers:
+            runs = [_beside(server, kind, connections, seconds) for _ in range(repetitions)]
+            figures = ([run.p50_ms for run in runs], [run.p99_ms for run in runs], [run.answers_per_s for run in runs])
+            turns = " / ".join(sorted({run.longest_turn_ms for run in runs}))
+            columns = [spread(figure) for figure in figures]
+            print(f"{name + server.suffix:58} " + " ".join(f"{column:>22}" for column in [*columns, turns]), flush=True)  # noqa: T201
+
+
+def _beside(server: Contender, kind: str, connections: int, seconds: float) -> _Found:
+    with server.start() as at:
+        before = _answered(at)
+        plan = FloodPlan(at.host, at.port, at.pid, kind, connections, seconds)
+        outcome = Outcome(**run_program("coordinator.bench.flood", json.dumps(asdict(plan))))
+        answered = (_answered(at) - before) / (outcome.seconds + SETTLE_S)
+        return _Found(outcome.p50_us / 1e3, outcome.p99_us / 1e3, answered, _longest_turn(at))
+
+
+def _metrics(at: Target) -> list[str]:
+    if not at.admin:
+        return []
+    with urllib.request.urlopen(f"{at.admin}/metrics", timeout=600) as response:  # noqa: S310 - our own server
+        return cast(str, response.read().decode()).splitlines()
+
+
+def _answered(at: Target) -> float:
+    """The responses so far, of all APIs."""
+    return sum(float(line.rpartition(" ")[2]) for line in _metrics(at) if line.startswith("coordinator_requests_total"))
+
+
+def _longest_turn(at: Target) -> str:
+    """The bound (ms) of the histogram of turns under which all turns were."""
+    buckets = [line for line in _metrics(at) if line.startswith("coordinator_loop_turn_seconds_bucket")]
+    counts = [(line.split('"')[1], float(line.rpartition(" ")[2])) for line in buckets]
+    bounds = [bound for bound, count in counts if count == counts[-1][1]]
+    if not bounds:
+        return "-"
+    return "> 5000" if bounds[0] == "+Inf" else f"<= {float(bounds[0]) * 1000:g}"
+
+
+if __name__ == "__main__":
+    plan = FloodPlan(**json.loads(sys.argv[1]))
+    if sys.argv[2:]:
+        uvloop.run(flood(plan))
+    else:
+        print(json.dumps(asdict(uvloop.run(watch(plan)))))  # noqa: T201
