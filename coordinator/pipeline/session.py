@@ -55,7 +55,7 @@ SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }
-"""For a log of a few megabytes: to compile a plan, or to plan it again after each of its stages, takes longer than to run it."""
+"""For a log of a few megabytes: to compile a plan, or to plan it again after each stage, takes longer than to run it."""
 
 
 def session(master: str | None, settings: dict[str, str], *, quick: bool = False, small: bool = False) -> SparkSession:
