@@ -6,6 +6,9 @@
 # The broker must have made the same partitions before: the topics, and __consumer_offsets with as many partitions as here.
 set -eu
 ours=$1 theirs=$2
+for journal in "$ours"/coordinator.journal*; do
+    [ ! -e "$journal" ] || { echo "$ours has a journal; run: coordinator log settle $ours" >&2; exit 1; }
+done
 for folder in "$ours"/*-*/; do
     name=$(basename "$folder")
     case $name in

@@ -239,9 +239,12 @@ class Exchange(Generic[R]):
         """Whether the request has its response, or its connection is gone."""
         return self.payload is not None
 
-    def run_in_slices(self, pieces: Pieces) -> None:
-        """Does the work of this request, which replies in the end, in this turn of the loop or in several."""
-        SlicedWork(self, pieces, self._queue.turn).begin()
+    def run_in_slices(self, pieces: Pieces, *, even_if_lost: bool = False) -> None:
+        """Does the work of this request, which replies in the end, in this turn of the loop or in several.
+
+        `even_if_lost`: it is finished even if the connection is gone.
+        """
+        SlicedWork(self, pieces, self._queue.turn, even_if_lost=even_if_lost).begin()
 
     def with_request(self, request: Q) -> "Exchange[Q]":
         """Puts another request in place, for the operation that follows; the API's `refuse` must accept it too."""

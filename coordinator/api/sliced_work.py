@@ -41,31 +41,41 @@ class SharedTurn(Protocol):
 class SlicedWork:
     """The work of one request."""
 
-    __slots__ = ("_exchange", "_pieces", "_turn")
+    __slots__ = ("_even_if_lost", "_exchange", "_pieces", "_turn")
 
-    def __init__(self, exchange: "Exchange[Any]", pieces: Pieces, turn: SharedTurn) -> None:
+    def __init__(self, exchange: "Exchange[Any]", pieces: Pieces, turn: SharedTurn, *, even_if_lost: bool) -> None:
+        self._even_if_lost = even_if_lost
         self._exchange = exchange
         self._pieces = pieces
         self._turn = turn
 
     def begin(self) -> None:
-        """Does the first slice. Raises what its pieces raise."""
-        if not self._is_done():
+        """Does the first slice. Raises the KafkaError of a piece."""
+        if not self._is_over():
             self._exchange.wait()
             self._turn.wait(self, is_new=False)
 
     def take_slice(self) -> None:
         exchange = self._exchange
         try:
-            done = exchange.is_over or self._is_done()
+            is_over = (exchange.is_over and not self._even_if_lost) or self._is_over()
         except KafkaError as error:
             exchange.reply(exchange.refusal(error))
-        except Exception:  # noqa: BLE001 - a bug must not take the other connections down
-            _log.exception("event=request_failed api=%s version=%d", exchange.route.name, exchange.route.version)
-            exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            if not done:
+            if not is_over:
                 self._turn.wait(self, is_new=False)
+
+    def _is_over(self) -> bool:
+        """Does a slice; returns whether nothing is left. An error that is a bug is the response, as in the dispatcher."""
+        try:
+            return self._is_done()
+        except KafkaError:
+            raise
+        except Exception:  # noqa: BLE001 - a bug must not take the other connections down
+            route = self._exchange.route
+            _log.exception("event=request_failed api=%s version=%d", route.name, route.version)
+            self._exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return True
 
     def _is_done(self) -> bool:
         """Whether the work is finished after this slice."""

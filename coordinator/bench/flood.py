@@ -21,8 +21,15 @@ import uvloop
 from coordinator.bench import data
 from coordinator.bench.load import RUN_ID, LoadConnection, Outcome, Plan, ask, frame, measure, member_frames
 from coordinator.bench.programs import Contender, Target, run_program, spread
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
-from coordinator.protocol.messages import CreateTopicsRequest, JoinGroupRequest, Message, MetadataRequest
+from coordinator.protocol.messages import (
+    CreateTopicsRequest,
+    JoinGroupRequest,
+    ListOffsetsRequest,
+    Message,
+    MetadataRequest,
+)
 
 MEMBERS = 100
 HEARTBEATS_PER_S = 500
@@ -30,7 +37,9 @@ FLOOD_BYTES = 64 * 1024
 """The requests that a connection of the flood sends in one write."""
 SETTLE_S = 1.0
 WIDE_TOPIC, WIDE_PARTITIONS = "bench-wide", 5_000
-KINDS = ("heartbeat", "commit", "join", "metadata", "fetch")
+RECORDS = 90_000
+"""Those of the batch in which the flood of timestamps lets the server search."""
+KINDS = ("heartbeat", "commit", "join", "metadata", "fetch", "timestamp")
 CONNECTIONS = (1, 200)
 
 
@@ -80,6 +89,10 @@ async def _flood_frames(plan: FloodPlan, codec: Codec, index: int) -> list[bytes
         return [frame(codec, "MetadataRequest", 12, 7, MetadataRequest(topics=[topic]))]
     if plan.request == "fetch":
         return [frame(codec, "FetchRequest", 12, 7, data.fetch(index % data.PARTITIONS))]
+    if plan.request == "timestamp":
+        place = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
+        named = ListOffsetsRequest.ListOffsetsTopic(name=data.TOPIC, partitions=[place])
+        return [frame(codec, "ListOffsetsRequest", 7, 7, ListOffsetsRequest(topics=[named]))]
     if plan.request == "join":
         return await _join_frames(plan, codec, index)
     member = Plan(plan.host, plan.port, plan.request, 1, 1, 1, 0, 0, plan.server_pid, joins=True)
@@ -109,13 +122,22 @@ async def _prepare(plan: FloodPlan, codec: Codec) -> None:
     """Creates the topics that the flood asks for."""
     if plan.request == "fetch":
         await data.prepare(data.DataPlan(plan.host, plan.port, "fetch", 1, 1, 0, 0, plan.server_pid), codec)
-    wanted = {"metadata": (WIDE_TOPIC, WIDE_PARTITIONS), "commit": ("bench", 1)}.get(plan.request)
-    if wanted is not None:
-        reader, writer = await asyncio.open_connection(plan.host, plan.port)
-        topic = CreateTopicsRequest.CreatableTopic(name=wanted[0], num_partitions=wanted[1], replication_factor=1)
-        request: Message = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
-        await ask(codec, reader, writer, "CreateTopics", 7, request)
-        writer.close()
+    topics = {"metadata": (WIDE_TOPIC, WIDE_PARTITIONS), "commit": ("bench", 1), "timestamp": (data.TOPIC, 1)}
+    if plan.request not in topics:
+        return
+    name, partitions = topics[plan.request]
+    reader, writer = await asyncio.open_connection(plan.host, plan.port)
+    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    request: Message = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+    await ask(codec, reader, writer, "CreateTopics", 7, request)
+    if plan.request == "timestamp":
+        builder = BatchBuilder()
+        for _ in range(RECORDS):
+            builder.add(b"", b"")
+        produced = await ask(codec, reader, writer, "Produce", 9, data.produce(0, builder.build(0, 1)))
+        if produced.responses[0].partition_responses[0].error_code:
+            raise SystemExit(f"flood: Produce returned {produced}")
+    writer.close()
 
 
 async def flood(plan: FloodPlan) -> None:

@@ -62,6 +62,7 @@ def precompile() -> int:
     first uses it.
     """
     from coordinator.protocol.codec import Codec
+    from coordinator.protocol.messages import CLASS_SPECS
     from coordinator.protocol.schema import dialects
     from coordinator.world.code_cache import CODE_CACHE
 
@@ -71,6 +72,8 @@ def precompile() -> int:
         for name in codec.schemas.names:
             if not all(codec.store(name, version) for version in codec.versions(name)):
                 return fail(f"{CODE_CACHE.folder} must be writable, and by no other user")
+            CLASS_SPECS.constructor(name, name)
+    CLASS_SPECS.store()
     print(CODE_CACHE.folder)
     return 0
 

@@ -1,5 +1,6 @@
 """`coordinator serve` and `coordinator ready`."""
 
+import gc
 import logging
 import os
 import sys
@@ -28,6 +29,14 @@ READY_WITHIN_S = 3.0
 @server_options
 def serve(**sources: Unpack[Sources]) -> int:
     """Run the server until SIGTERM."""
+    gc.disable()  # a start makes objects that stay; the server enables it when it is ready
+    try:
+        return _serve(sources)
+    finally:
+        gc.enable()
+
+
+def _serve(sources: Sources) -> int:
     # The reported start-up time includes that of the interpreter, which is almost only CPU time.
     began_s = time.monotonic() - time.process_time()
     from coordinator.config.load import ConfigError, ineffective_variables

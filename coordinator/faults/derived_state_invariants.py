@@ -111,8 +111,7 @@ def _classic_held_bytes(group: ClassicGroup) -> tuple[int, int]:
     derived = 0
     for record in (group.stored, group.forming):
         for each in () if record is None else record.members:
-            texts = (each.member_id, each.group_instance_id, each.client_id)
-            derived += STORED_MEMBER_BYTES + sum(text_bytes(text) for text in texts)
+            derived += STORED_MEMBER_BYTES + len(each.member_id) + len(each.client_id)
             derived += len(each.subscription) + len(getattr(each, "assignment", b""))
     derived += sum(member.reading.held_bytes for member in group.members.values() if member.reading is not None)
     if group.last_resync is not None:

@@ -33,10 +33,8 @@ PARTITION_BYTES = 256
 _WIDE = 4
 
 
-def text_bytes(text: str | None) -> int:
+def text_bytes(text: str) -> int:
     """The bytes that a text takes at most, in memory and as UTF-8."""
-    if text is None:
-        return 0
     return len(text) if text.isascii() else len(text) * _WIDE
 
 

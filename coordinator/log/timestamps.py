@@ -1,11 +1,13 @@
 """Finding records by time (Kafka: `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`).
 
-The index leads to the segment and near the batch; the records of a batch are decoded to find the exact one. Timestamps are
-milliseconds since the epoch.
+The index leads to the segment and near the batch; the records of a batch are decoded to find the exact one. Decoding a large
+batch takes too long for the event loop, so a search does not decode: it yields the batch, and whoever runs the search sends its
+records, from wherever they were decoded. Timestamps are milliseconds since the epoch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, decode_records
 from coordinator.log.record import LogRecord
@@ -21,25 +23,58 @@ class TimestampOffset:
     leader_epoch: int
 
 
-def find_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: int) -> TimestampOffset | None:
-    """The first record with this timestamp or a later one; None if all are earlier.
+class BatchToDecode(NamedTuple):
+    """A batch whose records a search needs."""
 
-    Raises OSError, and DamagedLog for a segment that cannot be indexed.
-    """
+    segment: Segment
+    position: int
+    header: BatchHeader
+
+    def records(self) -> list[LogRecord] | None:
+        """The records; None if they cannot be decoded. Raises OSError. May run in any thread that holds the segment."""
+        try:
+            return decode_records(self.segment.file.pread(self.position, self.header.size_bytes), 0, self.header)
+        except (CorruptBatch, UnsupportedCompression):
+            return None
+
+
+Search = Generator[BatchToDecode, list[LogRecord] | None, TimestampOffset | None]
+"""A search in progress; it is sent `records()` of each batch. Raises OSError, and DamagedLog for a segment without an index."""
+
+
+def find_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: int) -> TimestampOffset | None:
+    """The first record with this timestamp or a later one; None if all are earlier. Raises as `Search`."""
+    return _find(search_timestamp(segments, start_offset, timestamp))
+
+
+def find_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | None:
+    """The first record with the highest timestamp at or after `start_offset`; None if there is none. Raises as `Search`."""
+    return _find(search_latest_timestamp(segments, start_offset))
+
+
+def _find(search: Search) -> TimestampOffset | None:
+    try:
+        batch = next(search)
+        while True:
+            batch = search.send(batch.records())
+    except StopIteration as found:
+        result: TimestampOffset | None = found.value
+        return result
+
+
+def search_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: int) -> Search:
+    """Searches as `find_timestamp`."""
     for segment in segments:
         index = segment.index
         if segment.max_timestamp >= timestamp:
-            found = _find_in_segment(segment, index.position_of_time(timestamp), start_offset, timestamp)
+            found = yield from _search_segment(segment, index.position_of_time(timestamp), start_offset, timestamp)
             if found is not None:
                 return found
     return None
 
 
-def find_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | None:
-    """The first record with the highest timestamp at or after `start_offset`; None if there is no record.
-
-    Raises OSError, and DamagedLog for a segment that cannot be indexed.
-    """
+def search_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> Search:
+    """Searches as `find_latest_timestamp`."""
     for segment in segments:
         _ = segment.index
     filled = [segment for segment in segments if segment.size_bytes]
@@ -48,11 +83,11 @@ def find_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> Tim
     is_partial = filled[0].base_offset < start_offset
     timestamps = [segment.max_timestamp for segment in filled[is_partial:]]
     if is_partial:
-        timestamps.append(_latest_in_rest(filled[0], start_offset))
-    return find_timestamp(segments, start_offset, max(timestamps))
+        timestamps.append((yield from _latest_in_rest(filled[0], start_offset)))
+    return (yield from search_timestamp(segments, start_offset, max(timestamps)))
 
 
-def _latest_in_rest(segment: Segment, start_offset: int) -> int:
+def _latest_in_rest(segment: Segment, start_offset: int) -> Generator[BatchToDecode, list[LogRecord] | None, int]:
     """The highest timestamp in a segment whose beginning was deleted; -1 if no record is left."""
     latest, position = -1, 0
     while position < segment.size_bytes:
@@ -61,27 +96,19 @@ def _latest_in_rest(segment: Segment, start_offset: int) -> int:
             if header.base_offset >= start_offset:
                 latest = max(latest, header.max_timestamp)
             elif header.next_offset > start_offset:
-                found = _records_at(segment, at, header)
+                found = yield BatchToDecode(segment, at, header)
                 left = [record.timestamp for record in found or () if record.offset >= start_offset]
                 latest = max([latest, *left]) if found is not None else max(latest, header.max_timestamp)
     return latest
 
 
-def _records_at(segment: Segment, at: int, header: BatchHeader) -> list[LogRecord] | None:
-    """The records of a batch; None if they cannot be decoded."""
-    try:
-        return decode_records(segment.file.pread(at, header.size_bytes), 0, header)
-    except (CorruptBatch, UnsupportedCompression):
-        return None
-
-
-def _find_in_segment(segment: Segment, position: int, start_offset: int, timestamp: int) -> TimestampOffset | None:
+def _search_segment(segment: Segment, position: int, start_offset: int, timestamp: int) -> Search:
     while position < segment.size_bytes:
         for at, header in segment.headers(position):
             position = at + header.size_bytes
             if header.max_timestamp < timestamp or header.next_offset <= start_offset:
                 continue
-            records = _records_at(segment, at, header)
+            records = yield BatchToDecode(segment, at, header)
             if records is None:
                 # The exact record is unknown; consumers skip records that are too early.
                 near = max(header.base_offset, start_offset)

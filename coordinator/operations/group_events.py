@@ -66,13 +66,14 @@ class _Reader:
         for offset, key, value in key_values(data, position, header):
             kind = self._types.get(key or b"")
             if kind is not None and value is not None:
-                self.events.append(_event(kind, offset, value))
+                self.events.append(group_event(kind, offset, value))
 
     def found(self, known: dict[str, Client] | None) -> Found:
         return Found(self.events, self.first_ms, self.last_ms, known)
 
 
-def _event(kind: str, offset: int, value: bytes) -> GroupEvent:
+def group_event(kind: str, offset: int, value: bytes) -> GroupEvent:
+    """An event from the value of its record. `kind`: the name of its type."""
     message: Any
     message, _ = Codec.of().decoder(f"{kind}Value", int.from_bytes(value[:2], signed=True))(value, 2)
     fields = {

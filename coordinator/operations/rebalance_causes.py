@@ -104,10 +104,8 @@ class Rebalance:
 class Silence:
     """A time in which nothing came from members whose session then ran out. `until_ms`: None if they have not come back."""
 
-    client: Client
     from_ms: int
     session_ms: int
-    removed: int
     until_ms: int | None = None
 
 
@@ -233,7 +231,8 @@ class _Walk:
         self.present: dict[str, Client] = {}
         """The members that are in the group, of those whose join is among the events."""
         self.rebalances: list[Rebalance] = []
-        self.silences: list[Silence] = []
+        self.silences: dict[Client, list[Silence]] = {}
+        """In order; only the last one of a client may have no end."""
         self.happened: dict[str, list[GroupEvent]] = {}
         """Member id -> its joins, departures and expiries."""
         self.changes: list[tuple[int, str, Client]] = []
@@ -241,10 +240,10 @@ class _Walk:
         self._holders: dict[str, str] = {}
         """Instance id -> the member that joined with it last; it replaces the one before."""
         self._last_ms = 0
-        self._is_complete = False
-        self._is_empty = False
-        self.starts: list[Rebalance] = []
-        """The rebalances of a group that had no members."""
+        self._knows_members = False
+        """Whether `present` has all members: the events begin with the log, or the group was empty since."""
+        self.first_joins: set[tuple[str, int]] = set()
+        """Member id and time of each join of a group that had no members."""
 
     def take(self, event: GroupEvent) -> None:
         self._take(event)
@@ -253,7 +252,7 @@ class _Walk:
     def _take(self, event: GroupEvent) -> None:
         match event.type:
             case "EventLogOpened":
-                self._is_complete = self._is_complete or event.offset == 0
+                self._knows_members = self._knows_members or event.offset == 0
                 # The server was restarted: whatever it was doing ended when it was last heard of.
                 self._end_all(self._last_ms)
             case "MemberJoined" | "MemberLeft" | "MemberExpired":
@@ -281,7 +280,8 @@ class _Walk:
             if event.instance_id:
                 self.present.pop(self._holders.get(event.instance_id, ""), None)
                 self._holders[event.instance_id] = event.member_id
-            self._is_empty = self._is_complete and not self.present
+            if self._knows_members and not self.present:
+                self.first_joins.add((event.member_id, event.time_ms))
             self.present[event.member_id] = self.clients[event.member_id]
             self._back(event)
         else:
@@ -293,13 +293,12 @@ class _Walk:
 
     def _silent(self, event: GroupEvent) -> None:
         client, from_ms = self.client(event.member_id), event.time_ms - max(0, event.timeout_ms)
-        last = self._open_silence(client)
-        if last is None:
-            self.silences.append(Silence(client, from_ms, event.timeout_ms, 1))
+        silence = self._open_silence(client)
+        if silence is None:
+            self.silences.setdefault(client, []).append(Silence(from_ms, event.timeout_ms))
         else:
             # The last heartbeat of any member says until when the process was well.
-            last.from_ms = max(last.from_ms, from_ms)
-            last.removed += 1
+            silence.from_ms = max(silence.from_ms, from_ms)
 
     def _back(self, event: GroupEvent) -> None:
         silence = self._open_silence(self.client(event.member_id))
@@ -307,7 +306,8 @@ class _Walk:
             silence.until_ms = event.time_ms
 
     def _open_silence(self, client: Client) -> Silence | None:
-        return next((each for each in reversed(self.silences) if each.client == client and each.until_ms is None), None)
+        silences = self.silences.get(client)
+        return silences[-1] if silences and silences[-1].until_ms is None else None
 
     def _start(self, event: GroupEvent) -> None:
         rebalance = Rebalance(
@@ -317,9 +317,6 @@ class _Walk:
             reason=event.reason,
             member_id=event.member_id,
         )
-        if self._is_empty:
-            self.starts.append(rebalance)
-            self._is_empty = False
         self.rebalances.append(rebalance)
 
     def _complete(self, event: GroupEvent) -> None:
@@ -343,7 +340,9 @@ class _Walk:
             client = self.client(member_id)
             if waited_ms:
                 rebalance.waits[client] = max(waited_ms, rebalance.waits.get(client, 0))
-        self._is_empty = event.members == 0
+        if event.members == 0:
+            self.present.clear()
+            self._knows_members = True
 
     def _end_all(self, time_ms: int) -> None:
         for each in reversed(self.rebalances):
@@ -368,8 +367,6 @@ class _Causes:
 
     def _kind(self, rebalance: Rebalance) -> str:
         """What happened to the member that the start names, at that moment."""
-        if rebalance in self._walk.starts:
-            return START
         events = self._walk.happened.get(rebalance.member_id, ())
         event = next((each for each in reversed(events) if each.time_ms == rebalance.started_ms), None)
         if event is None:
@@ -378,21 +375,24 @@ class _Causes:
             return SILENT if event.timeout == _SESSION else LATE
         if event.type == LEFT:
             return STUCK if _POLL_TIMEOUT.search(rebalance.reason) else LEAVES
+        if (event.member_id, event.time_ms) in self._walk.first_joins:
+            return START
         return SILENT if self._comes_back(rebalance) else JOINS
 
     def _comes_back(self, rebalance: Rebalance) -> bool:
         """Whether the member that joins belongs to a client that just ended a silence."""
         return any(
-            each.client == rebalance.client
-            and each.until_ms is not None
-            and 0 <= rebalance.started_ms - each.until_ms <= max(0, each.session_ms)
-            for each in self._walk.silences
+            each.until_ms is not None and 0 <= rebalance.started_ms - each.until_ms <= max(0, each.session_ms)
+            for each in self._silences(rebalance)
         )
+
+    def _silences(self, rebalance: Rebalance) -> Sequence[Silence]:
+        return () if rebalance.client is None else self._walk.silences.get(rebalance.client, ())
 
     def _text(self, rebalance: Rebalance, seen: Counter[tuple[str, Client | None]]) -> str:
         client, kind = rebalance.client, rebalance.kind
-        if kind == SILENT and client is not None:
-            return _silence_text([each for each in self._walk.silences if each.client == client])
+        if kind == SILENT:
+            return _silence_text(self._silences(rebalance))
         if kind in (JOINS, LEAVES):
             both = seen[JOINS, client] and seen[LEAVES, client]
             return "joins and leaves" if both else kind
@@ -411,13 +411,16 @@ def _silence_text(silences: Sequence[Silence]) -> str:
 
 
 def seconds(ms: int) -> str:
-    """A time for people: seconds with one digit below ten, whole ones below two minutes, then minutes."""
+    """A time for people: seconds with one digit below ten, whole ones below two minutes, then minutes, hours, days."""
     if ms < 9_950:
         return f"{ms / 1000:.1f} s".replace(".0 s", " s")
     if ms < 119_500:
         return f"{ms / 1000:.0f} s"
     minutes = round(ms / 60_000)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 72 else f"{hours / 24:.0f} days"
 
 
 def _counts(

@@ -5,15 +5,11 @@ second and a hundred megabytes; a server uses a few dozen. Generating one takes 
 import, so the code of each is kept on disk, too (`coordinator/world/code_cache.py`), from where it takes a twentieth of that.
 """
 
-import sys
 from collections.abc import Callable, Collection
 from functools import cache, partial
-from hashlib import blake2b
-from importlib.util import MAGIC_NUMBER
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinator.protocol.generated import Compiled, GeneratedSource, link, show_in_tracebacks
+from coordinator.protocol.generated import Compiled, GeneratedSource, generator_digest, link, show_in_tracebacks
 from coordinator.protocol.messages import Message, message_class
 from coordinator.protocol.schema import Definition, SchemaFolder, Versions, definitions
 from coordinator.protocol.wire import TEXT_SIZE_MAX, DecodeError, EncodeError
@@ -35,9 +31,6 @@ MORE_ELEMENTS = {
 }
 """Messages that may have more elements, by factor. They list all partitions or tasks that a member owns, which may be a hundred
 thousand, and a plain number costs a tenth of a structure."""
-
-_GENERATOR = ("codec", "compile", "declare", "generated", "primitives", "schema")
-"""The modules that decide about generated code and what it is linked with."""
 
 DECODE, ENCODE = "decode", "encode"
 """The names of the generated functions."""
@@ -154,7 +147,7 @@ class Codec:
     def _cache_key(self, name: str, version: int) -> bytes:
         """Everything that the code of a message depends on."""
         settings = f"{name} {version} {self._limit(name)}"
-        return b"\0".join((_generator(), settings.encode(), self.schemas.content(name)))
+        return b"\0".join((generator_digest(), settings.encode(), self.schemas.content(name)))
 
 
 def _parts(parts: list[bytes]) -> list[bytes]:
@@ -163,16 +156,6 @@ def _parts(parts: list[bytes]) -> list[bytes]:
 
 def _file_name(name: str, version: int, function: str) -> str:
     return f"protocol_schemas/{name}.json/v{version}/{function}.py"
-
-
-@cache
-def _generator() -> bytes:
-    """The digest of what generates the code, and of the interpreter that compiles it."""
-    interpreter = f"{sys.implementation.cache_tag} {sys.flags.optimize}"
-    digest = blake2b(MAGIC_NUMBER + interpreter.encode())
-    for module in _GENERATOR:
-        digest.update(Path(__file__).with_name(f"{module}.py").read_bytes())
-    return digest.digest()
 
 
 @cache

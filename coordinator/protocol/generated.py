@@ -7,8 +7,12 @@ module does not need `construct`, whose import takes longer than linking a hundr
 
 import linecache
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
+from hashlib import blake2b
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -16,6 +20,9 @@ from coordinator.protocol import wire
 
 Compiled = tuple[CodeType, tuple[str, ...]]
 """The code of a module with one function, and the names of the `struct` methods that it uses."""
+
+_GENERATOR = ("class_specs", "codec", "compile", "declare", "generated", "messages", "primitives", "schema")
+"""The modules that decide about generated code and what it is linked with."""
 
 BOOL = "t"
 """Stands for `?`, the type code of a boolean, in the names of `struct` methods."""
@@ -84,3 +91,13 @@ def _struct_method(name: str) -> Any:
         return wire.Many(verb, codes.removeprefix("many_"))
     packer = struct.Struct(">" + codes)
     return packer.pack if verb == "pack" else packer.unpack_from
+
+
+@cache
+def generator_digest() -> bytes:
+    """The digest of what generates the code, and of the interpreter that compiles it."""
+    interpreter = f"{sys.implementation.cache_tag} {sys.flags.optimize}"
+    digest = blake2b(MAGIC_NUMBER + interpreter.encode())
+    for module in _GENERATOR:
+        digest.update(Path(__file__).with_name(f"{module}.py").read_bytes())
+    return digest.digest()

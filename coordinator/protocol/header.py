@@ -8,7 +8,7 @@ which message follows. (A definition RequestHeader exists too, and a test compar
 import struct
 from functools import cache
 
-from coordinator.protocol.schema import LATEST, SchemaFolder
+from coordinator.protocol.schema import LATEST, definitions
 from coordinator.protocol.wire import TEXTS, DecodeError, skip_tags
 
 RequestHead = tuple[int, int, int, str | None, int]
@@ -20,7 +20,7 @@ _HEAD = struct.Struct(">hhih").unpack_from
 @cache
 def _first_flexible_versions() -> dict[int, int]:
     """API key -> first flexible version, for every API that has a definition."""
-    schemas = SchemaFolder()
+    schemas = definitions(None)
     return {
         api_key: flexible.lowest if LATEST in flexible else LATEST + 1
         for api_key, name in schemas.request_names.items()

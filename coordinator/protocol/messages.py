@@ -7,14 +7,18 @@ classes: they arrange fields differently on the wire and add none.
 
 Structures inside a message are attributes of its class under the definition's name:
 `JoinGroupResponse.JoinGroupResponseMember`.
+
+A start imports hundreds of classes and uses few of them. So a structure's class is made when the attribute is first read, and a
+constructor when it is first called.
 """
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from coordinator.protocol.schema import Definition, Fresh, Structure, definitions
+from coordinator.protocol.class_specs import ClassSpec, ClassSpecs, StructureSpec
+from coordinator.protocol.schema import Fresh, definitions
 
-_FOLDER = definitions(None)
+CLASS_SPECS = ClassSpecs(definitions(None))
 
 
 class Message:
@@ -43,7 +47,7 @@ def message_class(name: str) -> type[Message]:
     """Returns the class of a message by name. Raises KeyError if there is no definition."""
     found = globals().get(name)
     if found is None:
-        found = globals()[name] = _build(_FOLDER[name])
+        found = globals()[name] = _build(name, CLASS_SPECS[name])
     cls: type[Message] = found
     return cls
 
@@ -57,52 +61,53 @@ def __getattr__(name: str) -> type[Message]:
         raise AttributeError(f"there is no message {name}") from None
 
 
-def _build(definition: Definition) -> type[Message]:
-    common = {
-        "__module__": __name__,
-        "API_KEY": definition.api_key,
-        "VERSIONS": (definition.versions.lowest, definition.versions.highest),
+def _build(name: str, spec: ClassSpec) -> type[Message]:
+    api_key, versions, structures = spec
+    common: dict[str, Any] = {"__module__": __name__, "API_KEY": api_key, "VERSIONS": versions}
+    nested = {structure: _Nested(name, structure, common, structures) for structure in structures if structure != name}
+    return _structure_class(name, name, common, structures[name], nested)
+
+
+def _structure_class(
+    name: str, top: str, common: dict[str, Any], spec: StructureSpec, nested: dict[str, Any]
+) -> type[Message]:
+    content = {
+        **common,
+        **nested,
+        "__slots__": spec[0],
+        "__init__": _first_call(top, name),
+        "__qualname__": name if name == top else f"{top}.{name}",
+        "NAME": name,
     }
-    namespace: dict[str, Any] = {"FRESH": Fresh}
-    classes: dict[str, type[Message]] = {}
-    for structure in definition.structures.values():
-        is_root = structure is definition.root
-        attributes = {
-            **common,
-            "__slots__": tuple(field.attribute for field in structure.fields),
-            "__init__": _first_call(structure, namespace),
-            "__qualname__": structure.name if is_root else f"{definition.name}.{structure.name}",
-            "NAME": structure.name,
-        }
-        classes[structure.name] = namespace[structure.name] = type(structure.name, (Message,), attributes)
-    root = classes[definition.name]
-    for name, cls in classes.items():
-        if cls is not root:
-            setattr(root, name, cls)
-    return root
+    return type(name, (Message,), content)
 
 
-def _first_call(structure: Structure, namespace: dict[str, Any]) -> Callable[..., None]:
-    """A constructor that makes the real one on its first call: a start builds hundreds of classes and uses few of them."""
+class _Nested:
+    """Stands for the class of a structure until it is first read from the message's class."""
+
+    __slots__ = ("_common", "_name", "_structures", "_top")
+
+    def __init__(self, top: str, name: str, common: dict[str, Any], structures: dict[str, StructureSpec]) -> None:
+        self._top = top
+        self._name = name
+        self._common = common
+        self._structures = structures
+
+    def __get__(self, _message: Message | None, top: type[Message]) -> type[Message]:
+        name = self._name
+        made = _structure_class(name, self._top, self._common, self._structures[name], {})
+        setattr(top, name, made)
+        return made
+
+
+def _first_call(top: str, structure: str) -> Callable[..., None]:
+    """A constructor that makes the real one on its first call."""
 
     def __init__(self: Message, *values: Any, **named: Any) -> None:  # noqa: N807 - it stands for one
-        exec(_constructor(structure), namespace)  # noqa: S102
-        constructor = namespace["__init__"]
-        type(self).__init__ = constructor  # type: ignore[method-assign]
-        constructor(self, *values, **named)
+        namespace = {"FRESH": Fresh, "TOP": message_class(top)}
+        exec(CLASS_SPECS.constructor(top, structure), namespace)  # noqa: S102
+        real: Any = namespace["__init__"]
+        type(self).__init__ = real  # type: ignore[method-assign]
+        real(self, *values, **named)
 
     return __init__
-
-
-def _constructor(structure: Structure) -> str:
-    parameters, assignments = [], []
-    for field in structure.fields:
-        name = field.attribute
-        if isinstance(field.default, Fresh):
-            fresh = "[]" if field.default is Fresh.LIST else f"{field.type.name}()"
-            parameters.append(f"{name}=FRESH")
-            assignments.append(f"    self.{name} = {fresh} if {name} is FRESH else {name}\n")
-        else:
-            parameters.append(f"{name}={field.default!r}")
-            assignments.append(f"    self.{name} = {name}\n")
-    return f"def __init__({', '.join(['self', *parameters])}):\n{''.join(assignments) or '    pass'}\n"

@@ -16,6 +16,10 @@ _HEADER = """\
 # Written by `python -m coordinator.protocol.stubs` from protocol_schemas; do not edit.
 from typing import ClassVar, dataclass_transform
 
+from coordinator.protocol.class_specs import ClassSpecs
+
+CLASS_SPECS: ClassSpecs
+
 @dataclass_transform()
 class Message:
     API_KEY: ClassVar[int | None]

@@ -10,7 +10,14 @@ from coordinator.topics.list_offsets import list_offsets
 
 
 def handle(server: Server, exchange: Exchange[ListOffsetsRequest]) -> None:
-    list_offsets(server.topics, exchange.request, exchange.api_version, exchange.reply)
+    list_offsets(
+        server.topics,
+        exchange.request,
+        exchange.api_version,
+        exchange.reply,
+        exchange.run_in_slices,
+        lambda: exchange.is_over,
+    )
 
 
 def refuse(request: ListOffsetsRequest, error: KafkaError, _api_version: int) -> ListOffsetsResponse:

@@ -9,6 +9,7 @@ from coordinator.api.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
@@ -33,19 +34,23 @@ def handle(server: Server, exchange: Exchange[ProduceRequest]) -> None:
         else:
             exchange.no_reply()
 
+    def run(pieces: Pieces) -> None:
+        exchange.run_in_slices(pieces, even_if_lost=True)
+
+    def wait() -> None:
+        if not replied:
+            exchange.wait()
+
     if counted_bytes:
         server.memory.take(counted_bytes)
     try:
-        waits = produce(server.topics, request, exchange.api_version, server.verification.check, reply)
+        produce(server.topics, request, exchange.api_version, server.verification.check, reply, run, wait)
     except KafkaError:
         if counted_bytes:
             server.memory.give_back(counted_bytes)
         if request.acks:
             raise
         exchange.close("a request sent with acks=0 was refused")
-        return
-    if waits and not replied:
-        exchange.wait()
 
 
 def refuse(request: ProduceRequest, error: KafkaError, _api_version: int) -> ProduceResponse:

@@ -11,6 +11,7 @@ import sys
 from coordinator.config.settings import ServerConfig
 from coordinator.log.log import DamagedLog
 from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.messages import CLASS_SPECS
 from coordinator.runtime.serde import UnknownRecordVersion
 from coordinator.server import CannotStart, data_folder
 from coordinator.server.composition import Server
@@ -22,6 +23,9 @@ from coordinator.world.worker import Threads
 _log = logging.getLogger(__name__)
 
 DISK_THREADS = 4
+SWITCH_S = 0.001
+"""How long the loop waits for the interpreter while a worker decodes a large batch. It may have to wait before each socket that
+it reads, and Python's default is 5 ms."""
 YOUNG_OBJECTS_MAX = 10_000
 """The garbage collector runs after this many new objects. At its default (700) it runs in the middle of every turn of a hundred
 requests, finds all of them in use, and takes a twentieth of the time."""
@@ -43,6 +47,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
     server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
     bootstrap, admin = await server.start()
     server.statistics.watch_lag(loop.call_later)
+    sys.setswitchinterval(SWITCH_S)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     gc.enable()
@@ -54,6 +59,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
         "startup_ms": round(clock.monotonic_ms() - started_s * 1000),
     }
     print(json.dumps(ready), flush=True)  # noqa: T201 - scripts read this line
+    CLASS_SPECS.store()
     await stop.wait()
     _log.info("event=stopping")
     await server.stop()
@@ -67,7 +73,6 @@ def run(config: ServerConfig, started_s: float) -> int:
     """
     import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
 
-    gc.disable()  # a start makes objects that stay; collecting them again and again takes longer than the rest of it
     try:
         with data_folder.lock(config.log_dir):
             uvloop.run(_serve(config, started_s))
@@ -77,6 +82,4 @@ def run(config: ServerConfig, started_s: float) -> int:
         )
         print(f"coordinator: {error}{advice}", file=sys.stderr)  # noqa: T201 - the one line a person needs
         return 1
-    finally:
-        gc.enable()
     return 0

@@ -18,13 +18,14 @@ from coordinator.topics.batch_validation import (
     Batch,
     Refused,
     check_header,
-    check_keys,
+    check_records,
     check_size_and_checksum,
-    check_timestamps,
+    needs_records,
     without_log_append_time,
 )
 from coordinator.topics.partition import LEADER_EPOCH, Partition, State
 from coordinator.topics.producer_state import AppendedBatch, VerificationGuard
+from coordinator.topics.record_walks import is_long_walk
 
 
 class Entry(NamedTuple):
@@ -45,10 +46,32 @@ class Entry(NamedTuple):
         self.done(refusal.code)
 
 
-def append(entry: Entry, now_ms: int, guard: VerificationGuard | None, *, acked: bool) -> None:
+def needs_walk(entry: Entry, now_ms: int) -> bool:
+    """Whether `append` would have to look into so many records that `walk` should do it outside the loop before."""
+    batch, partition = entry.batch, entry.partition
+    if not is_long_walk(batch.header) or not needs_records(batch, partition.settings, now_ms):
+        return False
+    try:
+        _check_batch(entry)
+    except Refused:
+        return False  # `append` refuses it for the same reason
+    return True
+
+
+def walk(entry: Entry, now_ms: int) -> Refused | None:
+    """Looks into the records; returns why the batch is refused. May run in any thread."""
+    try:
+        check_records(entry.batch, entry.partition.name, entry.partition.settings, now_ms)
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def append(entry: Entry, now_ms: int, guard: VerificationGuard | None, *, acked: bool, walked: bool = False) -> None:
     """Appends the batch of `entry` and calls its `done`: when the batch is durable, or (`acked` False) when it is accepted.
 
-    `guard`: for a transactional batch, the result of `ProducerState.begin_verification`. A batch that repeats an earlier one
+    `guard`: for a transactional batch, the result of `ProducerState.begin_verification`. `walked`: its records have been looked
+    into (`walk`). A batch that repeats an earlier one
     is answered with the earlier offset. `done` gets:
 
         UNKNOWN_TOPIC_OR_PARTITION    the topic has been deleted
@@ -58,7 +81,7 @@ def append(entry: Entry, now_ms: int, guard: VerificationGuard | None, *, acked:
     """
     accepted: list[ErrorCode] = []
     try:
-        _append(entry, now_ms, guard, entry.done if acked else accepted.append)
+        _append(entry, now_ms, guard, entry.done if acked else accepted.append, walked=walked)
     except Refused as refusal:
         entry.refuse(refusal)
     else:
@@ -66,25 +89,31 @@ def append(entry: Entry, now_ms: int, guard: VerificationGuard | None, *, acked:
             entry.done(ErrorCode.NONE)
 
 
-def _append(entry: Entry, now_ms: int, guard: VerificationGuard | None, done: Callable[[ErrorCode], None]) -> None:
-    _, partition, batch, response, _ = entry
-    data, header = batch
-    settings = partition.settings
+def _check_batch(entry: Entry) -> None:
+    """Raises Refused if the batch is refused whatever its records are."""
+    partition = entry.partition
     if partition.state is not State.ACTIVE:
         is_removed = partition.state is State.REMOVED
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_removed else ErrorCode.KAFKA_STORAGE_ERROR)
-    check_size_and_checksum(batch, settings)
-    response.log_start_offset = partition.start_offset
-    check_header(batch)
-    if settings.compacts:
-        check_keys(batch, partition.name)
+    check_size_and_checksum(entry.batch, partition.settings)
+    entry.response.log_start_offset = partition.start_offset
+    check_header(entry.batch)
+
+
+def _append(
+    entry: Entry, now_ms: int, guard: VerificationGuard | None, done: Callable[[ErrorCode], None], *, walked: bool
+) -> None:
+    _, partition, batch, response, _ = entry
+    data, header = batch
+    settings = partition.settings
+    _check_batch(entry)
+    if not walked:
+        check_records(batch, partition.name, settings, now_ms)
     if settings.log_append_time:
         data = with_log_append_time(data, now_ms)
         header = BatchHeader._make(HEADER.unpack_from(data))
-    else:
-        check_timestamps(batch, settings, now_ms)
-        if header.attributes & LOG_APPEND_TIME:
-            data = without_log_append_time(data)
+    elif header.attributes & LOG_APPEND_TIME:
+        data = without_log_append_time(data)
     if header.producer_id >= 0:
         earlier = _check_producer(partition, header, guard)
         if earlier is not None:

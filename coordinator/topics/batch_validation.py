@@ -2,7 +2,8 @@
 
 The records are not decoded or decompressed, so a producer that writes garbage inside a valid batch hears of it from its
 consumers and not from this server; Kafka's LogValidator looks inside. There are two exceptions: the keys of a compacted
-topic's records, and the timestamps of a batch whose header is out of range.
+topic's records, and the timestamps of a batch whose header is out of range. Both may take long (record_walks.py), so they are
+functions of their own, `needs_records` and `check_records`.
 """
 
 from struct import Struct
@@ -138,7 +139,20 @@ def check_header(batch: Batch) -> None:
         raise Refused(ErrorCode.INVALID_RECORD)
 
 
-def check_keys(batch: Batch, partition_name: str) -> None:
+def needs_records(batch: Batch, settings: TopicSettings, now_ms: int) -> bool:
+    """Whether the header of a batch is not enough to validate it."""
+    return settings.compacts or (not settings.log_append_time and not _has_good_timestamps(batch, settings, now_ms))
+
+
+def check_records(batch: Batch, partition_name: str, settings: TopicSettings, now_ms: int) -> None:
+    """Raises Refused with INVALID_RECORD or INVALID_TIMESTAMP. May run in any thread."""
+    if settings.compacts:
+        _check_keys(batch, partition_name)
+    if not settings.log_append_time and not _has_good_timestamps(batch, settings, now_ms):
+        _check_timestamps(batch, settings, now_ms)
+
+
+def _check_keys(batch: Batch, partition_name: str) -> None:
     """Raises Refused with INVALID_RECORD if a record of a compacted topic has no key.
 
     Compaction keeps the last record of each key, so a record without one could be neither kept nor removed.
@@ -163,18 +177,21 @@ def check_keys(batch: Batch, partition_name: str) -> None:
         )
 
 
-def check_timestamps(batch: Batch, settings: TopicSettings, now_ms: int) -> None:
+def _has_good_timestamps(batch: Batch, settings: TopicSettings, now_ms: int) -> bool:
+    """Whether the header shows that no record is too far in the past or the future."""
+    earliest, latest = now_ms - settings.timestamp_before_max_ms, now_ms + settings.timestamp_after_max_ms
+    timestamps = batch.header.base_timestamp, batch.header.max_timestamp
+    return all(timestamp == _NO_TIMESTAMP or earliest <= timestamp <= latest for timestamp in timestamps)
+
+
+def _check_timestamps(batch: Batch, settings: TopicSettings, now_ms: int) -> None:
     """Raises Refused with INVALID_TIMESTAMP if a record is too far in the past or the future."""
     data, header = batch
     earliest, latest = now_ms - settings.timestamp_before_max_ms, now_ms + settings.timestamp_after_max_ms
-    if earliest <= header.base_timestamp <= latest and earliest <= header.max_timestamp <= latest:
-        return
 
     def is_wrong(timestamp: int) -> bool:
         return timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest
 
-    if not is_wrong(header.base_timestamp) and not is_wrong(header.max_timestamp):
-        return
     try:
         timestamps = [record.timestamp for record in decode_records(data, 0, header)]
     except (CorruptBatch, UnsupportedCompression):

@@ -5,27 +5,47 @@ There is no tiered storage, so everything is "local", and the places in tiered s
 count, and for readers of committed records only stable ones: a record that a reader cannot fetch has no offset yet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from coordinator.log.log import DamagedLog, TimestampOffset
+from coordinator.log.log import DamagedLog
+from coordinator.log.record import LogRecord
+from coordinator.log.timestamps import (
+    BatchToDecode,
+    Search,
+    TimestampOffset,
+    search_latest_timestamp,
+    search_timestamp,
+)
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.partition import Partition
+from coordinator.topics.record_walks import is_long_walk
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _NO_EPOCH = -1
 _EPOCH_SINCE = 4
+_PIECE_PARTITIONS = 50
+"""Partitions that are looked up in about a millisecond."""
 
 _Response = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 def list_offsets(
-    topics: Topics, request: ListOffsetsRequest, api_version: int, reply: Callable[[ListOffsetsResponse], None]
+    topics: Topics,
+    request: ListOffsetsRequest,
+    api_version: int,
+    reply: Callable[[ListOffsetsResponse], None],
+    run: Callable[[Iterator[None]], None],
+    is_over: Callable[[], bool],
 ) -> None:
-    """Calls `reply` at once, or when the producers are loaded, because only then the last stable offset is known.
+    """Calls `reply`, when the producers are loaded: only then the last stable offset is known.
+
+    `run` does the work in pieces. Large batches in which a timestamp is searched are decoded outside the loop, as long as
+    `is_over` says that somebody waits for the response.
 
     The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST (a partition named twice),
     UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH, UNSUPPORTED_VERSION, KAFKA_STORAGE_ERROR. Raises UNKNOWN_SERVER_ERROR for an
@@ -34,78 +54,150 @@ def list_offsets(
     if request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
         # As in Kafka, which has no error code for this.
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    places = _Places(topics, request, api_version, reply, is_over)
     if request.isolation_level != _READ_COMMITTED:
-        reply(_offsets(topics, request, api_version))
+        run(places.look_up())
         return
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    topics.load_producers(asked, lambda: reply(_offsets(topics, request, api_version)))
+    topics.load_producers(asked, lambda: run(places.look_up()))
 
 
-def _offsets(topics: Topics, request: ListOffsetsRequest, api_version: int) -> ListOffsetsResponse:
-    committed = request.isolation_level == _READ_COMMITTED
-    response = ListOffsetsResponse()
-    by_name: dict[str, dict[int, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
-    for topic in request.topics:
-        partitions = by_name.setdefault(topic.name, {})
-        for partition in topic.partitions:
-            partitions.setdefault(partition.partition_index, []).append(partition)
-    for name, partitions in by_name.items():
-        responses = [
-            _Response(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
-            if len(asked) > 1
-            else _partition_response(topics, name, asked[0], api_version, committed=committed)
-            for index, asked in partitions.items()
-        ]
-        response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=responses))
-    return response
+class _Unfinished(NamedTuple):
+    """A search that needs the records of a large batch."""
+
+    search: Search
+    batch: BatchToDecode
+    response: _Response
+    partition: Partition | InternalPartition
 
 
-def _partition_response(
-    topics: Topics, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, api_version: int, *, committed: bool
-) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
-    response = _Response(partition_index=asked.partition_index)
-    partition = topics.partition(name, asked.partition_index)
-    if partition is None:
-        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return response
-    if partition.is_offline:
-        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return response
-    if asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
-        newer = asked.current_leader_epoch > LEADER_EPOCH
-        response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
-        return response
-    try:
-        _find(partition, asked.timestamp, api_version, response, committed=committed)
-        if api_version < _EPOCH_SINCE:
-            response.leader_epoch = _NO_EPOCH
-    except KafkaError as error:
-        response.error_code = error.code
-    except (OSError, ValueError, DamagedLog):
-        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    return response
+class _Places:
+    """The offsets that one request asks for."""
 
+    def __init__(
+        self,
+        topics: Topics,
+        request: ListOffsetsRequest,
+        api_version: int,
+        reply: Callable[[ListOffsetsResponse], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._topics = topics
+        self._request = request
+        self._version = api_version
+        self._reply = reply
+        self._is_over = is_over
+        self._committed = request.isolation_level == _READ_COMMITTED
+        self._response = ListOffsetsResponse()
+        self._unfinished: list[_Unfinished] = []
 
-def _find(
-    partition: Partition | InternalPartition, timestamp: int, api_version: int, response: _Response, *, committed: bool
-) -> None:
-    if timestamp < 0 and api_version < _SINCE.get(timestamp, api_version + 1):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    log = partition.log
-    offset_end = partition.last_stable_offset if committed else partition.high_watermark
-    if timestamp == LATEST:
-        response.offset, response.leader_epoch = offset_end, LEADER_EPOCH
-    elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        response.offset, response.leader_epoch = partition.start_offset, LEADER_EPOCH
-    elif timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD} or log is None:
-        pass
-    else:
-        found: TimestampOffset | None = (
-            log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
-        )
-        if found is not None and found.offset < offset_end:
-            response.timestamp, response.offset, response.leader_epoch = (
-                found.timestamp,
-                found.offset,
-                found.leader_epoch,
+    def look_up(self) -> Iterator[None]:
+        """Looks up everything that is quick, and yields in between; then begins with the rest, or replies."""
+        by_name: dict[str, dict[int, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
+        for topic in self._request.topics:
+            partitions = by_name.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                partitions.setdefault(partition.partition_index, []).append(partition)
+        left = _PIECE_PARTITIONS
+        for name, partitions in by_name.items():
+            responses: list[_Response] = []
+            self._response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=name, partitions=responses))
+            for index, asked in partitions.items():
+                response = _Response(partition_index=index)
+                responses.append(response)
+                if len(asked) > 1:
+                    response.error_code = ErrorCode.INVALID_REQUEST
+                else:
+                    self._look_up(name, asked[0], response)
+                left -= 1
+                if not left:
+                    left = _PIECE_PARTITIONS
+                    yield
+        self._decode_next()
+
+    def _look_up(self, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, response: _Response) -> None:
+        partition = self._topics.partition(name, asked.partition_index)
+        if partition is None:
+            response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        if partition.is_offline:
+            response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return
+        if asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
+            newer = asked.current_leader_epoch > LEADER_EPOCH
+            response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
+            return
+        timestamp, log = asked.timestamp, partition.log
+        if timestamp < 0 and self._version < _SINCE.get(timestamp, self._version + 1):
+            response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        elif timestamp == LATEST:
+            self._found(response, self._offset_end(partition))
+        elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
+            self._found(response, partition.start_offset)
+        elif timestamp not in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD} and log is not None:
+            segments = list(log.segments)
+            search = (
+                search_latest_timestamp(segments, log.start_offset)
+                if timestamp == MAX_TIMESTAMP
+                else search_timestamp(segments, log.start_offset, timestamp)
             )
+            self._search(lambda: next(search), search, response, partition)
+
+    def _search(
+        self,
+        step: Callable[[], BatchToDecode],
+        search: Search,
+        response: _Response,
+        partition: Partition | InternalPartition,
+    ) -> None:
+        """Continues a search until it has ended or needs a large batch."""
+        try:
+            batch = step()
+            while not is_long_walk(batch.header):
+                batch = search.send(batch.records())
+            _ = batch.segment.file  # the worker finds it open
+        except StopIteration as found:
+            self._found_time(response, partition, found.value)
+        except (OSError, ValueError, DamagedLog):
+            response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            batch.segment.hold()
+            self._unfinished.append(_Unfinished(search, batch, response, partition))
+
+    def _decode_next(self) -> None:
+        """Lets the worker decode the next large batch, or replies if no search needs one."""
+        if self._is_over():
+            for each in self._unfinished:
+                each.batch.segment.release()
+            return
+        if not self._unfinished:
+            self._reply(self._response)
+            return
+        search, batch, response, partition = self._unfinished.pop()
+
+        def on_decoded(records: list[LogRecord] | BaseException | None) -> None:
+            batch.segment.release()
+            if isinstance(records, BaseException):
+                response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                self._search(lambda: search.send(records), search, response, partition)
+            self._decode_next()
+
+        self._topics.record_walks.submit(batch.records, on_decoded)
+
+    def _found_time(
+        self, response: _Response, partition: Partition | InternalPartition, found: TimestampOffset | None
+    ) -> None:
+        if found is not None and found.offset < self._offset_end(partition):
+            self._found(response, found.offset)
+            response.timestamp = found.timestamp
+            if self._version >= _EPOCH_SINCE:
+                response.leader_epoch = found.leader_epoch
+
+    def _found(self, response: _Response, offset: int) -> None:
+        response.offset = offset
+        if self._version >= _EPOCH_SINCE:
+            response.leader_epoch = LEADER_EPOCH
+
+    def _offset_end(self, partition: Partition | InternalPartition) -> int:
+        return partition.last_stable_offset if self._committed else partition.high_watermark

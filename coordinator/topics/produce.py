@@ -7,7 +7,7 @@ transaction (KIP-890). From version 12 on clients do not announce their partitio
 instead (transaction.version 2).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.result import Producer
 from coordinator.topics import names
-from coordinator.topics.append import Entry, append
+from coordinator.topics.append import Entry, append, needs_walk, walk
 from coordinator.topics.batch_validation import Refused, is_transactional, read_batch
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import Partition, nobody_waits
@@ -24,6 +24,8 @@ from coordinator.topics.producer_state import VerificationGuard
 _ADDS_PARTITIONS_SINCE = 12
 _ABORTABLE_SINCE = 11
 _IDS_SINCE = 13
+_PIECE_APPENDS = 20
+"""Batches that are appended in about a millisecond. The first batch of a partition makes files, which takes longer."""
 _COORDINATOR_UNAVAILABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -58,10 +60,13 @@ def produce(
     api_version: int,
     verify: Verify,
     reply: Callable[[ProduceResponse, bool], None],
-) -> bool:
+    run: Callable[[Iterator[None]], None],
+    wait: Callable[[], None],
+) -> None:
     """Appends every batch, and calls `reply(response, any_error)` when all of them are durable. acks=0 does not wait for that.
 
-    Returns whether transactional batches are still to be appended: later requests of the connection must not overtake them.
+    `run` does the appends in pieces. `wait` is called if batches are still to be appended after this returns: later requests
+    of the connection must not overtake them. The records of large batches are looked into outside the loop before.
     The response has the errors of single partitions (append.py), and before those of `append`:
 
         UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (an internal topic)
@@ -118,18 +123,58 @@ def produce(
         message = "Transactional records contained more than one producer ID"
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
     acked = request.acks != 0
-    for entry in plain:
-        _append_plain(entry, now_ms, acked=acked)
-    waits = False
-    if transactional:
-        transactional_id = request.transactional_id or ""
-        batches = _TransactionalBatches(transactional_id, transactional, api_version, verify, now_ms, acked=acked)
-        batches.begin()
-        waits = not batches.finished
-    left -= 1
-    if not left:
-        reply(response, failed)
-    return waits
+
+    def append_all(walked: Mapping[int, Refused | None]) -> Iterator[None]:
+        """`walked`: the batches whose records have been looked into, by the id of their entry."""
+        nonlocal left
+        good = [entry for entry in plain if not _refused(entry, walked)]
+        for number, entry in enumerate(good, 1):
+            opens = entry.partition.log is None
+            _append_plain(entry, now_ms, acked=acked, walked=id(entry) in walked)
+            if opens or not number % _PIECE_APPENDS:
+                yield
+        good = [entry for entry in transactional if not _refused(entry, walked)]
+        if good:
+            batches = _TransactionalBatches(
+                request.transactional_id or "", good, api_version, verify, now_ms, acked=acked, known_good=walked.keys()
+            )
+            batches.begin()
+            if not batches.finished:
+                wait()
+        left -= 1
+        if not left:
+            reply(response, failed)
+
+    long = [entry for entry in (*plain, *transactional) if needs_walk(entry, now_ms)]
+    if long:
+        wait()
+        _walk_all(topics, long, now_ms, lambda walked: run(append_all(walked)))
+    else:
+        run(append_all({}))
+
+
+def _walk_all(
+    topics: Topics, entries: Sequence[Entry], now_ms: int, done: Callable[[dict[int, Refused | None]], None]
+) -> None:
+    """Looks into the records of each batch outside the loop; `done` gets the refusals by the id of the entry."""
+    walked: dict[int, Refused | None] = {}
+
+    def on_walked(entry: Entry, refusal: Refused | BaseException | None) -> None:
+        if isinstance(refusal, BaseException) and not isinstance(refusal, Refused):
+            refusal = Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        walked[id(entry)] = refusal
+        if len(walked) == len(entries):
+            done(walked)
+
+    for entry in entries:
+        topics.record_walks.submit(partial(walk, entry, now_ms), partial(on_walked, entry))
+
+
+def _refused(entry: Entry, walked: Mapping[int, Refused | None]) -> bool:
+    refusal = walked.get(id(entry))
+    if refusal is not None:
+        entry.refuse(refusal)
+    return refusal is not None
 
 
 def refusal(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
@@ -175,16 +220,16 @@ def _partition(topics: Topics, name: str | None, index: int) -> Partition:
     return partition
 
 
-def _append_plain(entry: Entry, now_ms: int, *, acked: bool) -> None:
+def _append_plain(entry: Entry, now_ms: int, *, acked: bool, walked: bool) -> None:
     partition = entry.partition
     if partition.producers_loaded:
-        append(entry, now_ms, None, acked=acked)
+        append(entry, now_ms, None, acked=acked, walked=walked)
     elif entry.batch.header.producer_id >= 0:
         # The sequence numbers of an idempotent producer cannot be checked before.
-        partition.load_producers(now_ms, partial(append, entry, now_ms, None, acked=acked))
+        partition.load_producers(now_ms, partial(append, entry, now_ms, None, acked=acked, walked=walked))
     else:
         partition.load_producers(now_ms, nobody_waits)
-        append(entry, now_ms, None, acked=acked)
+        append(entry, now_ms, None, acked=acked, walked=walked)
 
 
 class _TransactionalBatches:
@@ -203,7 +248,9 @@ class _TransactionalBatches:
         now_ms: int,
         *,
         acked: bool,
+        known_good: Collection[int],
     ) -> None:
+        """`known_good`: the ids of the entries whose records have been looked into."""
         self._transactional_id = transactional_id
         self._entries = entries
         self._verify = verify
@@ -211,6 +258,7 @@ class _TransactionalBatches:
         self._abortable = api_version >= _ABORTABLE_SINCE
         self._now_ms = now_ms
         self._acked = acked
+        self._known_good = known_good
         self._not_loaded = len(entries)
         self.finished = False
         """Whether every batch has been appended or refused."""
@@ -249,7 +297,9 @@ class _TransactionalBatches:
                 place = entry.topic, entry.partition.index
                 error = errors.get(place, refused.get(place))
                 if error is None:
-                    append(entry, self._now_ms, guards.get(place), acked=self._acked)
+                    append(
+                        entry, self._now_ms, guards.get(place), acked=self._acked, walked=id(entry) in self._known_good
+                    )
                 else:
                     entry.refuse(self._refusal(error))
 

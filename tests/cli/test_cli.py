@@ -33,8 +33,11 @@ def test_precompile_stores_the_code_of_every_message_in_every_version(tmp_path):
     assert (done.stdout, done.stderr, done.returncode) == (f"{folder}\n", "", 0)
     codecs = [Codec.of(dialect) for dialect in (None, *dialects())]
     stored = {path.name.partition(".")[0] for path in Path(folder).iterdir()}
-    assert stored == {
-        f"{name}-v{version}" for codec in codecs for name in codec.schemas.names for version in codec.versions(name)
+    assert stored == {"classes"} | {
+        f"{name}-{what}"
+        for codec in codecs
+        for name in codec.schemas.names
+        for what in ("constructors", *(f"v{version}" for version in codec.versions(name)))
     }
 
 

@@ -281,7 +281,7 @@ class ClassicHistory(RuleBasedStateMachine):
             assert not parked_joins or group.state is State.PREPARING_REBALANCE
             assert not parked_syncs or group.state is State.COMPLETING_REBALANCE
             assert group.pending_syncs.keys() <= members.keys() - parked_syncs
-            assert not group.pending_joins & members.keys()
+            assert not group.pending_joins.keys() & members.keys()
             assert (group.leader_id in members) if members else (group.leader_id is None)
             assert group.static_members == {
                 member.group_instance_id: each for each, member in members.items() if member.is_static

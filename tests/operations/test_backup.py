@@ -18,7 +18,7 @@ from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
 
 EARLIER = "686d903"
-"""A commit of November 2026, before the journal."""
+"""A commit of 22 November 2026, before the journal."""
 WRITES = {"durability": "write", "offsets.topic.num.partitions": 3}
 
 
@@ -203,3 +203,26 @@ def test_an_upgrade_and_a_downgrade_keep_every_offset(tmp_path, earlier):
             with Connection(server.bootstrap) as link:
                 commit(link, "billing", number)
             assert server.terminate() == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="starts the earlier version through env")
+def test_a_downgrade_after_a_crash_keeps_every_offset_once_the_journal_is_settled(tmp_path, earlier):
+    with ServerProcess(tmp_path, settings=WRITES) as new, Connection(new.bootstrap) as link:
+        for offset in range(100):
+            commit(link, "billing", offset)
+        new.kill()
+    assert list(new.data_dir.glob("coordinator.journal*"))
+    assert cli.main(["log", "settle", str(new.data_dir)]) == 0
+    assert not list(new.data_dir.glob("coordinator.journal*"))
+    with EarlierServer(tmp_path, earlier) as old:
+        assert committed(old.bootstrap, "billing") == 99
+
+
+def test_moving_to_kafka_refuses_a_folder_whose_last_records_are_only_in_the_journal(tmp_path):
+    with ServerProcess(tmp_path, settings=WRITES) as server, Connection(server.bootstrap) as link:
+        commit(link, "billing", 1)
+        server.kill()
+    script = REPOSITORY / "examples" / "move_to_kafka.sh"
+    done = subprocess.run(["sh", script, server.data_dir, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"{server.data_dir} has a journal; run: coordinator log settle {server.data_dir}\n"

@@ -2,11 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from coordinator import cli
-from coordinator.operations.rebalance_causes import Client, GroupEvent, find_causes, union_ms
+from coordinator.operations.group_events import group_event
+from coordinator.operations.rebalance_causes import TYPES, Client, GroupEvent, find_causes, union_ms
+from tests.groups.consumer.consumer_world import INTERVAL_MS, ConsumerHarness, Modern, settle
 from tests.support.wire import Connection
 
 HOUR_MS = 3_600_000
@@ -89,6 +93,11 @@ def test_text_says_clients_and_hosts_and_no_member_ids(recorded_storm, capsys):
     assert len(text) < 3_000
 
 
+def test_the_documents_show_what_is_printed(recorded_storm, capsys):
+    shown = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert why(capsys, "orders", "--log", recorded_storm.data) in shown
+
+
 def test_a_shorter_time_is_looked_at(recorded_storm, capsys):
     found = json.loads(why(capsys, "orders", "--log", recorded_storm.data, "--json", "--last", "60s"))
     assert found["to_ms"] - found["from_ms"] == 60_000
@@ -147,6 +156,46 @@ def test_a_group_that_does_not_rebalance_is_said_so(coordinator_process, capsys)
         connection.call("OffsetCommit", 8, group_id="quiet", topics=[{"name": "t", "partitions": [partition]}])
     assert cli.main(["groups", "why", "quiet", "--bootstrap", server.bootstrap]) == 0
     assert "quiet has not rebalanced in the last" in capsys.readouterr().out
+
+
+# --- groups with epochs -------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_group_has_the_same_kinds_of_causes():
+    h = ConsumerHarness()
+    stable, silent, guest = Modern(h, "stable"), Modern(h, "silent"), Modern(h, "guest")
+    settle(h, [stable], 3)
+    settle(h, [stable, silent], 8)
+    for _ in range(60):
+        stable.beat()
+        h.advance(INTERVAL_MS)
+    settle(h, [stable, silent], 8)
+    settle(h, [stable, silent, guest], 8)
+    guest.h.beat("g", "guest", -1)
+    settle(h, [stable, silent], 8)
+    opened = GroupEvent(type="EventLogOpened", offset=0, time_ms=0)
+    events = [opened, *(event for event in map(decoded, range(1, 10**6), encoded_events(h)) if event is not None)]
+    events = [replace(each, client_id=each.member_id) if each.type == "MemberJoined" else each for each in events]
+    findings = find_causes("g", events, events[1].time_ms, h.now_ms)
+    assert [(each.text, each.client and each.client.client_id, each.rebalances) for each in findings.causes] == [
+        ("falls silent for 61 s (session timeout 45 s)", "silent", 2),
+        ("joins and leaves", "guest", 2),
+        ("joins", "silent", 1),
+        ("the group starts", None, 1),
+    ]
+    assert {each.client.client_id: (each.joined, each.left, each.expired, each.members) for each in findings.clients} == {
+        "stable": (1, 0, 0, 1), "silent": (2, 0, 1, 1), "guest": (1, 1, 0, 0),
+    }  # fmt: skip
+
+
+def encoded_events(h):
+    """(type, value) of each event of the harness, as in the log."""
+    return [(record.key.NAME.removesuffix("Key"), h.event_serde.encode(record)[1]) for record in h.events]
+
+
+def decoded(offset, kind_and_value):
+    kind, value = kind_and_value
+    return group_event(kind, offset, value) if kind in TYPES else None
 
 
 # --- single rules -------------------------------------------------------------------------------------------------------

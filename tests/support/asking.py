@@ -62,7 +62,14 @@ class ReplyTarget:
         self.answer, end = Codec.of().decoder(f"{self.api.name}Response", self.api_version)(self.payload, 0)
         assert end == len(self.payload)
 
-    def run_in_slices(self, pieces):
+    @property
+    def is_over(self):
+        return self.payload is not None
+
+    def wait(self):
+        pass
+
+    def run_in_slices(self, pieces, *, even_if_lost=False):
         self.pieces = sum(1 for _ in pieces)
 
     def no_reply(self):

@@ -74,7 +74,7 @@ def test_a_duplicate_partition_is_an_invalid_request(plane):
     asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
     request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=asked)])
     answers = []
-    list_offsets(plane.topics, request, 7, answers.append)
+    list_offsets(plane.topics, request, 7, answers.append, list, lambda: False)
     (topic,) = answers[0].topics
     assert [(p.partition_index, p.error_code, p.offset) for p in topic.partitions] == [
         (0, ErrorCode.INVALID_REQUEST, -1),

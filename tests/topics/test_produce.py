@@ -109,7 +109,15 @@ def test_a_topic_named_twice_has_one_answer_and_the_last_batch_of_a_partition_co
         data = ProduceRequest.PartitionProduceData(index=0, records=batch(value))
         request.topic_data.append(ProduceRequest.TopicProduceData(name="t", partition_data=[data]))
     answers = []
-    produce(plane.topics, request, 9, plane.coordinator, lambda response, _failed: answers.append(response))
+    produce(
+        plane.topics,
+        request,
+        9,
+        plane.coordinator,
+        lambda response, _failed: answers.append(response),
+        list,
+        lambda: None,
+    )
     assert [part.base_offset for part in answers[0].responses[0].partition_responses] == [1]
     assert plane.fetch().records.endswith(batch(b"second")[16:])
 
@@ -186,6 +194,7 @@ def test_acks_0_waits_for_nothing_and_reports_only_failures():
 def test_with_durability_write_the_answer_does_not_wait_for_the_disk():
     plane = DataPlane(late=True, durability="write")
     plane.create("t")
+    plane.sync()
     assert plane.produce(batch()).base_offset == 0
     assert plane.fetch().high_watermark == 1
 

@@ -20,7 +20,7 @@ from typing import Any
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
-from coordinator.groups.held_bytes import STORED_MEMBER_BYTES, text_bytes
+from coordinator.groups.held_bytes import STORED_MEMBER_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
@@ -37,7 +37,7 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("forced", "forming", "resynced", "stored")
+    __slots__ = ("_forming_bytes", "_stored_bytes", "forced", "forming", "resynced", "stored")
 
     def __init__(self, group_id: str, now_ms: int | None) -> None:
         super().__init__(group_id, now_ms)
@@ -49,6 +49,8 @@ class ClassicGroup(Round):
         """The record of a rebalance that was started from outside (force.py) and has not ended yet; None if there is none."""
         self.resynced: ClassicGroupResyncValue | None = None
         """The record that says that the leader resynced the stored generation; None if there is none."""
+        self._stored_bytes = self._forming_bytes = 0
+        """The sizes of these records (held_bytes.py)."""
 
     @property
     def durable(self) -> Any:
@@ -78,14 +80,17 @@ class ClassicGroup(Round):
     def set_stored(self, stored: GroupMetadataValue | None) -> None:
         """Sets the last generation; a later one that was forming, and what was said about the one before, end with it."""
         self.set_forming(None)
-        self.hold_derived(_record_bytes(stored) - _record_bytes(self.stored))
+        stored_bytes = _record_bytes(stored)
+        self.hold_derived(stored_bytes - self._stored_bytes)
+        self._stored_bytes = stored_bytes
         self.stored = stored
         self.forced = self.resynced = None
 
     def set_forming(self, forming: ClassicGroupGenerationValue | None) -> None:
-        if forming is not self.forming:
-            self.hold_derived(_record_bytes(forming) - _record_bytes(self.forming))
-            self.forming = forming
+        forming_bytes = _record_bytes(forming)
+        self.hold_derived(forming_bytes - self._forming_bytes)
+        self._forming_bytes = forming_bytes
+        self.forming = forming
 
     def resume(self) -> None:
         """Starts the round from the stored half, when a shard has been loaded: where there is a forming generation, from it."""
@@ -126,15 +131,13 @@ def _record_bytes(generation: GroupMetadataValue | ClassicGroupGenerationValue |
     """The size of a generation's record in memory. It shares texts and metadata with members that are still there."""
     if generation is None:
         return 0
-    return sum(
-        STORED_MEMBER_BYTES
-        + text_bytes(each.member_id)
-        + text_bytes(each.group_instance_id)
-        + text_bytes(each.client_id)
-        + len(each.subscription)
-        + len(getattr(each, "assignment", b""))
-        for each in generation.members
-    )
+    members = generation.members
+    size = STORED_MEMBER_BYTES * len(members)
+    for each in members:
+        size += len(each.member_id) + len(each.client_id) + len(each.subscription)
+    if isinstance(generation, GroupMetadataValue):
+        size += sum([len(each.assignment) for each in generation.members])
+    return size
 
 
 def find_classic_group(groups: Groups, group_id: str) -> ClassicGroup | None:

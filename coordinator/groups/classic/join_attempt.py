@@ -11,6 +11,7 @@ from coordinator.runtime.result import RequestContext
 REBALANCE_TIMEOUT_SINCE = 1
 REASON_CHARS_MAX = 255
 """Longer reasons are cut when they are kept; Kafka's clients cut them before they send them (KIP-800)."""
+_CHARS_ALWAYS_FIT = TEXT_SIZE_MAX // 4
 
 
 class JoinAttempt:
@@ -22,7 +23,7 @@ class JoinAttempt:
         self.request = request
         self.context = context
         self.now_ms = now_ms
-        self.protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
+        self.protocols: Protocols = tuple([(each.name, each.metadata) for each in request.protocols])
         self.client_reason = request.reason[:REASON_CHARS_MAX] if request.reason else None
         self.rebalance_timeout_ms = (
             request.rebalance_timeout_ms
@@ -39,7 +40,7 @@ class JoinAttempt:
         instance_id = self.request.group_instance_id
         prefix = instance_id if instance_id is not None else self.context.client_id or ""
         member_id = f"{prefix}-{self.context.fresh_id}"
-        if len(member_id.encode()) > TEXT_SIZE_MAX:
+        if len(member_id) > _CHARS_ALWAYS_FIT and len(member_id.encode()) > TEXT_SIZE_MAX:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return member_id
 

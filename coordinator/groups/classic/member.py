@@ -75,14 +75,10 @@ class ClassicMember:
 
     def count_content(self) -> int:
         """The size of what the member said and was assigned, which `content_bytes` keeps."""
-        return (
-            text_bytes(self.member_id)
-            + text_bytes(self.group_instance_id)
-            + text_bytes(self.client_id)
-            + text_bytes(self.client_host)
-            + protocols_bytes(self.protocols)
-            + len(self.assignment)
-        )
+        size = text_bytes(self.member_id) + text_bytes(self.client_id) + len(self.assignment)
+        if self.group_instance_id is not None:
+            size += text_bytes(self.group_instance_id)
+        return size + protocols_bytes(self.protocols)
 
     @property
     def held_bytes(self) -> int:
@@ -111,7 +107,10 @@ class ClassicMember:
 
 def protocols_bytes(protocols: Protocols) -> int:
     """The size of the protocols that a member offers."""
-    return sum(text_bytes(name) + len(metadata) for name, metadata in protocols)
+    size = 0
+    for name, metadata in protocols:  # for one or two protocols, a generator costs more than the loop
+        size += text_bytes(name) + len(metadata)
+    return size
 
 
 def session_key(group_id: str, member_id: str) -> TimerKey:

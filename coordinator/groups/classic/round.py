@@ -122,8 +122,8 @@ class Round(Group):
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id of its holder."""
-        self.pending_joins: set[str] = set()
-        """Ids handed out with MEMBER_ID_REQUIRED whose holders have not joined."""
+        self.pending_joins: dict[str, int] = {}
+        """Ids handed out with MEMBER_ID_REQUIRED whose holders have not joined, with what each holds (held_bytes.py)."""
         self.pending_syncs: dict[str, None] = {}
         """Members of the current generation that have not asked for their assignment."""
         self.awaiting_joins = 0
@@ -269,8 +269,7 @@ class Round(Group):
         self.members[member.member_id] = member
         self._count_protocols(member, 1)
         self.awaiting_joins += member.awaiting_join is not None
-        self._forget_pending(member.member_id)
-        self.hold(member.held_bytes)
+        self.hold(member.held_bytes - self.pending_joins.pop(member.member_id, 0))
 
     def remove(self, member_id: str) -> ClassicMember | None:
         """Removes a member, or an id that was only handed out; does nothing for other ids.
@@ -288,19 +287,14 @@ class Round(Group):
             self.set_reading(member, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self._forget_pending(member_id)
+        self.hold(-self.pending_joins.pop(member_id, 0))
         self.pending_syncs.pop(member_id, None)
         return member
 
-    def hand_out(self, member_id: str) -> None:
-        """Remembers an id that was handed out with MEMBER_ID_REQUIRED."""
-        self.pending_joins.add(member_id)
-        self.hold(pending_bytes(member_id))
-
-    def _forget_pending(self, member_id: str) -> None:
-        if member_id in self.pending_joins:
-            self.pending_joins.discard(member_id)
-            self.hold(-pending_bytes(member_id))
+    def hand_out(self, member_id: str, held_bytes: int) -> None:
+        """Remembers an id that was handed out with MEMBER_ID_REQUIRED, and counts it as so many bytes."""
+        self.pending_joins[member_id] = held_bytes
+        self.hold(held_bytes)
 
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         self._count_protocols(member, -1)

@@ -64,7 +64,7 @@ class ConsumerMember(ModernMember):
         return (
             names_bytes(self.topics)
             + text_bytes(self.regex)
-            + text_bytes(self.assignor)
+            + text_bytes(self.assignor or "")
             + sum(text_bytes(name) + len(metadata) for name, metadata in protocols)
         )
 

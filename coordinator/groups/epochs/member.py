@@ -58,10 +58,9 @@ class ModernMember(ABC):
         """What the group holds of the member's metadata (held_bytes.py)."""
         return member_bytes(
             text_bytes(self.member_id)
-            + text_bytes(self.instance_id)
-            + text_bytes(self.rack_id)
+            + text_bytes(self.instance_id or "")
+            + text_bytes(self.rack_id or "")
             + text_bytes(self.client_id)
-            + text_bytes(self.client_host)
             + self._metadata_bytes()
         )
 

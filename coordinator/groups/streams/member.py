@@ -97,7 +97,7 @@ class StreamsMember(ModernMember):
     """Tasks that it must give up and still holds: it has not confirmed their revocation yet."""
 
     def _metadata_bytes(self) -> int:
-        host = None if self.user_endpoint is None else self.user_endpoint.host
+        host = "" if self.user_endpoint is None else self.user_endpoint.host
         tags = self.client_tags
         return text_bytes(self.process_id) + text_bytes(host) + names_bytes(tags) + names_bytes(tags.values())
 
