@@ -6,7 +6,7 @@
         add the records to the batch of this turn of the loop
         park the reply
     at the end of the turn
-        write the batch, fdatasync in a worker thread
+        the batch leaves with those of all other shards, as one entry of the journal
     when the log is durable up to an offset
         release the replies that were parked behind it
 
@@ -31,8 +31,8 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from coordinator.log.batch_builder import BatchBuilder
-from coordinator.log.log import Log
-from coordinator.log.writer import Writer
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.writer import MakeWriter
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
@@ -40,10 +40,11 @@ from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, Tran
 from coordinator.runtime.parking import Parking, ReplyTarget
 from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
 from coordinator.runtime.serde import Serde
-from coordinator.runtime.timers import Handle, Schedule, Timers
+from coordinator.runtime.timers import Timers
 from coordinator.runtime.turn_writes import TurnWrites
 from coordinator.world.clock import Clock
 from coordinator.world.disk import NO_SPACE
+from coordinator.world.schedule import Handle, Schedule
 
 _log = logging.getLogger(__name__)
 
@@ -109,13 +110,14 @@ class Shard(Generic[S]):
     def __init__(
         self,
         index: int,
-        log: Log,
+        log: JournaledLog,
         make_state: Callable[[], S],
         serde: Serde,
         clock: Clock,
         *,
-        make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
+        make_writer: MakeWriter,
         soon: Callable[[Callable[[], None]], object],
+        at_turn_end: Callable[[Callable[[], None]], None],
         schedule: Schedule,
         commit_timeout_ms: int,
         on_fact: Callable[[int, Fact], None],
@@ -123,7 +125,9 @@ class Shard(Generic[S]):
         events: EventLog | None = None,
         bulk_replayers: BulkReplayers | None = None,
     ) -> None:
-        """`load` must be called before the first request. `soon` calls back at the end of the present turn of the loop."""
+        """`load` must be called before the first request. `soon` calls back in the next turn of the loop, `at_turn_end` at the
+        end of this one, before everything that was written leaves.
+        """
         self.index = index
         self.log = log
         self.status = Status.ACTIVE
@@ -140,6 +144,7 @@ class Shard(Generic[S]):
         self._serde = serde
         self._clock = clock
         self._soon = soon
+        self._at_turn_end = at_turn_end
         self._schedule = schedule
         self._commit_timeout_ms = commit_timeout_ms
         self._on_fact = on_fact
@@ -335,7 +340,7 @@ class Shard(Generic[S]):
     def _flush_at_end_of_turn(self) -> None:
         """Called before every write of a turn; the first one schedules the flush."""
         if not self._writes.batch.count and not self._writes.closed:
-            self._soon(self.flush)
+            self._at_turn_end(self.flush)
 
     def _emit(self, facts: Iterable[Fact], now_ms: int, decided_at: int) -> None:
         """Passes on the facts of a result: lines and metrics now, events with the batch of this turn."""

@@ -25,10 +25,10 @@ from coordinator.log.batch import read_header
 from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
-from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, FetchedPartition, Key, Session, next_epoch
 from coordinator.topics.partition import Partition, Reader, State, nobody_waits
+from coordinator.world.schedule import Handle
 
 IDS_SINCE = 13
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1

@@ -4,8 +4,8 @@ import pytest
 
 from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
-from coordinator.log.log import Log, LogSettings
-from coordinator.log.writer import Writer
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode
 from tests.topics.data_plane import FOLDER, DataPlane, batch
 
@@ -179,9 +179,9 @@ def test_deleting_a_topic_wakes_its_readers(plane, version):
 
 def test_the_log_of_the_groups_is_served_up_to_its_durable_end():
     plane = DataPlane(late=True)
-    log = Log.open(plane.disk, f"{FOLDER}/__consumer_offsets-0", LogSettings())
+    log = JournaledLog.open(plane.disk, f"{FOLDER}/__consumer_offsets-0", LogSettings())
     plane.topics.attach_internal("__consumer_offsets", [log])
-    writer = Writer(log, "fsync", plane._run, lambda _: plane.topics.wake("__consumer_offsets", 0), lambda _: None)
+    writer = plane.journal.writer(log, lambda _: plane.topics.wake("__consumer_offsets", 0), lambda _: None)
     _, answers = plane.fetch_later([("__consumer_offsets", 0, 0, {"last_fetched_epoch": 3})])
     builder = BatchBuilder()
     builder.add(b"key", b"value")
