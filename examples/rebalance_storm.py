@@ -14,6 +14,7 @@ FOLDER/truth.json says what was really done, and how long the group really rebal
 
 import asyncio
 import json
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -350,6 +351,7 @@ def main(folder: str) -> int:
         print(f"{folder} exists already", file=sys.stderr)
         return 2
     (path / "data").mkdir(parents=True)
+    logging.getLogger("coordinator").setLevel(logging.CRITICAL)  # its lines would have the time of this run
     truth = Storm(path).record()
     (path / "truth.json").write_text(json.dumps(truth, indent=2) + "\n", encoding="utf-8")
     print(f"wrote {path / 'data'} and {path / 'truth.json'}")
