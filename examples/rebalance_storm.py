@@ -83,7 +83,6 @@ class Application:
         self.tasks: list[asyncio.Task[None]] = []
         self.done: Counter[str] = Counter()
         """Whatever happened to its members, as they saw it."""
-        self.pauses: list[tuple[float, float]] = []
 
     def start(self) -> None:
         self.members = [Member(self, number) for number in range(self.size)]
@@ -91,7 +90,6 @@ class Application:
 
     async def pause(self, seconds: float) -> None:
         """Stands still, as in a long garbage collection: it neither polls nor sends heartbeats."""
-        self.pauses.append((self.storm.loop.time(), seconds))
         self.runs.clear()
         await asyncio.sleep(seconds)
         self.runs.set()
@@ -276,7 +274,6 @@ class Storm:
             self.loop.close()
 
     async def _run(self) -> dict[str, Any]:
-        self.clock.skew_ms = STARTED_MS
         entropy, worker = SeededEntropy(Random("ids")), SimulatedWorker(self.loop, Random("disk"), lambda: 0.001)
         server = Server(_config(self.folder / "data"), self.loop, self.clock, RealDisk(), entropy, worker)
         await server.start()
