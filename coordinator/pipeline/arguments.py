@@ -32,16 +32,19 @@ _EXAMPLES = {
 
 def jobs(run: Callable[[SimpleNamespace], int], group: type[click.Group] = click.Group) -> click.Group:
     """The commands of all jobs. Each calls `run` with its options and `job`, its name."""
-    return group("pipeline", commands={name: _job(name, run) for name in JOBS}, help="Analyse logs with Spark.")
+    command = group.command_class or click.Command
+    return group(
+        "pipeline", commands={name: _job(name, run, command) for name in JOBS}, help="Analyse logs with Spark."
+    )
 
 
-def _job(name: str, run: Callable[[SimpleNamespace], int]) -> click.Command:
+def _job(name: str, run: Callable[[SimpleNamespace], int], command: type[click.Command]) -> click.Command:
     def call(**options: Any) -> int:
         if name not in {"rehearse", "prepare"}:
             _check_source(options)
         return run(SimpleNamespace(job=name, **options))
 
-    return click.Command(
+    return command(
         name,
         callback=call,
         params=_options(name),

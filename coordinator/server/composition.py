@@ -57,7 +57,14 @@ from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.server import CannotStart
 from coordinator.server.catalog_keeper import CatalogKeeper
-from coordinator.server.data_folder import check_journal, cluster_id, make_shard_folders, read_catalog, shard_folder
+from coordinator.server.data_folder import (
+    check_journal,
+    check_partition_count,
+    cluster_id,
+    make_shard_folders,
+    read_catalog,
+    shard_folder,
+)
 from coordinator.server.event_logs import open_event_logs
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
@@ -164,6 +171,11 @@ class Server:
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
         transactions_topic = (TRANSACTIONS_TOPIC, config.log.transaction_state_log_num_partitions)
         events_topic = (EVENTS_TOPIC, config.log.offsets_topic_num_partitions)
+        for name, number, setting in (
+            (*groups_topic, "offsets.topic.num.partitions"),
+            (*transactions_topic, "transaction.state.log.num.partitions"),
+        ):
+            check_partition_count(disk, config.log_dir, name, number, setting, catalog)
         make_shard_folders(
             disk,
             config.log_dir,

@@ -67,6 +67,26 @@ def make_shard_folders(
     disk.sync_folder(data_folder)
 
 
+def check_partition_count(
+    disk: Disk, data_folder: str, topic: str, count: int, setting: str, catalog: Catalog = NO_CATALOG
+) -> None:
+    """Raises CannotStart if the folder has another number of shards: groups would be looked for in the wrong ones.
+
+    Kafka goes by the topic's metadata and ignores the setting once the topic exists. A folder without a catalog may be that of
+    Kafka, or of a first start that was killed; then only shards beyond the number are noticed.
+    """
+    numbers = [
+        int(name.removeprefix(f"{topic}-"))
+        for name in [*disk.list(data_folder), *catalog.logs]
+        if name.startswith(f"{topic}-") and name.removeprefix(f"{topic}-").isdecimal()
+    ]
+    found = max(numbers, default=-1) + 1
+    if found > count or (catalog.logs and 0 < found < count):
+        raise CannotStart(
+            f"{data_folder} has {found} partitions of {topic}, and {setting} is {count}; set it to {found}"
+        )
+
+
 def _make_folder(disk: Disk, folder: str) -> None:
     if not disk.exists(folder):
         disk.make_folder(folder)
