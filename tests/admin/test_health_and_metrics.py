@@ -97,6 +97,7 @@ def server(
         statistics=Statistics(),
         stopping=stopping,
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
+        journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),
         held_bytes=SimpleNamespace(total=5_000),
         topics=SimpleNamespace(
             partition_states=lambda: iter(partitions),
