@@ -11,7 +11,7 @@ One rule carries the whole server:
                                                                 Result(reply, records, timers, replies, facts)
                                                                             | replay(record)
                                                                             v   only this changes durable state
-                                                                log/writer: one batch per turn, write, fdatasync
+                                                                journal: one entry per turn for all shards, fdatasync
                                                                             | durable up to offset N
                                                                             v
     network/connection  <--  api/exchange encodes  <--------------------  runtime/parking releases the replies behind <= N
@@ -41,6 +41,7 @@ The packages, from the top. Each may import those below it, never those above (i
     transactions  transactional producers and the end of their transactions; deterministic, except for marker delivery,
                 verification and the pool of producer ids, which talk to shards
     runtime     what makes a state machine durable: result, shard, router, event log, parking, timers, loader
+    journal     one write and one sync a turn for all internal logs, whose segments are written behind it
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, the generated codec, headers, frames, error codes
     world       clock, randomness, disk, worker threads: the outside as small protocols, with the real implementations;

@@ -27,9 +27,13 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator.journal.recovery import read_journal
 from coordinator.log import checkpoint
 from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from coordinator.log.recovery import DamagedLog
 from coordinator.log.segment import SUFFIX
+from coordinator.world.disk import RealDisk
+from coordinator.world.folder_lock import is_in_use
 from pyspark_coordinator_log.batches import BadBatch, walk
 
 STATE_TOPIC = "__consumer_offsets"
@@ -134,6 +138,7 @@ def open_folder(path: str, topic: str) -> DataFolder:
     if not folder.is_dir():
         raise NoLog(f"{path} is not a folder")
     match = _PARTITION.fullmatch(folder.resolve().name)
+    _refuse_unsettled(folder.resolve().parent if match else folder)
     if match and any(map(_is_segment, folder.iterdir())):
         if match[1] != topic:
             sibling = folder.resolve().parent / f"{topic}-{match[2]}"
@@ -156,6 +161,16 @@ def open_folder(path: str, topic: str) -> DataFolder:
         why = ", so the server writes no events" if topic == EVENT_TOPIC and STATE_TOPIC in others else ""
         raise NoLog(f"{path} has no folder {topic}-N{there}{why}")
     return DataFolder(str(folder), dict(sorted(shards.items())), topic)
+
+
+def _refuse_unsettled(folder: Path) -> None:
+    """Raises NoLog if the last batches may be only in the journal of a server that was killed."""
+    try:
+        is_unsettled = not is_in_use(str(folder)) and any(read_journal(RealDisk(), str(folder)).batches.values())
+    except DamagedLog as error:
+        raise NoLog(f"{error}; run: coordinator log repair {folder}") from error
+    if is_unsettled:
+        raise NoLog(f"{folder} has the journal of a server that was killed; run: coordinator log settle {folder}")
 
 
 @contextmanager

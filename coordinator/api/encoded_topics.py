@@ -4,20 +4,18 @@ A response of a topic with 5,000 partitions takes 18 ms to build and encode, and
 the bytes of each topic are kept, by the form of the response (version and dialect, authorized operations), and a response is
 put together from them. A topic that is not kept is encoded in pieces, between which others have their turn.
 
-The encoder knows whole responses only. The bytes of a topic are therefore cut out of a response with this topic alone; what is
-behind the arrays has a fixed size in each version (`_topic_tail_bytes`, `_response_tail_bytes`).
+What is behind the arrays has a fixed size in each version (`_topic_tail_bytes`, `_response_tail_bytes`; spliced_array.py).
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
+from copy import copy
 from typing import NamedTuple
 
+from coordinator.api.spliced_array import PIECE_ELEMENTS, SplicedArray
 from coordinator.protocol.messages import MetadataResponse
-from coordinator.protocol.wire import size_prefix
 from coordinator.topics.registry import Topic
 
 KEPT_BYTES_MAX = 32 << 20
-PIECE_ELEMENTS = 126
-"""Elements that are encoded together. Their number takes one byte in a flexible version."""
 _FLEXIBLE_SINCE = 9
 
 Encode = Callable[[MetadataResponse], bytes]
@@ -66,36 +64,32 @@ def encode_topic(
     form: Form, described: ResponseTopic, partitions: int, describe: Callable[[int], ResponsePartition]
 ) -> Generator[None, None, bytes]:
     """Returns the bytes of a topic; yields after each piece. `described`: the topic without partitions."""
-    bare = encode_topics(form, [described])
-    tail_bytes = _topic_tail_bytes(form.version)
-    head_bytes = len(bare) - tail_bytes - len(_count(0, form.version))
-    parts = [bare[:head_bytes], _count(partitions, form.version)]
-    before_elements = len(bare) - tail_bytes
+    in_topic = SplicedArray(
+        lambda topic: encode_topics(form, [topic]), form.version >= _FLEXIBLE_SINCE, _topic_tail_bytes(form.version)
+    )
+    before, behind = in_topic.around(described, partitions)
+    parts = [before]
     for first in range(0, partitions, PIECE_ELEMENTS):
-        described.partitions = [describe(index) for index in range(first, min(partitions, first + PIECE_ELEMENTS))]
-        piece = encode_topics(form, [described])
-        parts.append(piece[before_elements : len(piece) - tail_bytes])
+        piece = copy(described)
+        piece.partitions = [describe(index) for index in range(first, min(partitions, first + PIECE_ELEMENTS))]
+        parts.append(in_topic.elements(piece, described))
         yield
-    parts.append(bare[len(bare) - tail_bytes :])
+    parts.append(behind)
     return b"".join(parts)
 
 
 def encode_topics(form: Form, topics: Sequence[ResponseTopic]) -> bytes:
     """The elements of an array of topics, at most `PIECE_ELEMENTS`, without their number. Raises EncodeError."""
-    tail_bytes = _response_tail_bytes(form.version)
-    bare, body = form.encode(MetadataResponse()), form.encode(MetadataResponse(topics=list(topics)))
-    return body[len(bare) - tail_bytes : len(body) - tail_bytes]
+    return _in_response(form).elements(MetadataResponse(topics=list(topics)), MetadataResponse())
 
 
 def around_topics(form: Form, response: MetadataResponse, count: int) -> tuple[bytes, bytes]:
     """What is before and behind the topics in a response with so many; `response` has none. Raises EncodeError."""
-    body = form.encode(response)
-    behind = len(body) - _response_tail_bytes(form.version)
-    return body[: behind - len(_count(0, form.version))] + _count(count, form.version), body[behind:]
+    return _in_response(form).around(response, count)
 
 
-def _count(count: int, version: int) -> bytes:
-    return size_prefix(count) if version >= _FLEXIBLE_SINCE else count.to_bytes(4)
+def _in_response(form: Form) -> SplicedArray:
+    return SplicedArray(form.encode, form.version >= _FLEXIBLE_SINCE, _response_tail_bytes(form.version))
 
 
 def _topic_tail_bytes(version: int) -> int:

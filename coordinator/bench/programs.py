@@ -49,9 +49,9 @@ def contenders(durability: str, target: Target | None, *, with_ours: bool) -> li
 
 @contextmanager
 def own_server(durability: str, *settings: str) -> Iterator[Target]:
-    """Starts this server without data on free ports. It has one group shard, like the Kafka that it is compared with."""
+    """Starts this server without data on free ports."""
     with TemporaryDirectory() as folder:
-        wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1")
+        wanted = (f"durability={durability}", "group.initial.rebalance.delay.ms=0")
         with footprint.running_server(folder, *wanted, *settings) as (port, process, admin):
             yield Target("127.0.0.1", port, process.pid, admin)
 

@@ -179,7 +179,7 @@ def report_transactions(
         found: dict[str, list[TransactionOutcome]] = {server.suffix: [] for server in servers}
         for _ in range(repetitions):
             for server in servers:
-                with server.start("transaction.state.log.num.partitions=1") as at:
+                with server.start() as at:
                     plan = TransactionPlan(at.host, at.port, row.producers, warm_up_s, seconds, at.pid)
                     outcome = TransactionOutcome(**run_plan("coordinator.bench.transactions", asdict(plan)))
                     found[server.suffix].append(outcome)

@@ -1,4 +1,4 @@
-"""`coordinator log`: inspects log folders, and repairs damaged ones."""
+"""`coordinator log`: inspects log folders, repairs damaged ones, and settles journals."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ _folder = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR
 
 @click.group(cls=Group)
 def log() -> None:
-    """Inspect log folders, and repair damaged ones."""
+    """Inspect log folders, repair damaged ones, and settle journals."""
 
 
 @log.command(epilog=examples("coordinator log dump data", "coordinator log dump data/__consumer_offsets-7 --json"))
@@ -70,6 +70,27 @@ def repair(folder: Path, execute: bool, as_json: bool) -> int:
     try:
         return log_repair.run(folder, execute=execute, as_json=as_json)
     except CannotStart as error:
+        return fail(error)
+    except (NoLogFolder, OSError) as error:
+        return refused_unless_closed(error)
+
+
+@log.command(epilog=examples("coordinator log settle data"))
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DATA_DIR")
+def settle(folder: Path) -> int:
+    """Write the journal of a server that was killed into the logs of its data folder, as a start does.
+
+    Then Kafka's tools and versions of this server without a journal find everything. DATA_DIR is the data folder of a server
+    that is stopped.
+    """
+    from coordinator.log.log import DamagedLog
+    from coordinator.operations import log_settle
+    from coordinator.operations.log_folders import NoLogFolder
+    from coordinator.server import CannotStart
+
+    try:
+        return log_settle.run(folder)
+    except (CannotStart, DamagedLog) as error:
         return fail(error)
     except (NoLogFolder, OSError) as error:
         return refused_unless_closed(error)

@@ -77,6 +77,7 @@ class LogConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
+    coordinator_journal_file_bytes: int = 16_777_216
     coordinator_events_segment_bytes: int = 33_554_432
     coordinator_events_retention_bytes: int = 268_435_456
     coordinator_events_retention_ms: int = 604_800_000
@@ -249,6 +250,9 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("durability", LogConfig, choice("fsync", "write"), "",
          "How durable a change is before its response is sent. fsync: it survives a power failure. write: it survives a"
          " crash of the process but not a power failure; choose it for tests. Not a Kafka setting."),
+        ("coordinator.journal.file.bytes", LogConfig, integer(65_536, INT_MAX), "bytes",
+         "The size of a file of the journal, through which all internal logs become durable with one sync. The server keeps"
+         " up to four of them, and syncs the logs' own segments whenever one is full. Not a Kafka setting."),
         ("offsets.topic.num.partitions", LogConfig, POSITIVE, "partitions",
          "The number of partitions of __consumer_offsets, which is also the number of group shards. The hash of a group's"
          " name selects its partition, so do not change this once there is data."),

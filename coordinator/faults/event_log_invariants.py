@@ -7,7 +7,7 @@
   no events.
 - I24: see epoch_invariants.py.
 
-An event is valid unless a later `EventLogOpened` declares it undone. The check reads the events from the segment files and
+An event is valid unless a later `EventLogOpened` declares it undone. The check reads the events from the segments and
 compares them with every record ever appended to the shard's log, so that compaction does not matter.
 """
 
@@ -19,6 +19,8 @@ from coordinator.faults.history import OnBroken
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL
+from coordinator.log.log import Log
+from coordinator.log.segment import Segment
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import (
     CommitDecidedKey,
@@ -43,9 +45,16 @@ ReadBatches = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
 class EventLogInvariants:
     """Checks the event logs of one server after another, on the same disk."""
 
-    def __init__(self, read_batches: ReadBatches, appended: Mapping[int, Sequence[Any]], broken: OnBroken) -> None:
+    def __init__(
+        self,
+        read_batches: ReadBatches,
+        content_of: Callable[[Log, Segment], bytes],
+        appended: Mapping[int, Sequence[Any]],
+        broken: OnBroken,
+    ) -> None:
         """`appended`: shard -> all records ever appended to its log, indexed by offset."""
         self._read_batches = read_batches
+        self._content_of = content_of
         self._appended = appended
         self._broken = broken
         self._state = Serde(Codec.of(None), RECORD_KEYS)
@@ -134,7 +143,7 @@ class EventLogInvariants:
     def _read(self, events: EventLog) -> Iterator[tuple[int, Record]]:
         log = events.log
         for segment in log.segments:
-            for _, records in self._read_batches(log.disk.read(segment.path)[: segment.size_bytes]):
+            for _, records in self._read_batches(self._content_of(log, segment)):
                 for each in records:
                     record = self._events.decode(each.key or b"", each.value)
                     assert record is not None, "an event log contains only events"

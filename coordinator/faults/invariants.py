@@ -9,8 +9,8 @@
   I23 and I24: see epoch_invariants.py.
 
 For I2 and I4, every append to a shard's log is recorded when it happens. If a log continues from an earlier offset, because
-a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read from disk by separate code: a walk
-over the segment files, batch by batch.
+a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read by separate code: a walk over the
+segments, batch by batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +26,7 @@ from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import CONTROL, TRANSACTIONAL, BatchHeader, key_values, read_header, verify
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
+from coordinator.log.segment import Segment
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.result import Marker, Producer
 from coordinator.runtime.serde import Serde
@@ -43,6 +44,14 @@ def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]
         attributes = header.attributes & (TRANSACTIONAL | CONTROL)
         yield header, [Appended(*record, producer, attributes) for record in key_values(content, at, header)]
         at += header.size_bytes
+
+
+def content_of(log: Log, segment: Segment) -> bytes:
+    """The batches of a segment, also those that are in memory."""
+    content = segment.file.pread(0, segment.size_bytes)
+    if segment is not log.segments[-1]:
+        segment.close_if_unheld()
+    return content
 
 
 def durable_state(groups: GroupMachine) -> dict[str, Any]:
@@ -84,13 +93,13 @@ class Invariants:
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
         self._appended: dict[int, list[Appended]] = {}
         self._durable: dict[int, int] = {}
-        self._event_logs = EventLogInvariants(read_batches, self._appended, broken)
+        self._event_logs = EventLogInvariants(read_batches, content_of, self._appended, broken)
 
-    def appended(self, path: str, data: bytes) -> None:
-        """Records bytes that were appended to a file; in a segment of a shard they are a batch."""
-        if not path.startswith(self._prefix) or not path.endswith(".log"):
+    def appended(self, folder: str, data: bytes) -> None:
+        """Records batches that were appended to the log in a folder."""
+        if not folder.startswith(self._prefix):
             return
-        index = int(path[len(self._prefix) :].partition("/")[0])
+        index = int(folder[len(self._prefix) :])
         for header, records in read_batches(data):
             self._forget_from(index, header.base_offset)
             before = self._appended[index]
@@ -138,7 +147,9 @@ class Invariants:
         """Checks a running server. Must be called between two callbacks."""
         derived_state_invariants.check(server, self._broken)
         for shard in server.groups.shards:
-            if shard.status is Status.FAILED or shard.has_unwritten:  # the live state is ahead of the log
+            if (
+                shard.status in (Status.FAILED, Status.LOADING) or shard.has_unwritten
+            ):  # the live state is ahead of the log
                 continue
             self.checks += 1
             self._forget_from(shard.index, shard.log.end_offset)
@@ -152,7 +163,7 @@ class Invariants:
         """Yields the records of a log on disk; each of them must have been appended."""
         next_offset = 0
         for segment in log.segments:
-            for header, records in read_batches(log.disk.read(segment.path)):
+            for header, records in read_batches(content_of(log, segment)):
                 if header.base_offset < next_offset:
                     self._broken("I4 nothing from nowhere", f"{segment.path}: {header.base_offset} after {next_offset}")
                 next_offset = header.next_offset

@@ -49,9 +49,7 @@ class Machine:
         fastpath: bool = True,
     ) -> None:
         """`random(purpose)` returns a generator of its own for each purpose; `event` adds a line to the run's trace."""
-        self.disk = MachineDisk(
-            random("short writes") if plan.short_writes else None, self._on_power_cut, invariants.appended
-        )
+        self.disk = MachineDisk(random("short writes") if plan.short_writes else None, self._on_power_cut)
         self.server: Server | None = None
         """The running server; None until it has loaded its logs, and after its process died."""
         self.process: Process | None = None
@@ -100,7 +98,14 @@ class Machine:
         worker = self._worker = SimulatedWorker(self._loop, self._random_worker, self._fsync_delay_s)
         try:
             server = Server(
-                self._config, self._loop, self._clock, self.disk, self._entropy, worker, fastpath=self._fastpath
+                self._config,
+                self._loop,
+                self._clock,
+                self.disk,
+                self._entropy,
+                worker,
+                fastpath=self._fastpath,
+                observe=self._invariants.appended,
             )
             await server.start()
         except (OSError, CannotStart) as error:

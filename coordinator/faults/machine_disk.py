@@ -1,4 +1,4 @@
-"""The disk of the simulated machine: it reports appends, and ends the server the moment the power goes."""
+"""The disk of the simulated machine: it lets appends fail, and ends the server the moment the power goes."""
 
 from collections.abc import Callable
 from random import Random
@@ -8,17 +8,14 @@ from coordinator.world.disk import File
 
 
 class MachineDisk(SimulatedDisk):
-    """A simulated disk with three hooks.
+    """A simulated disk with two hooks.
 
-    `on_power_cut` is called before `PowerCut` is raised, `before_append(path)` before each append (it may raise the OSError
-    that the append is to fail with), and `appended(path, data)` after it.
+    `on_power_cut` is called before `PowerCut` is raised, and `before_append(path)` before each append; it may raise the OSError
+    that the append is to fail with.
     """
 
-    def __init__(
-        self, short_writes: Random | None, on_power_cut: Callable[[], None], appended: Callable[[str, bytes], None]
-    ) -> None:
+    def __init__(self, short_writes: Random | None, on_power_cut: Callable[[], None]) -> None:
         super().__init__(short_writes=short_writes)
-        self.appended = appended
         self.before_append: Callable[[str], None] = lambda _path: None
         self._on_power_cut = on_power_cut
 
@@ -45,4 +42,3 @@ class _MachineFile(SimulatedFile):
     def append(self, data: bytes) -> None:
         self._machine_disk.before_append(self._path)
         super().append(data)
-        self._machine_disk.appended(self._path, data)

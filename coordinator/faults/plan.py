@@ -86,6 +86,8 @@ class Plan:
 
     offsets_retention_minutes: int
 
+    journal_file_bytes: int
+
     events_fail: float
     """Probability that a write to an event log fails."""
 
@@ -165,5 +167,6 @@ def draw(seed: int, span_s: float) -> Plan:
         rebalance_interval_ms=Random(f"rebalance interval {seed}").choice([0, 0, 5_000, 20_000]),
         # A counter must still find its value after it made no progress for a minute.
         offsets_retention_minutes=10_080 if counters else Random(f"retention {seed}").choice([1, 10_080]),
+        journal_file_bytes=Random(f"journal {seed}").choice([8_192, 32_768, 1 << 18]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
     )

@@ -34,6 +34,7 @@ def server_config(plan: Plan) -> ServerConfig:
             offsets_topic_segment_bytes=plan.segment_bytes,
             log_cleaner_backoff_ms=plan.cleaner_backoff_ms,
             log_cleaner_delete_retention_ms=plan.delete_retention_ms,
+            coordinator_journal_file_bytes=plan.journal_file_bytes,
             coordinator_events_segment_bytes=plan.segment_bytes,
             transaction_state_log_num_partitions=plan.shards,
             transaction_state_log_segment_bytes=plan.segment_bytes,

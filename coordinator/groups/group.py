@@ -15,7 +15,6 @@ from coordinator.groups.committer import Committer, FencingPolicies
 from coordinator.groups.held_bytes import GROUP_BYTES, ShardHeldBytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
-from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Timer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -25,13 +24,13 @@ REBALANCES_KEPT = 16
 WAITS_SHOWN_MAX = 10
 """The view of a rebalance has at most this many members, those that it waited longest for."""
 
-ExpiryBase = Callable[[OffsetCommitValue], int]
-"""The moment (wall clock, ms) from which the retention of an offset counts."""
+ExpiryBase = Callable[[int], int]
+"""The moment (wall clock, ms) from which the retention of an offset counts, by the time of its commit."""
 
 
-def commit_timestamp_ms(committed: OffsetCommitValue) -> int:
+def commit_timestamp_ms(committed_ms: int) -> int:
     """The expiry base of offsets that their group does not protect."""
-    return committed.commit_timestamp
+    return committed_ms
 
 
 def waited_longest_for(waits: Mapping[str, int]) -> str:

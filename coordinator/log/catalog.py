@@ -10,6 +10,9 @@ new segment. The offsets are those that were durable then. They are lower bounds
 lost together with its folder. The active segment has its base offset and the checksum of its first batch. A topic that was
 deleted and created again has another id, so that the records of the old one are not missed.
 
+The version is 1 while the folder has a journal (coordinator/journal), without which the logs may be incomplete, and otherwise
+0. So versions of this server that know no journal refuse the folder after a crash, and accept it after an orderly stop.
+
 A data folder without a catalog (of Kafka or of an earlier version) is opened without it. Kafka's
 `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` have similar offsets, which are not compared with the logs.
 """
@@ -23,7 +26,7 @@ from coordinator.log.segment_list import UNKNOWN, Found, sealed, unsealed, write
 from coordinator.world.disk import Disk
 
 NAME = "log-catalog"
-VERSION = b"0"
+VERSION, VERSION_WITH_JOURNAL = b"0", b"1"
 NO_ID = "-"
 """For logs whose topic is never deleted."""
 
@@ -51,6 +54,8 @@ class Catalog(NamedTuple):
     cluster_id: str
     logs: dict[str, KnownLog]
     """By the name of the folder."""
+    has_journal: bool = False
+    """Whether the folder must have a journal."""
 
     def known(self, folder: str, topic_id: str = NO_ID) -> KnownLog | None:
         """The log in this folder, unless it was the log of another topic."""
@@ -76,7 +81,8 @@ def find_contradiction(known: KnownLog, start_offset: int, found: Mapping[int, F
 
 def encode(catalog: Catalog) -> bytes:
     """The content of the file."""
-    return sealed([VERSION, catalog.cluster_id.encode(), *map(_line, catalog.logs.values())])
+    version = VERSION_WITH_JOURNAL if catalog.has_journal else VERSION
+    return sealed([version, catalog.cluster_id.encode(), *map(_line, catalog.logs.values())])
 
 
 def _line(log: KnownLog) -> bytes:
@@ -88,10 +94,10 @@ def _line(log: KnownLog) -> bytes:
 def decode(content: bytes) -> Catalog | None:
     """The catalog; None if the file is damaged or its version is unknown."""
     lines = unsealed(content)
-    if lines is None or len(lines) < 2 or lines[0] != VERSION:
+    if lines is None or len(lines) < 2 or lines[0] not in {VERSION, VERSION_WITH_JOURNAL}:
         return None
     logs: Iterable[KnownLog] = (_known(*line.decode().split()) for line in lines[2:])
-    return Catalog(lines[1].decode(), {log.folder: log for log in logs})
+    return Catalog(lines[1].decode(), {log.folder: log for log in logs}, lines[0] == VERSION_WITH_JOURNAL)
 
 
 def _known(folder: str, topic_id: str, start: str, end: str, base: str, checksum: str) -> KnownLog:

@@ -30,6 +30,12 @@ class SparseIndex:
             self._times_before.append(time_before)
             self._next_position = position + self._interval_bytes
 
+    def cut(self, position: int) -> None:
+        """Removes the entries at or after a position."""
+        count = bisect_left(self._positions, position)
+        del self._offsets[count:], self._positions[count:], self._times_before[count:]
+        self._next_position = self._positions[-1] + self._interval_bytes if count else 0
+
     def position_of(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
         entry = bisect_right(self._offsets, offset) - 1

@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from coordinator.log import segment_list
 from coordinator.log.aborted import SUFFIX as ABORTED_SUFFIX
@@ -85,6 +85,9 @@ class OffsetOutOfRange(Exception):
 class Log:
     """The records of one partition. Use `Log.open` to create one."""
 
+    writes_behind = False
+    """Whether appended batches stay in memory at first (journaled_log.py)."""
+
     def __init__(self, disk: Disk, folder: str, settings: LogSettings) -> None:
         self.disk = disk
         self.folder = folder
@@ -108,7 +111,8 @@ class Log:
         self._folder_synced = False
         self._unsaved_bytes = 0
         self._syncs = Syncs()
-        self._is_best_effort = False
+        self.is_best_effort = False
+        """Whether losing its end is reported instead of refused."""
         self._listed: list[segment_list.Entry] = []
         """The list of segments as it was last read or written; empty if that is not known."""
 
@@ -123,7 +127,7 @@ class Log:
         known: KnownLog | None = None,
         *,
         is_best_effort: bool = False,
-    ) -> "Log":
+    ) -> Self:
         """Opens or creates the log in a folder, and recovers it after a crash.
 
         What recovery cut off is in `recovery`. A log without batches has no segment file until the first append. `known` is
@@ -131,20 +135,23 @@ class Log:
         are not synced now, and a lost end is reported instead of refused. Raises OSError, and DamagedLog for a fault that a
         crash does not explain.
         """
-        if not disk.exists(folder):
-            if known is not None:
-                raise DamagedLog(
-                    folder, 0, -1, f"the folder is missing; it had records up to offset {known.end_offset - 1}"
-                )
-            disk.make_folder(folder)
-            disk.sync_folder(folder.rpartition("/")[0] or ".")
         log = cls(disk, folder, settings)
-        log._is_best_effort = is_best_effort
-        log._load(known)
+        log.load(known, is_best_effort=is_best_effort)
         return log
 
+    def load(self, known: KnownLog | None = None, *, is_best_effort: bool = False) -> None:
+        """Opens the log of a new object; as `open`."""
+        if not self.disk.exists(self.folder):
+            if known is not None:
+                reason = f"the folder is missing; it had records up to offset {known.end_offset - 1}"
+                raise DamagedLog(self.folder, 0, -1, reason)
+            self.disk.make_folder(self.folder)
+            self.disk.sync_folder(self.folder.rpartition("/")[0] or ".")
+        self.is_best_effort = is_best_effort
+        self._load(known)
+
     def _load(self, known: KnownLog | None) -> None:
-        is_best_effort = self._is_best_effort
+        is_best_effort = self.is_best_effort
         finish_swaps(self.disk, self.folder)
         start_offset = self.checkpoint.offsets.start_offset
         names = self.disk.list(self.folder)
@@ -158,7 +165,7 @@ class Log:
             file = self.disk.open(path)
             size, checksum = file.size(), segment_list.first_checksum(file)
             file.close()
-            self._add_segment(Segment(self.disk, path, base, size, self.settings.index_interval_bytes, checksum))
+            self._add_segment(self._segment(path, base, size, checksum))
         deleted = self._count_deleted(start_offset)
         self.end_offset = max(0, start_offset)
         durable_offset = max(self.checkpoint.offsets.recovery_offset, known.end_offset if known is not None else 0)
@@ -175,6 +182,7 @@ class Log:
             self._recover_last(durable_offset)
         else:
             self._check_end(self.folder, 0, durable_offset)
+        self._replay_journal()
         self.start_offset = start_offset if start_offset >= 0 else (self._bases[0] if self._bases else 0)
         self.synced_offset = self.checkpoint.offsets.recovery_offset
         if self.segments and not self.checkpoint.found:
@@ -185,9 +193,7 @@ class Log:
                 self.checkpoint.sync()
         self.checkpoint.found = True
         if self.end_offset > self.synced_offset and self.segments and not is_best_effort:
-            # Records that a killed process left in the page cache are served from now on, so they must survive a power cut.
-            self._write_again(self.segments[-1])
-            self.sync()
+            self._settle()
         if self.segments and self.end_offset < self.start_offset:
             # The deletion was durable, and the deleted records were not.
             self.end_offset = self.start_offset
@@ -248,9 +254,7 @@ class Log:
             file.truncate(position)
             file.sync()
             last.close_if_unheld()
-            self.segments[-1] = last = Segment(
-                self.disk, last.path, last.base_offset, position, self.settings.index_interval_bytes
-            )
+            self.segments[-1] = last = self._segment(last.path, last.base_offset, position)
             _ = last.index
         else:
             self._check_end(last.path, size, durable_offset)
@@ -266,6 +270,14 @@ class Log:
             self._save_checkpoint(recovery_offset=min(recovery_offset, self.end_offset))
         last.close_if_unheld()
 
+    def _replay_journal(self) -> None:
+        """Called when the segments are recovered, to append what they lack."""
+
+    def _settle(self) -> None:
+        """Makes the records durable that a killed process left in the page cache: they are served from now on."""
+        self._write_again(self.segments[-1])
+        self.sync()
+
     def _write_again(self, last: Segment) -> None:
         """Overwrites the unsynced records with themselves, so that the kernel writes them again.
 
@@ -273,9 +285,10 @@ class Log:
         and the kernel considers them clean: another sync would succeed without writing anything.
         """
         start = last.index.position_of(self.synced_offset)
-        at = next((at for at, header in last.walk(start) if header.next_offset > self.synced_offset), last.size_bytes)
-        while at < last.size_bytes:
-            part = last.file.pread(at, min(CHECKPOINT_BYTES, last.size_bytes - at))
+        end = last.size_bytes - last.unflushed_bytes
+        at = next((at for at, header in last.walk(start) if header.next_offset > self.synced_offset), end)
+        while at < end:
+            part = last.file.pread(at, min(CHECKPOINT_BYTES, end - at))
             last.file.write_at(at, part)
             at += len(part)
 
@@ -283,6 +296,10 @@ class Log:
     def dense_from(self) -> int:
         """The offset from which on a gap means damage; see checkpoint.py."""
         return self.checkpoint.offsets.dense_offset if self.checkpoint.found else _NOWHERE
+
+    def _segment(self, path: str, base_offset: int, size_bytes: int, checksum: int = segment_list.UNKNOWN) -> Segment:
+        interval = self.settings.index_interval_bytes
+        return Segment(self.disk, path, base_offset, size_bytes, interval, checksum, writes_behind=self.writes_behind)
 
     def _add_segment(self, segment: Segment) -> None:
         self.segments.append(segment)
@@ -339,13 +356,7 @@ class Log:
         """Syncs and closes the active segment, and starts the next one."""
         if self.segments:
             self.sync()
-        segment = Segment(
-            self.disk,
-            f"{self.folder}/{segment_name(self.end_offset)}",
-            self.end_offset,
-            0,
-            self.settings.index_interval_bytes,
-        )
+        segment = self._segment(f"{self.folder}/{segment_name(self.end_offset)}", self.end_offset, 0)
         _ = segment.file
         self._folder_synced = False
         self._add_segment(segment)
@@ -353,6 +364,11 @@ class Log:
             self._save_segment_list()
 
     # --- durability ---------------------------------------------------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> int:
+        """Every record before it is in the files, though perhaps not durable."""
+        return self.end_offset
 
     def sync_job(self) -> SyncJob:
         """A job that makes everything written so far durable. Pass it to `sync_done` or `sync_failed` afterwards."""
@@ -363,7 +379,7 @@ class Log:
         if saved:
             self._unsaved_bytes = 0
         folder = None if self._folder_synced else self.folder
-        return SyncJob(self.end_offset, segment, self.disk, folder, self.checkpoint if saved else None, self._syncs)
+        return SyncJob(self.flushed_offset, segment, self.disk, folder, self.checkpoint if saved else None, self._syncs)
 
     def sync_done(self, job: SyncJob) -> None:
         """Must be called on the loop after `job.run()` returned."""
@@ -396,9 +412,7 @@ class Log:
         except OSError as error:
             self.failed = error
             raise
-        self.segments[-1] = Segment(
-            self.disk, active.path, active.base_offset, size, self.settings.index_interval_bytes
-        )
+        self.segments[-1] = self._segment(active.path, active.base_offset, size)
         active.mark_removed()
         self.end_offset = max(self.synced_offset, active.base_offset)
         self._syncs.error = None
@@ -429,7 +443,7 @@ class Log:
 
     def _save_segment_list(self) -> None:
         """Writes the list if it has changed. Ignores errors, because an older list is valid too."""
-        if self._is_best_effort:
+        if self.is_best_effort:
             return
         with suppress(OSError):
             entries = entries_of(self.segments)
@@ -579,7 +593,7 @@ class Log:
         """Deletes the expired segments and returns their number. Raises as `expired_segments` and `append`."""
         count = self.expired_segments(now_ms)
         if count == len(self.segments) and count:
-            self._roll()
+            self.begin_segment()
         if count:
             self.truncate_before(max(self.start_offset, self.segments[count].base_offset))
         return count

@@ -145,10 +145,13 @@ def _is_intact(file: Readable, position: int, size_bytes: int) -> bool:
 
 
 def _reads_as_unwritten_offset(file: Readable, fault: Fault) -> bool:
-    """Whether the first bytes of an intact batch, which are part of its offset, are in a sector that was not written."""
+    """Whether the first bytes of an intact batch are in a sector that was not written.
+
+    They are its offset or a part of it, and perhaps the first bytes of its length, which are zero anyway.
+    """
     count = SECTOR_BYTES - fault.position % SECTOR_BYTES
     expected = fault.expected_offset.to_bytes(8)[:count]
-    return count < 8 and any(expected) and not any(file.pread(fault.position, count))
+    return count < PREFIX_BYTES and any(expected) and not any(file.pread(fault.position, count))
 
 
 def why_begins_late(base_offset: int, expected_offset: int, dense_from: int) -> str:

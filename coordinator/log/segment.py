@@ -17,6 +17,7 @@ from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, Bat
 from coordinator.log.index import SparseIndex
 from coordinator.log.recovery import DamagedLog
 from coordinator.log.segment_list import UNKNOWN, first_checksum
+from coordinator.log.write_behind import WriteBehindFile
 from coordinator.world.disk import Disk, File
 
 SUFFIX = ".log"
@@ -52,6 +53,7 @@ class Segment:
         "_holders",
         "_index",
         "_removed",
+        "_writes_behind",
         "base_offset",
         "first_timestamp",
         "index_interval_bytes",
@@ -68,9 +70,13 @@ class Segment:
         size_bytes: int,
         index_interval_bytes: int,
         checksum: int = UNKNOWN,
+        *,
+        writes_behind: bool = False,
     ) -> None:
+        """`writes_behind`: appended batches stay in memory until `flush`."""
         self._disk = disk
         self._file: File | None = None
+        self._writes_behind = writes_behind
         self._holders = 0
         self._removed = False
         self._index: SparseIndex | None = None if size_bytes else SparseIndex(index_interval_bytes)
@@ -90,8 +96,31 @@ class Segment:
         if self._file is None:
             if self._removed:
                 raise FileNotFoundError(self.path)
-            self._file = self._disk.open(self.path)
+            file = self._disk.open(self.path)
+            self._file = WriteBehindFile(file) if self._writes_behind else file
         return self._file
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes that are only in memory."""
+        return self._file.unflushed_bytes if isinstance(self._file, WriteBehindFile) else 0
+
+    def is_behind(self, end_offset: int) -> bool:
+        """Whether a batch before this offset is only in memory."""
+        return isinstance(self._file, WriteBehindFile) and self._file.is_behind(end_offset)
+
+    def flush(self, end_offset: int) -> None:
+        """Writes the batches before this offset that are only in memory to the file. Raises OSError; it may be called again."""
+        if isinstance(self._file, WriteBehindFile):
+            self._file.flush(end_offset)
+
+    def take_unflushed(self, offset: int) -> list[bytes]:
+        """Removes the batches at this offset or later, which are only in memory, and returns them."""
+        pieces = self._file.cut(offset) if isinstance(self._file, WriteBehindFile) else []
+        if pieces:
+            self.size_bytes -= sum(map(len, pieces))
+            self.index.cut(self.size_bytes)
+        return pieces
 
     def first_checksum(self) -> int:
         """The checksum of the first batch, by which the file is recognized; UNKNOWN if there is none. Raises OSError."""
@@ -206,8 +235,8 @@ class Segment:
             self._close()
 
     def close_if_unheld(self) -> None:
-        """Closes the file unless somebody holds the segment. It is opened again when needed."""
-        if not self._holders:
+        """Closes the file unless somebody holds the segment or a part is only in memory. It is opened again when needed."""
+        if not self._holders and not self.unflushed_bytes:
             self._close()
 
     def _close(self) -> None:

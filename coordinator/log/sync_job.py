@@ -25,7 +25,7 @@ class Syncs:
 class SyncJob:
     """Makes everything durable that was written before the job was created. `run` blocks; any thread may call it."""
 
-    __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment", "size_bytes")
+    __slots__ = ("_checkpoint", "_disk", "_folder", "_syncs", "end_offset", "file", "segment")
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class SyncJob:
     ) -> None:
         self.end_offset = end_offset
         self.segment = segment
-        self.size_bytes = segment.size_bytes if segment is not None else 0
         self.file: File | None = segment.file if segment is not None else None
         self._disk = disk
         self._folder = folder

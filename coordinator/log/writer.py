@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.log.log import Log, SyncJob
 from coordinator.world.disk import NO_SPACE
@@ -36,8 +36,27 @@ class Durability(StrEnum):
     WRITE = "write"
 
 
-class Writer:
+class LogWriter(Protocol):
     """The only writer of a log (Kafka: `PartitionWriter`). Not thread-safe: methods and callbacks run on the loop."""
+
+    @property
+    def offset_durable(self) -> int:
+        """Every record before it is durable."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was written is durable or lost, so that the log may be closed."""
+
+    def write(self, batch: bytes, record_count: int) -> None:
+        """Appends a batch, or several, whose base offset is the log's end offset. Errors go to `on_failure`."""
+
+
+MakeWriter = Callable[[Any, Callable[[int], None], Callable[[OSError], None]], LogWriter]
+"""`make_writer(log, on_durable, on_failure)`, with the callbacks of `Writer`."""
+
+
+class Writer:
+    """The writer of a log that syncs itself."""
 
     __slots__ = (
         "_durability",

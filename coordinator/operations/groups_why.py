@@ -56,7 +56,7 @@ def as_text(findings: Findings) -> str:
 
 
 def sentence(findings: Findings) -> str:
-    """The answer in one sentence."""
+    """The answer in one sentence, and in another one whom the rebalances waited for."""
     window = seconds(findings.to_ms - findings.from_ms)
     count = sum(each.rebalances for each in findings.causes)
     if not count:
@@ -65,9 +65,19 @@ def sentence(findings: Findings) -> str:
     share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
     text = f"{printable(findings.group_id)} spent {share} of the last {window} rebalancing"
     first = findings.causes[0]
-    if count == 1:
-        return f"{text}, once: {described(first)}."
-    return f"{text}; {first.rebalances} of {count} rebalances because {described(first)}."
+    because = (
+        f", once: {described(first)}"
+        if count == 1
+        else (f"; {first.rebalances} of {count} rebalances because {described(first)}")
+    )
+    return f"{text}{because}.{_waits(findings)}"
+
+
+def _waits(findings: Findings) -> str:
+    slowest = max(findings.clients, key=lambda each: each.waited_ms, default=None)
+    if slowest is None or not slowest.waited_ms:
+        return ""
+    return f" Rebalances waited longest for {client_name(slowest.client)} ({seconds(slowest.waited_ms)})."
 
 
 def described(cause: Cause) -> str:

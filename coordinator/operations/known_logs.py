@@ -1,16 +1,20 @@
 """What a data folder says about its logs, read without changing it: the catalog, the cluster's id, and the topics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from coordinator.journal.recovery import read_journal
 from coordinator.log import catalog
 from coordinator.log.batch import BatchHeader, CorruptBatch, key_values
-from coordinator.log.catalog import NO_ID, KnownLog
+from coordinator.log.catalog import NO_ID, Catalog, KnownLog
+from coordinator.log.recovery import DamagedLog
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, damage
 from coordinator.protocol.codec import DecodeError
+from coordinator.server.data_folder import check_journal
 from coordinator.topics import metadata_records, names
 from coordinator.topics.registry import Registry
 from coordinator.world.disk import RealDisk
+from coordinator.world.folder_lock import is_in_use
 
 META_PROPERTIES = "meta.properties"
 
@@ -33,6 +37,17 @@ def known_logs(data_folder: Path) -> dict[str, KnownLog]:
     }
 
 
+def journaled_batches(data_folder: Path, *, is_ours: bool = False) -> Mapping[str, list[bytes]]:
+    """Folder -> batches that only the journal may have; empty if a server uses the folder or the journal is damaged.
+
+    A running server writes them to the segments within a tenth of a second. `is_ours`: it is this process that has the lock.
+    """
+    try:
+        return {} if not is_ours and is_in_use(str(data_folder)) else read_journal(RealDisk(), str(data_folder)).batches
+    except DamagedLog:
+        return {}
+
+
 def registry_of(data_folder: Path) -> Registry:
     """The topics, as far as the metadata log can be read."""
     registry = Registry()
@@ -48,13 +63,17 @@ def registry_of(data_folder: Path) -> Registry:
         except (CorruptBatch, DecodeError):
             return  # `log check` reports it
 
-    for _ in LogFolder(data_folder / f"{names.CLUSTER_METADATA}-0").walk(replay):
+    name = f"{names.CLUSTER_METADATA}-0"
+    for _ in LogFolder(data_folder / name, None, tuple(journaled_batches(data_folder).get(name, ()))).walk(replay):
         pass
     return registry
 
 
-def data_folder_problems(data_folder: Path) -> Iterator[Problem]:
-    """What is wrong with the files of the data folder that belong to no log, as a start would report it."""
+def data_folder_problems(data_folder: Path, *, is_ours: bool = False) -> Iterator[Problem]:
+    """What is wrong with the files of the data folder that belong to no log, as a start would report it.
+
+    `is_ours`: as for `journaled_batches`.
+    """
     found = catalog.read(RealDisk(), str(data_folder))
     path = data_folder / META_PROPERTIES
     if found is None:
@@ -63,3 +82,12 @@ def data_folder_problems(data_folder: Path) -> Iterator[Problem]:
         yield damage(path, 0, -1, f"the file is missing; it had cluster.id={found.cluster_id}")
     elif found.cluster_id and f"cluster.id={found.cluster_id}" not in path.read_text("utf-8", "replace").split():
         yield damage(path, 0, -1, f"it has not the cluster.id of the catalog, {found.cluster_id}")
+    if found is not None and (is_ours or not is_in_use(str(data_folder))):
+        yield from _journal_problems(data_folder, found)
+
+
+def _journal_problems(data_folder: Path, found: Catalog) -> Iterator[Problem]:
+    try:
+        check_journal(str(data_folder), found, read_journal(RealDisk(), str(data_folder)))
+    except DamagedLog as error:
+        yield damage(Path(error.file), error.position, -1, error.reason)

@@ -14,7 +14,7 @@ from typing import Any
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, TooManyRecords, UnsupportedCompression, decode_records
 from coordinator.operations.json_values import table
-from coordinator.operations.known_logs import data_folder_of, data_folder_problems, known_logs
+from coordinator.operations.known_logs import data_folder_of, data_folder_problems, journaled_batches, known_logs
 from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import kind_of, record_decoder, show_control
 from coordinator.operations.progress import Advance, progress
@@ -123,7 +123,7 @@ def _note_opening(checked: CheckedLog, offset: int, opened: dict[str, Any]) -> N
 def run(path: Path, *, as_json: bool) -> int:
     """Prints the results. Returns 0 if there is no problem, else 1. Raises NoLogFolder and OSError."""
     data_folder = data_folder_of(path)
-    folders = find_log_folders(path, known_logs(data_folder))
+    folders = find_log_folders(path, known_logs(data_folder), journaled_batches(data_folder))
     others = list(data_folder_problems(data_folder))
     with progress("checking", sum(folder.size_bytes for folder in folders)) as advance:
         logs = list(check(folders, advance))

@@ -21,6 +21,7 @@ from coordinator.log.batch import (
 )
 from coordinator.log.record import LogRecord
 from coordinator.operations.json_values import bytes_as_json
+from coordinator.operations.known_logs import data_folder_of, journaled_batches
 from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.log_records import ShownRecord, kind_of, record_decoder, show_control
 from coordinator.protocol.codec import DecodeError
@@ -40,7 +41,7 @@ def run(path: Path, *, as_json: bool, kind: str | None = None) -> int:
         intact = False
         print(problem, file=sys.stderr)
 
-    for folder in find_log_folders(path):
+    for folder in find_log_folders(path, journaled=journaled_batches(data_folder_of(path))):
         dump(folder, _print_json if as_json else _print_line, report, kind)
     return 0 if intact else 1
 

@@ -9,14 +9,14 @@ tail and is intact the next time.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from coordinator.log import checkpoint, segment_list
-from coordinator.log.batch import BatchHeader
+from coordinator.log.batch import BatchHeader, split
 from coordinator.log.catalog import KnownLog, find_contradiction
 from coordinator.log.recovery import Fault, examine, is_torn_tail, why_begins_late, why_ends_early
 from coordinator.log.segment import SUFFIX, segment_name
@@ -25,6 +25,8 @@ from coordinator.log.segment_swap import CLEANED_SUFFIX, SWAP_SUFFIX
 from coordinator.topics.names import COORDINATOR_EVENTS
 from coordinator.world.disk import RealDisk
 
+JOURNAL = "coordinator.journal"
+"""Stands for the files of the journal in reports."""
 _PARTITION = re.compile(r"(.+)-([0-9]+)")
 _SWAP = re.compile(rf"([0-9]{{20}})\.([0-9]{{20}}){re.escape(SWAP_SUFFIX)}")
 UNREADABLE = "unreadable record"
@@ -62,13 +64,27 @@ class ReadableFile:
         os.close(self._descriptor)
 
 
+class BytesFile:
+    """Bytes in memory that are read like a file."""
+
+    __slots__ = ("_content", "size_bytes")
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size_bytes = len(content)
+
+    def pread(self, offset: int, count: int) -> bytes:
+        """As `ReadableFile.pread`."""
+        return self._content[offset : offset + count]
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment file that is open."""
+    """A segment file that is open, or a piece of the journal."""
 
     path: Path
     base_offset: int
-    file: ReadableFile
+    file: ReadableFile | BytesFile
 
     def batch(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of the batch at a position."""
@@ -104,6 +120,8 @@ class LogFolder:
     path: Path
     known: KnownLog | None = None
     """What the catalog of the data folder has about the log."""
+    journaled: tuple[bytes, ...] = ()
+    """The batches that the journal of a server that was killed has of the log."""
 
     @property
     def name(self) -> str:
@@ -176,12 +194,28 @@ class LogFolder:
                         last_good_offset=fault.expected_offset - 1,
                         reason=fault.reason,
                     )
-                    expected = None
+                    expected = fault.expected_offset if torn else None
             finally:
                 file.close()
+        if expected is not None:
+            expected = yield from self._walk_journaled(expected, dense_from, visit)
         reason = "" if expected is None else why_ends_early(max(expected, start_offset), self.durable_offset)
         if expected is not None and reason:
             yield damage(paths[-1] if paths else self.path, _size(paths[-1:]), expected - 1, reason)
+
+    def _walk_journaled(self, expected: int, dense_from: int, visit: Visit) -> Generator[Problem, None, int]:
+        """Visits the batches of the journal that the segments lack. Returns the offset behind the last one."""
+        path = self.path.parent / JOURNAL
+        for piece in self.journaled:
+            segment = SegmentFile(path, 0, BytesFile(piece))
+            for position, header in split(piece):
+                if header.base_offset >= expected:
+                    reason = why_begins_late(header.base_offset, expected, dense_from)
+                    if reason:
+                        yield damage(path, position, expected - 1, f"{self.name}: {reason}")
+                    visit(segment, header, position)
+                    expected = header.next_offset
+        return expected
 
     @property
     def durable_offset(self) -> int:
@@ -272,20 +306,28 @@ def _examine(
     return found
 
 
-def find_log_folders(path: Path, known: Mapping[str, KnownLog] = MappingProxyType({})) -> list[LogFolder]:
+def find_log_folders(
+    path: Path,
+    known: Mapping[str, KnownLog] = MappingProxyType({}),
+    journaled: Mapping[str, list[bytes]] = MappingProxyType({}),
+) -> list[LogFolder]:
     """The folder itself if it contains segments, else the partition folders in it, in order, and those of `known` logs.
 
-    `known`: folder -> what the catalog has about its log. Raises NoLogFolder.
+    `known`, `journaled`: folder -> what the catalog and the journal have about its log. Raises NoLogFolder.
     """
     if not path.is_dir():
         raise NoLogFolder(f"{path} is not a folder")
-    if any(map(_is_segment, path.iterdir())):
-        return [LogFolder(path, known.get(path.resolve().name))]
+    name = path.resolve().name
+    if any(map(_is_segment, path.iterdir())) or name in journaled:
+        return [LogFolder(path, known.get(name), tuple(journaled.get(name, ())))]
     folders = {child for child in path.iterdir() if child.is_dir() and _PARTITION.fullmatch(child.name)}
     folders |= {path / name for name in known}
     if not folders:
         raise NoLogFolder(f"{path} contains neither segment files (20 digits and .log) nor partition folders (TOPIC-N)")
-    return [LogFolder(folder, known.get(folder.name)) for folder in sorted(folders, key=_by_partition)]
+    return [
+        LogFolder(folder, known.get(folder.name), tuple(journaled.get(folder.name, ())))
+        for folder in sorted(folders, key=_by_partition)
+    ]
 
 
 def _by_partition(folder: Path) -> tuple[str, int]:

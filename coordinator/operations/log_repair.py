@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from coordinator.journal.slot import PREFIX
 from coordinator.log import catalog, segment_list
 from coordinator.log.batch import CorruptBatch, key_values
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.operations import repair
-from coordinator.operations.known_logs import META_PROPERTIES, data_folder_problems, known_logs
+from coordinator.operations.known_logs import META_PROPERTIES, data_folder_problems, journaled_batches, known_logs
 from coordinator.operations.log_folders import LogFolder, NoLogFolder, Problem, ReadableFile, find_log_folders
 from coordinator.operations.repair_plan import FilePlan, LogPlan, plan_log
 from coordinator.protocol.codec import DecodeError
@@ -48,13 +49,13 @@ class FolderPlan:
         return any(plan.folder.name == _METADATA_FOLDER for plan in self.logs)
 
 
-def make_plan(path: Path) -> FolderPlan:
-    """The plan for a data folder. Raises NoLogFolder and OSError."""
-    folders = find_log_folders(path, known_logs(path))
+def make_plan(path: Path, *, is_ours: bool = False) -> FolderPlan:
+    """The plan for a data folder. Raises NoLogFolder and OSError. `is_ours`: this process has locked it."""
+    folders = find_log_folders(path, known_logs(path), journaled_batches(path, is_ours=is_ours))
     if folders == [LogFolder(path)]:
         raise NoLogFolder(f"{path} is the folder of one log; a repair takes the data folder")
     logs = [plan for plan in map(plan_log, folders) if plan is not None and _needs_repair(plan)]
-    plan = FolderPlan(path, list(data_folder_problems(path)), logs)
+    plan = FolderPlan(path, list(data_folder_problems(path, is_ours=is_ours)), logs)
     for log in logs:
         if log.folder.name == _METADATA_FOLDER:
             plan.registry = _remaining_registry(log)
@@ -109,17 +110,17 @@ def run(path: Path, *, execute: bool, as_json: bool) -> int:
         return 0 if plan.is_empty else 1
     find_log_folders(path, known_logs(path))
     with data_folder.lock(str(path)):
-        for folder in make_plan(path).logs:
+        for folder in make_plan(path, is_ours=True).logs:
             if folder.folder.path.is_dir():
                 finish_swaps(RealDisk(), str(folder.folder.path))
-        plan = make_plan(path)
+        plan = make_plan(path, is_ours=True)
         if plan.is_empty:
             _print(plan, None, as_json=as_json)
             return 0
         kept = path.resolve().with_name(f"{path.resolve().name}-replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")
         kept.mkdir()
         _carry_out(plan, kept)
-        left = make_plan(path)
+        left = make_plan(path, is_ours=True)
     _print(plan, kept, as_json=as_json)
     return 0 if left.is_empty else 1
 
@@ -131,6 +132,8 @@ def _carry_out(plan: FolderPlan, kept: Path) -> None:
         repair.repair_log(log, kept)
     if plan.repairs_metadata:
         repair.restore_topics(plan.path / _METADATA_FOLDER, plan.restored, plan.registry.next_producer_id)
+    if any(Path(problem.file).name.startswith(PREFIX) for problem in plan.problems):
+        repair.set_journal_aside(plan.path, kept)
     repair.repair_catalog(plan.path, [log.folder.name for log in plan.logs], kept)
 
 
@@ -166,8 +169,11 @@ def _print(plan: FolderPlan, kept: Path | None, *, as_json: bool) -> None:
 
 
 def _remedy(problem: Problem) -> str:
-    if Path(problem.file).name == catalog.NAME:
+    name = Path(problem.file).name
+    if name == catalog.NAME:
         return "remove it; the next start writes a new one"
+    if name.startswith(PREFIX):
+        return "set the journal aside; records that only it has are lost"
     return "write it with the cluster.id of the catalog"
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from coordinator.journal.slot import slot_name, slot_numbers
 from coordinator.log import catalog, segment_list
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.checkpoint import NAME as CHECKPOINT
@@ -129,6 +130,16 @@ def repair_catalog(data_folder: Path, repaired: Iterable[str], kept: Path) -> No
         return
     left = {name: log for name, log in found.logs.items() if name not in set(repaired)}
     catalog.write(_DISK, str(data_folder), found._replace(logs=left))
+
+
+def set_journal_aside(data_folder: Path, kept: Path) -> None:
+    """Moves the files of the journal away, and notes in the catalog that there is none. Raises OSError."""
+    kept.mkdir(exist_ok=True)
+    for number in slot_numbers(_DISK, str(data_folder)):
+        _move(data_folder / slot_name(number), kept)
+    found = catalog.read(_DISK, str(data_folder))
+    if found is not None:
+        catalog.write(_DISK, str(data_folder), found._replace(has_journal=False))
 
 
 def restore_cluster_id(data_folder: Path, kept: Path) -> None:

@@ -112,6 +112,8 @@ def plan_log(folder: LogFolder) -> LogPlan | None:
     reached = folder.known.end_offset if folder.known is not None else 0
     if not is_foreign(folder):
         reached = max(reached, folder.durable_offset)
+    if folder.journaled:  # the next start continues with them
+        reached = max(reached, int.from_bytes(folder.journaled[0][:8]))
     end = max([reached, start, *(end_of(file) for file in files if not file.set_aside)])
     lost = _lost(folder, files, max(start, 0), end)
     if lost and lost[0].first <= max(start, 0):

@@ -23,6 +23,7 @@ _STEPS_MS = (
 _TICKS_MAX = 9
 _LABELLED, _WIDE = 6.0, 20.0
 """A bar of this many per cent has a label; of that many also on a narrow screen."""
+_EDGE = 4.0
 _OWNERS_SPOKEN = 12
 """A row's text names as many ownerships."""
 _TALL = 100
@@ -103,13 +104,18 @@ def _chart(axis: Axis, label: str, *rows: Markup) -> Markup:
     ticks = axis.ticks()
     lines = (tag("i", style=f"left:{x:.2f}%") for x, _ in ticks)
     words = (
-        tag("span", text, style=f"left:{x:.2f}%", class_="odd" if place % 2 else None)
-        for place, (x, text) in enumerate(ticks)
+        tag("span", text, style=f"left:{x:.2f}%", class_=_tick_class(place, x)) for place, (x, text) in enumerate(ticks)
     )
     return tag(
         "div", tag("div", *lines, class_="lines"), *rows, tag("div", *words, class_="ticks"), class_="chart", role="group",
         aria_label=label,
     )  # fmt: skip
+
+
+def _tick_class(place: int, x: float) -> str | None:
+    """Texts at the edges stay inside the chart; a narrow screen has every other one."""
+    side = "start" if x < _EDGE else "end" if x > 100 - _EDGE else ""
+    return f"{side}{' odd' if place % 2 else ''}".strip() or None
 
 
 def _row(name: str, *content: Markup, class_: str = "row", about: str | None = None) -> Markup:

@@ -58,14 +58,13 @@ def marked(count: int, mark: str) -> Markup:
 
 def causes(findings: Findings) -> Iterator[Markup]:
     """Why the group rebalanced, and what each client did."""
-    kinds = {(each.because, each.client if each.because else None): each.kind for each in findings.rebalances}
     if findings.causes:
         yield table(
             ("cause", "rebalances", "time in them"),
             (
                 (
                     join(
-                        tag("i", class_=f"swatch {cause_colour(kinds.get((each.text, each.client), each.text))}"),
+                        tag("i", class_=f"swatch {cause_colour(each.kind)}"),
                         described(each),
                     ),
                     f"{each.rebalances:,}",
@@ -213,7 +212,7 @@ def policies(rows: Sequence[Row], *, has_events: bool, kind: str | None) -> Iter
 
 def _policy_name(row: Row) -> Markup | str:
     if row["replayed"] != IN_FORCE:
-        return str(row["replayed"]).replace("_", "-")
+        return whole(str(row["replayed"]).replace("_", "-"))
     policy = row.get("policy_in_force")
     return tag("b", f"in force ({policy})" if policy else "in force")
 
@@ -268,16 +267,7 @@ def marks(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
     if not has_events:
         yield tag("p", "Unknown: the log has no events.", class_="nothing")
         return
-    unowned = found.tally(UNOWNED, ACCEPTED)
-    if unowned:
-        yield tag(
-            "p",
-            f"{unowned:,} partitions were committed by members that were up to date and did not own them, and the commits were "
-            "accepted, as in Kafka, whatever the fencing policy. ",
-            tag("code", "fencing.require.ownership: true"),
-            " refuses such commits.",
-            class_="note",
-        )
+    yield from unowned_accepted(found.tally(UNOWNED, ACCEPTED))
     if not found.marks:
         yield tag("p", "None.", class_="nothing")
         return
@@ -300,6 +290,20 @@ def marks(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
         (1, 2, 6, 7, 8, 9),
         about="Commits of partitions that the member did not own",
     )  # fmt: skip
+
+
+def unowned_accepted(partitions: int) -> Iterator[Markup]:
+    """What was let through although its sender did not own it, and the setting that ends that."""
+    if partitions:
+        times = "1 partition was" if partitions == 1 else f"{partitions:,} partitions were"
+        yield tag(
+            "p",
+            f"{times} committed by members that were up to date and did not own them, and the commits were accepted, as in "
+            "Kafka, whatever the fencing policy. ",
+            tag("code", "fencing.require.ownership: true"),
+            " refuses such commits.",
+            class_="note",
+        )
 
 
 def _outcome(row: Row) -> str:

@@ -168,9 +168,8 @@ def _epochs(found: GroupData, axis: Axis, by_epoch: dict[int, Rebalance]) -> Ite
         kind = rebalance.kind if rebalance is not None else None
         kinds.add(kind)
         label = "" if rebalance is None or rebalance.client is None else found.names.label(rebalance.client)
-        until = (
-            None if row["duration_ms"] is None and not row["superseded"] else row["time_ms"] + (row["duration_ms"] or 0)
-        )
+        in_progress = rebalance is not None and rebalance.ended_ms is None
+        until = None if in_progress else row["time_ms"] + (row["duration_ms"] or 0)
         tip = _rebalance_tip(found, row, rebalance)
         bars.append(Bar(row["time_ms"], until, cause_colour(kind), label, tip, f"#{page_tables.anchor(row)}"))
     yield drawing.epochs(axis, steps, bars)
@@ -271,7 +270,7 @@ def fleet_page(
             f"{row['offset_commits'] or 0:,}", marked(row["broken"] or 0, "bad"), moment(row["first_ms"]),
             moment(row["last_ms"]),
         ))  # fmt: skip
-    notes = []
+    notes = [*page_tables.unowned_accepted(unowned)]
     if count > len(groups):
         notes.append(tag("p", f"Showing {len(groups):,} of {count:,} groups.", class_="note"))
     if count > len(paged):

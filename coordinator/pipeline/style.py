@@ -40,6 +40,7 @@ a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}
 .figures div{background:var(--tint);border:1px solid var(--line);border-radius:6px;padding:10px 14px}
 .figures dt{color:var(--soft);font-size:12px}
 .figures dd{margin:0;font-size:22px;font-variant-numeric:tabular-nums}
+.figures div{font-weight:400}.figures .bad dd,.figures .warn dd{font-weight:600}
 .figures .bad{border-color:var(--bad);background:var(--alarm)}
 .wide{overflow-x:auto;margin:0 0 16px}
 table{border-collapse:collapse;width:100%;font-size:13px}
@@ -72,7 +73,7 @@ border:2px solid #333}
 .lines i{position:absolute;top:0;bottom:0;border-left:1px solid var(--line)}
 .ticks{position:relative;height:18px;margin-left:var(--names);color:var(--soft)}
 .ticks span{position:absolute;transform:translateX(-50%);white-space:nowrap}
-.ticks span:first-child{transform:none}.ticks span:last-child{transform:translateX(-100%)}
+.ticks .start{transform:none}.ticks .end{transform:translateX(-100%)}
 .steps{height:84px}.steps .lane,.steps .row{height:78px;background:none}
 .steps svg{position:absolute;width:100%;height:78px}
 .steps path{fill:none;stroke:var(--link);stroke-width:2;vector-effect:non-scaling-stroke}

@@ -13,7 +13,9 @@ from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
 
 
 def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
-    fetch = Fetch(server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts)
+    fetch = Fetch(
+        server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts, exchange.run_in_slices
+    )
     if exchange.payload is None:
         exchange.on_close = fetch.cancel
 

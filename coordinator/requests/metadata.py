@@ -17,7 +17,6 @@ from coordinator.api import authorized_operations
 from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.encoded_topics import (
-    PIECE_ELEMENTS,
     Form,
     ResponseTopic,
     around_topics,
@@ -27,6 +26,7 @@ from coordinator.api.encoded_topics import (
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
+from coordinator.api.spliced_array import PIECE_ELEMENTS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
 from coordinator.topics import names

@@ -11,8 +11,8 @@ from typing import Any
 
 from coordinator.log.compaction import Work, clean, is_due
 from coordinator.log.log import DamagedLog, Log
-from coordinator.runtime.timers import Handle, Schedule
 from coordinator.world.clock import Clock
+from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import RunInWorker
 
 _log = logging.getLogger(__name__)

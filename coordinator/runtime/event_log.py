@@ -3,21 +3,19 @@
     __consumer_offsets-7/       the state, which a restart needs
     __coordinator_events-7/     the events, for later analysis; never compacted, and the server reads only its end
 
-An event is evidence, and collecting evidence must not disturb the system. So nothing waits for this log: the events of a turn
-of the loop are collected and become one batch, which is written after the state's. It is handed to the operating system in the
-same turn and survives the death of the process as the state does, but nobody waits for it to be synced. If it cannot be
-written, the events are counted as lost and the server carries on.
+The events of a turn of the loop become one batch, which leaves in the same entry of the journal as the decisions that they are
+about (coordinator/journal). So a crash keeps both or neither. But collecting evidence must not disturb the system: if the
+events cannot be written, they are counted as lost and the server carries on.
 
 Missing events are always detectable: each event has the state offset at which it was decided, and the last event of a batch
-has the offset up to which nothing was left out (`StateEndOffset`). After a power failure the two logs can differ in two ways:
+has the offset up to which nothing was left out (`StateEndOffset`). The two logs can differ in two ways:
 
-    the events end before the state     they were not synced: a gap. `EventLogOpened` records its two ends. (A kill between
-                                        the two writes leaves one too; nobody had been answered then.)
+    the events end before the state     events were lost, because the event log's files could not be written, or the power
+                                        failed under a server with durability "write" or of a version without a journal.
+                                        `EventLogOpened` records the two ends of the gap.
     the state ends before the events    the events describe decisions that were never answered and never took effect: the
-                                        next `EventLogOpened` names the first of them (`UndoneFromOffset`)
-
-The second can also happen when the state could not be synced and was loaded again. When the state's batch cannot even be
-written, its events are dropped before they are written.
+                                        next `EventLogOpened` names the first of them (`UndoneFromOffset`). It is in the
+                                        journal before or together with whatever the state has at these offsets later.
 """
 
 import logging
@@ -29,8 +27,8 @@ from typing import Any
 
 from coordinator.log.batch import check_batch, key_values
 from coordinator.log.batch_builder import BatchBuilder
-from coordinator.log.log import Log
-from coordinator.log.writer import Writer
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.writer import MakeWriter
 from coordinator.protocol.codec import DecodeError, EncodeError
 from coordinator.protocol.messages import (
     CommitDecidedValue,
@@ -49,6 +47,7 @@ _log = logging.getLogger(__name__)
 RETRY_MS = 1_000
 """How long no write is tried after one has failed."""
 UNKNOWN = -1
+_NOWHERE = 1 << 62
 START, RELOAD, RESUME = "start", "reload", "resume"
 """Why `EventLogOpened` is written. RESUME: events were lost, and now the disk accepts them again."""
 
@@ -101,16 +100,16 @@ class EventLog:
     def __init__(
         self,
         index: int,
-        log: Log,
+        log: JournaledLog,
         serde: Serde,
         clock: Clock,
         run: ServerRun,
         *,
-        make_writer: Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer],
+        make_writer: MakeWriter,
         on_written: Callable[[int], None],
         encoders: Mapping[type[Event], EncodeEvent] = MappingProxyType({}),
     ) -> None:
-        """The writer's durability is "write". `encoders`: class of an event -> its encoder, in place of the codec."""
+        """`on_written(index)`: more events are durable. `encoders`: class of an event -> its encoder, in place of the codec."""
         self.index = index
         self.log = log
         self.status = Status.ACTIVE
@@ -127,7 +126,15 @@ class EventLog:
         self._encoders = encoders
         self._clock = clock
         self._run = run
-        self._writer = make_writer(log, lambda _: on_written(index), self._write_failed)
+        self._on_written = on_written
+        self._writer = make_writer(log, self._durable, self._write_failed)
+        self._is_writing = False
+        self._end_written = 0
+        """The end of the log after the last write, which may not be durable yet."""
+        self._undeclared = UNKNOWN
+        """The first undone event, while the declaration is not durable."""
+        self._declared_to = _NOWHERE
+        """The end of the log with the declaration."""
         self._tail = Tail()
         self._opened: EventLogOpenedValue | None = None
         """Written before the next event. A shard without events needs no file."""
@@ -149,6 +156,8 @@ class EventLog:
         except (OSError, ValueError, DecodeError, UnknownRecordVersion) as error:
             self._fail(f"the event log cannot be read: {error}; events are lost until the server is restarted")
             return
+        self._end_written = self.log.end_offset
+        self._undeclared, self._declared_to = tail.undone_from, _NOWHERE
         self._opened = self._opening(state_offset, cause)
         covered, undone_from = max(tail.covered_offset, 0), tail.undone_from
         if covered < state_offset:
@@ -188,13 +197,8 @@ class EventLog:
 
     @property
     def undone_from(self) -> int:
-        """The offset of the first event whose decision never took effect, until the log has declared it; else -1."""
-        return self._tail.undone_from
-
-    @property
-    def idle(self) -> bool:
-        """Whether no sync is in progress, so that the log can be closed."""
-        return self._writer.idle
+        """The offset of the first event whose decision never took effect, until that is declared durably; else -1."""
+        return self._undeclared
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -254,13 +258,18 @@ class EventLog:
         batch.add_all(records)
         base_offset = self.log.end_offset
         data = batch.build(base_offset, self._clock.wall_ms())
+        self._is_writing = True
         self._writer.write(data, batch.count)
+        self._is_writing = False
         if self.log.end_offset == base_offset:
             self._lose(len(pending))
             return
         self._opened = None
         self._lost_since_written = 0
+        self._end_written = self.log.end_offset
         tail = self._tail
+        if tail.undone_from != UNKNOWN:
+            self._declared_to = self._end_written
         tail.previous_offset, tail.covered_offset = previous_offset, state_end
         tail.is_closed, tail.undone_from = False, UNKNOWN
         if unwritable:
@@ -302,8 +311,22 @@ class EventLog:
     def _may_try_again(self) -> bool:
         return self.status is Status.BLOCKED and self._clock.monotonic_ms() >= self._retry_at_ms
 
+    def _durable(self, offset: int) -> None:
+        if offset >= self._declared_to:
+            self._undeclared, self._declared_to = UNKNOWN, _NOWHERE
+        self._on_written(self.index)
+
     def _write_failed(self, error: OSError) -> None:
+        """A write was refused, or one that was accepted is lost. It is not the latter if the log was opened since then."""
+        dropped, self._end_written = self._end_written - self.log.end_offset, self.log.end_offset
+        if dropped > 0:
+            self._lose(dropped)
+        elif not self._is_writing and self.log.failed is None:
+            return
         if self.log.failed is None:
+            if not self._is_writing:
+                self._tail = read_tail(self.log, self._serde, _NOWHERE)
+                self._tail.undone_from, self._declared_to = self._undeclared, _NOWHERE
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
             self._set_status(Status.BLOCKED, f"the event log cannot be written: {error}; events are lost until it can")
         else:
@@ -321,7 +344,7 @@ class EventLog:
         self.status, self.reason = status, reason
 
 
-def read_tail(log: Log, serde: Serde, state_offset: int) -> Tail:
+def read_tail(log: JournaledLog, serde: Serde, state_offset: int) -> Tail:
     """Reads the end of the log, given the end of the state. Goes back as far as there are undone events.
 
     Raises OSError, and ValueError, DecodeError or UnknownRecordVersion for a log that is not understood.

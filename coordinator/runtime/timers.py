@@ -14,9 +14,9 @@ the wake-up waits a little, for the sockets to be read, before any session is ju
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Protocol
 
 from coordinator.runtime.result import TimerKey
+from coordinator.world.schedule import Handle, Schedule
 
 LATE_MS = 1_000
 """A wake-up that is later than this waits for the sockets to be read."""
@@ -24,16 +24,6 @@ GRACE_MS = 50
 """How long it waits; the loop reads every socket in this time."""
 GRACES_MAX = 5
 """After so many late wake-ups in a row the server is not stopped but overloaded, and deadlines count."""
-
-
-class Handle(Protocol):
-    """A scheduled callback that can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
-Schedule = Callable[[int, Callable[[], None]], Handle]
-"""`schedule(delay_ms, callback)`; the callback runs once, on the loop, unless the handle is cancelled."""
 
 
 class _Entry:

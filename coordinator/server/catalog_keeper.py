@@ -6,8 +6,8 @@ from typing import Any
 
 from coordinator.log import catalog
 from coordinator.log.catalog import Catalog, KnownLog
-from coordinator.runtime.timers import Handle, Schedule
 from coordinator.world.disk import Disk
+from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import RunInWorker
 
 _log = logging.getLogger(__name__)
@@ -26,15 +26,20 @@ class CatalogKeeper:
         found: Catalog,
         cluster_id: str,
         logs: Callable[[], Iterable[KnownLog]],
+        has_journal: Callable[[], bool],
         *,
         run_in_worker: RunInWorker,
         schedule: Schedule,
     ) -> None:
-        """`found`: the catalog that the start has read. `logs()`: every log that has durable records."""
+        """`found`: the catalog that the start has read. `logs()`: every log that has durable records.
+
+        `has_journal()`: whether the folder has a journal now.
+        """
         self._disk = disk
         self._data_folder = data_folder
         self._cluster_id = cluster_id
         self._logs = logs
+        self._has_journal = has_journal
         self._run_in_worker = run_in_worker
         self._schedule = schedule
         self._written = found
@@ -63,7 +68,7 @@ class CatalogKeeper:
             _failed(error)
 
     def _present(self) -> Catalog:
-        return Catalog(self._cluster_id, {log.folder: log for log in self._logs()})
+        return Catalog(self._cluster_id, {log.folder: log for log in self._logs()}, self._has_journal())
 
     def _look(self) -> None:
         """Writes the catalog in the worker if a log has got its first records or a new segment."""
@@ -75,7 +80,7 @@ class CatalogKeeper:
         except OSError as error:
             _failed(error)
             return
-        if _segments_of(present) != _segments_of(self._written):
+        if _segments_of(present) != _segments_of(self._written) or present.has_journal != self._written.has_journal:
             self.idle = False
             self._run_in_worker(
                 lambda: catalog.write(self._disk, self._data_folder, present),

@@ -36,9 +36,11 @@ from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMac
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
+from coordinator.journal.journal import Journal
+from coordinator.journal.recovery import read_journal
 from coordinator.log.catalog import NO_ID, KnownLog
+from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import Log, LogSettings
-from coordinator.log.writer import Durability, Writer
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener
 from coordinator.network.log_once import LogOncePerClient
@@ -53,14 +55,20 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
-from coordinator.runtime.timers import Handle
 from coordinator.server import CannotStart
 from coordinator.server.catalog_keeper import CatalogKeeper
-from coordinator.server.data_folder import cluster_id, make_shard_folders, read_catalog, shard_folder
+from coordinator.server.data_folder import (
+    check_journal,
+    check_partition_count,
+    cluster_id,
+    make_shard_folders,
+    read_catalog,
+    shard_folder,
+)
 from coordinator.server.event_logs import open_event_logs
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
@@ -70,6 +78,7 @@ from coordinator.world import plugins
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
+from coordinator.world.schedule import Handle
 from coordinator.world.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -94,8 +103,12 @@ class Server:
         worker: Worker,
         *,
         fastpath: bool = True,
+        observe: Callable[[str, bytes], None] | None = None,
     ) -> None:
-        """`fastpath`: False leaves out coordinator/fastpath, which changes nothing but the speed; tests compare the two."""
+        """`fastpath`: False leaves out coordinator/fastpath, which changes nothing but the speed; tests compare the two.
+
+        `observe` is called with the folder and the batches of every write to an internal log; the simulator checks them.
+        """
         self._fastpath = fastpath
         self.config = config
         self.clock = clock
@@ -114,6 +127,21 @@ class Server:
         self._run_in_worker = self.statistics.timed(self._worker.submit)
         catalog = self._catalog = read_catalog(disk, config.log_dir)
         self.cluster_id = cluster_id(disk, config.log_dir, entropy, catalog)
+        recovered = read_journal(disk, config.log_dir)
+        check_journal(config.log_dir, catalog, recovered)
+        self._journaled = recovered.batches
+        self.journal = Journal(
+            disk,
+            config.log_dir,
+            recovered,
+            durability=config.log.durability,
+            file_bytes=config.log.coordinator_journal_file_bytes,
+            random_bytes=entropy.bytes,
+            run_in_worker=self._run_in_worker,
+            soon=loop.call_soon,
+            schedule=self._schedule,
+            observe=observe,
+        )
         self.topics = Topics(
             disk,
             config.log_dir,
@@ -125,7 +153,9 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
             on_fact=self._on_topics_fact,
+            make_metadata_writer=self.journal.writer,
             catalog=catalog,
+            metadata_journaled=self._journaled.get(METADATA_FOLDER, ()),
         )
         self.topics.has_room = self.memory.has_room
         self.encoded_topics = EncodedTopics()
@@ -141,6 +171,11 @@ class Server:
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
         transactions_topic = (TRANSACTIONS_TOPIC, config.log.transaction_state_log_num_partitions)
         events_topic = (EVENTS_TOPIC, config.log.offsets_topic_num_partitions)
+        for name, number, setting in (
+            (*groups_topic, "offsets.topic.num.partitions"),
+            (*transactions_topic, "transaction.state.log.num.partitions"),
+        ):
+            check_partition_count(disk, config.log_dir, name, number, setting, catalog)
         make_shard_folders(
             disk,
             config.log_dir,
@@ -149,7 +184,7 @@ class Server:
             catalog,
         )
         has_event_logs = writes_events or EVENTS_TOPIC in self.topics.registry.topics
-        self._event_logs = open_event_logs(disk, config) if has_event_logs else []
+        self._event_logs = open_event_logs(disk, config, self._journaled) if has_event_logs else []
         self._events_run = ServerRun(
             run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
         )
@@ -157,7 +192,7 @@ class Server:
         self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
         self._retention: Handle | None = None
         if self._event_logs:
-            self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete", synced=False)
+            self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete")
             self._retention = self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
         self.topics.on_topics_deleted = self._topics_deleted
         self.producer_ids = ProducerIdPool(self.topics)
@@ -189,6 +224,7 @@ class Server:
             catalog,
             self.cluster_id,
             self._known_logs,
+            lambda: self.journal.has_slots,
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
         )
@@ -225,9 +261,7 @@ class Server:
             Serde(Codec.of(None), EVENT_KEYS),
             self.clock,
             self._events_run,
-            make_writer=lambda log, durable, failed: Writer(
-                log, Durability.WRITE, self._run_in_worker, durable, failed
-            ),
+            make_writer=self.journal.writer,
             on_written=lambda index: self.topics.wake(EVENTS_TOPIC, index),
             encoders=EVENT_ENCODERS if self._fastpath else {},
         )
@@ -283,10 +317,12 @@ class Server:
         bulk_replayers: BulkReplayers | None = None,
     ) -> Shard[S]:
         config = self.config
-        log = Log.open(self._disk, shard_folder(config.log_dir, topic, index), LogSettings(
+        log = JournaledLog(self._disk, shard_folder(config.log_dir, topic, index), LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
-        ), self._catalog.known(f"{topic}-{index}"))  # fmt: skip
+        ))  # fmt: skip
+        name = f"{topic}-{index}"
+        log.load_journaled(self._journaled.get(name, ()), self._catalog.known(name))
         if log.recovery is not None:
             _log.warning("event=log_recovered topic=%s shard=%d recovery=%s", topic, index, log.recovery)
         return Shard(
@@ -295,10 +331,9 @@ class Server:
             make_state,
             Serde(Codec.of(None), record_keys),
             self.clock,
-            make_writer=lambda log, durable, failed: Writer(
-                log, config.log.durability, self._run_in_worker, durable, failed
-            ),
+            make_writer=self.journal.writer,
             soon=self._loop.call_soon,
+            at_turn_end=self.journal.at_turn_end,
             schedule=self._schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
             on_fact=self._on_fact,
@@ -337,6 +372,7 @@ class Server:
                 read = shard.load()
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
+        self.journal.begin()
         self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
@@ -399,23 +435,37 @@ class Server:
             and self.topics.idle
             and self._catalog_keeper.idle
             and all(shard.idle for shard in self.shards)
+            and self.journal.idle
         ):
             await asyncio.sleep(WRITES_POLL_S)
         events = [(shard, shard.events) for shard in self.groups.shards if shard.events is not None]
         for shard, event_log in events:
             if shard.status is not Status.FAILED:
                 event_log.finish(shard.offset_durable)
-        while not all(event_log.idle for _, event_log in events):  # noqa: ASYNC110 - as above
+        while not self.journal.idle:  # noqa: ASYNC110 - as above
             await asyncio.sleep(WRITES_POLL_S)
+        self.journal.stop()
         self._worker.close()
         await asyncio.sleep(0)
         for shard in self.shards:
-            if shard.status is not Status.FAILED:
-                shard.log.close()
+            _close(shard.log)
         for _, event_log in events:
             event_log.close()
         self.topics.close()
+        self.journal.settle()
         self._catalog_keeper.write()
+        self.journal.close()
+
+
+def _close(log: Log) -> None:
+    """Closes the log of a shard. What cannot be synced is in the journal."""
+    try:
+        if log.failed is None:
+            log.close()
+    except OSError as error:
+        _log.warning("event=log_not_synced log=%s reason=%s", log.folder, error)
+    finally:
+        log.close_files()
 
 
 def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:

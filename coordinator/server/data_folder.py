@@ -7,12 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from coordinator.journal.recovery import Recovered
+from coordinator.journal.slot import slot_name
 from coordinator.log import catalog as catalog_file
 from coordinator.log.catalog import NO_CATALOG, Catalog
 from coordinator.log.log import DamagedLog
 from coordinator.server import CannotStart
 from coordinator.world.disk import Disk, RealDisk
 from coordinator.world.entropy import Entropy
+from coordinator.world.folder_lock import LOCK_NAME
 
 
 def lock(folder: str) -> TextIO:
@@ -21,7 +24,7 @@ def lock(folder: str) -> TextIO:
     try:
         path.mkdir(parents=True, exist_ok=True)
         RealDisk().sync_folder(str(path.resolve().parent))
-        file = (path / ".lock").open("w", encoding="ascii")
+        file = (path / LOCK_NAME).open("w", encoding="ascii")
     except OSError as error:
         raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
     try:
@@ -64,6 +67,26 @@ def make_shard_folders(
     disk.sync_folder(data_folder)
 
 
+def check_partition_count(
+    disk: Disk, data_folder: str, topic: str, count: int, setting: str, catalog: Catalog = NO_CATALOG
+) -> None:
+    """Raises CannotStart if the folder has another number of shards: groups would be looked for in the wrong ones.
+
+    Kafka goes by the topic's metadata and ignores the setting once the topic exists. A folder without a catalog may be that of
+    Kafka, or of a first start that was killed; then only shards beyond the number are noticed.
+    """
+    numbers = [
+        int(name.removeprefix(f"{topic}-"))
+        for name in [*disk.list(data_folder), *catalog.logs]
+        if name.startswith(f"{topic}-") and name.removeprefix(f"{topic}-").isdecimal()
+    ]
+    found = max(numbers, default=-1) + 1
+    if found > count or (catalog.logs and 0 < found < count):
+        raise CannotStart(
+            f"{data_folder} has {found} partitions of {topic}, and {setting} is {count}; set it to {found}"
+        )
+
+
 def _make_folder(disk: Disk, folder: str) -> None:
     if not disk.exists(folder):
         disk.make_folder(folder)
@@ -75,6 +98,13 @@ def read_catalog(disk: Disk, folder: str) -> Catalog:
     if found is None:
         raise DamagedLog(f"{folder}/{catalog_file.NAME}", 0, -1, "wrong checksum")
     return found
+
+
+def check_journal(folder: str, catalog: Catalog, recovered: Recovered) -> None:
+    """Raises DamagedLog if the catalog has a journal and the folder has none."""
+    if catalog.has_journal and not recovered.is_begun:
+        reason = "the journal is missing or empty; it had records that the logs may lack"
+        raise DamagedLog(next(iter(recovered.paths), f"{folder}/{slot_name(1)}"), 0, -1, reason)
 
 
 def cluster_id(disk: Disk, folder: str, entropy: Entropy, catalog: Catalog = NO_CATALOG) -> str:

@@ -2,9 +2,11 @@
 
 import errno
 import logging
+from collections.abc import Mapping
 
 from coordinator.config.settings import ServerConfig
-from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import DamagedLog, LogSettings
 from coordinator.server.data_folder import shard_folder
 from coordinator.topics.names import COORDINATOR_EVENTS
 from coordinator.world.disk import Disk
@@ -12,8 +14,11 @@ from coordinator.world.disk import Disk
 _log = logging.getLogger(__name__)
 
 
-def open_event_logs(disk: Disk, config: ServerConfig) -> list[Log]:
-    """Opens the event log of every shard. One that fails to open is marked as failed and does not block the start."""
+def open_event_logs(disk: Disk, config: ServerConfig, journaled: Mapping[str, list[bytes]]) -> list[JournaledLog]:
+    """Opens the event log of every shard. One that fails to open is marked as failed and does not block the start.
+
+    `journaled`: folder -> batches in the journal.
+    """
     retention_bytes = config.log.coordinator_events_retention_bytes
     retention_ms = config.log.coordinator_events_retention_ms
     settings = LogSettings(
@@ -24,10 +29,12 @@ def open_event_logs(disk: Disk, config: ServerConfig) -> list[Log]:
     logs = []
     for index in range(config.log.offsets_topic_num_partitions):
         folder = shard_folder(config.log_dir, COORDINATOR_EVENTS, index)
+        log = JournaledLog(disk, folder, settings)
         try:
-            log = Log.open(disk, folder, settings, is_best_effort=True)
+            log.load_journaled(journaled.get(folder.rpartition("/")[2], ()), is_best_effort=True)
         except (OSError, DamagedLog) as error:
-            log = Log(disk, folder, settings)
+            log = JournaledLog(disk, folder, settings)
+            log.is_best_effort = True
             log.failed = OSError(errno.EIO, str(error))
         if log.recovery is not None:
             _log.warning("event=event_log_recovered shard=%d recovery=%s", index, log.recovery)

@@ -23,6 +23,9 @@ from coordinator.world.worker import Threads
 _log = logging.getLogger(__name__)
 
 DISK_THREADS = 4
+SWITCH_S = 0.001
+"""How long the loop waits for the interpreter while a worker decodes a large batch. It may have to wait before each socket that
+it reads, and Python's default is 5 ms."""
 YOUNG_OBJECTS_MAX = 10_000
 """The garbage collector runs after this many new objects. At its default (700) it runs in the middle of every turn of a hundred
 requests, finds all of them in use, and takes a twentieth of the time."""
@@ -44,6 +47,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
     server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
     bootstrap, admin = await server.start()
     server.statistics.watch_lag(loop.call_later)
+    sys.setswitchinterval(SWITCH_S)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     gc.enable()

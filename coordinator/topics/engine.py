@@ -11,19 +11,19 @@ stays claimed until its folders are gone, so that a topic of the same name never
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from coordinator.log.catalog import NO_CATALOG, Catalog, KnownLog
+from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, Log
-from coordinator.log.writer import Durability, Writer
+from coordinator.log.writer import MakeWriter, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord, Message
 from coordinator.runtime.result import Fact, Marker
-from coordinator.runtime.timers import Handle, Schedule
 from coordinator.topics import metadata_records, names, topic_settings
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
-from coordinator.topics.partition import LEADER_EPOCH, Done, MakeWriter, Partition, State, nobody_waits
+from coordinator.topics.partition import LEADER_EPOCH, Done, Partition, State, nobody_waits
 from coordinator.topics.partition_folders import PartitionFolders
 from coordinator.topics.producer_id_blocks import ProducerIdBlocks
 from coordinator.topics.record_walks import RecordWalks
@@ -31,6 +31,7 @@ from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
+from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import RunInWorker
 
 __all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
@@ -57,9 +58,13 @@ class Topics:
         run_in_worker: RunInWorker,
         schedule: Schedule,
         on_fact: Callable[[Fact], None],
+        make_metadata_writer: MakeWriter,
         catalog: Catalog = NO_CATALOG,
+        metadata_journaled: Sequence[bytes] = (),
     ) -> None:
         """Reads the registry and opens the partitions that have been written to. `catalog`: the logs that should be there.
+
+        `metadata_journaled`: what the journal has of the metadata log.
 
         Raises OSError, and DamagedLog or DecodeError for the metadata log. The damaged log of a user topic fails only its
         partition.
@@ -81,7 +86,6 @@ class Topics:
         self._data_folder = data_folder
         self._disk = disk
         self._entropy = entropy
-        self._durability = durability
         self._make_writer: MakeWriter = lambda log, durable, failed: Writer(
             log, durability, run_in_worker, durable, failed
         )
@@ -95,9 +99,10 @@ class Topics:
             disk,
             f"{data_folder}/{METADATA_FOLDER}",
             self.registry,
-            self._make_writer,
+            make_metadata_writer,
             clock,
             catalog.known(METADATA_FOLDER),
+            metadata_journaled,
             on_replayed=self._apply_settings,
             on_fact=on_fact,
         )
@@ -117,12 +122,10 @@ class Topics:
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
-    def attach_internal(
-        self, name: str, logs: Sequence[Log], *, cleanup_policy: str = "compact", synced: bool = True
-    ) -> None:
+    def attach_internal(self, name: str, logs: Sequence[JournaledLog], *, cleanup_policy: str = "compact") -> None:
         """Serves the logs of shards as a topic, which is added to the registry the first time.
 
-        Clients see the settings in the registry; the logs have their own. `synced`: only durable records are read.
+        Clients see the settings in the registry; the logs have their own.
         """
         settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
         if logs:
@@ -140,10 +143,7 @@ class Topics:
                 ]
             )
         self._partitions.pop(name, None)
-        syncs = synced and self._durability == Durability.FSYNC
-        self._internal[name] = [
-            InternalPartition(index, log, self._run_in_worker, syncs=syncs) for index, log in enumerate(logs)
-        ]
+        self._internal[name] = [InternalPartition(index, log, self._run_in_worker) for index, log in enumerate(logs)]
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
         """Creates a topic at the start unless it exists; returns whether it was created.

@@ -19,20 +19,22 @@ In a session (fetch_sessions.py) the partitions are those of the session, and th
 updated when the response is sent; a request that still waits has returned nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from coordinator.log.batch import read_header
 from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
-from coordinator.runtime.timers import Handle
 from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, FetchedPartition, Key, Session, next_epoch
 from coordinator.topics.partition import Partition, Reader, State, nobody_waits
+from coordinator.world.schedule import Handle
 
 IDS_SINCE = 13
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _STORAGE_ERROR_SINCE = 6
+_PIECE_PARTITIONS = 50
+"""Partitions that are read in about a millisecond."""
 
 _Data = FetchResponse.PartitionData
 _Topic = FetchResponse.FetchableTopicResponse
@@ -42,14 +44,19 @@ class Fetch:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_done", "_fetched", "_reply", "_request", "_session",
-        "_timer", "_topics", "_version", "_waits_for",
+        "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_done", "_fetched", "_reply", "_request", "_run",
+        "_session", "_timer", "_topics", "_version", "_waits_for",
     )  # fmt: skip
 
     def __init__(
-        self, topics: Topics, request: FetchRequest, api_version: int, reply: Callable[[FetchResponse], None]
+        self,
+        topics: Topics,
+        request: FetchRequest,
+        api_version: int,
+        reply: Callable[[FetchResponse], None],
+        run: Callable[[Iterator[None]], None],
     ) -> None:
-        """Calls `reply` once, now or later.
+        """Calls `reply` once, now or later. `run` reads the partitions in pieces.
 
         The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE,
         UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (a follower, or a disk error before version 6), KAFKA_STORAGE_ERROR; or
@@ -63,6 +70,7 @@ class Fetch:
         self._committed = request.isolation_level == _READ_COMMITTED
         self._version = api_version
         self._reply = reply
+        self._run = run
         self._timer: Handle | None = None
         self._done = False
         self._session: Session | None = None
@@ -84,7 +92,7 @@ class Fetch:
             nonlocal left
             left -= 1
             if not left and not self._done:
-                self._begin()
+                run(self._begin())
 
         for partition in to_load:
             if partition is not None:
@@ -99,9 +107,11 @@ class Fetch:
             and (self._committed or isinstance(partition, Partition))
         )
 
-    def _begin(self) -> None:
+    def _begin(self) -> Iterator[None]:
         request = self._request
-        found, bytes_read, final = self._read()
+        found, bytes_read, final = yield from self._read()
+        if self._done:
+            return
         if final or request.max_wait_ms <= 0 or not self._waits_for or bytes_read >= self._bytes_min:
             self._done = True
             self._reply(self._response(found))
@@ -111,6 +121,17 @@ class Fetch:
             assert fetched.partition is not None
             self._waiters(fetched.partition)[self] = None
         self._timer = self._topics.schedule(request.max_wait_ms, self._answer)
+        if any(self._has_more(fetched, data) for fetched, data in found):
+            self._answer()
+
+    def _has_more(self, fetched: FetchedPartition, data: _Data) -> bool:
+        """Whether records have arrived since the partition was read, between two pieces: nobody has reported them."""
+        partition = fetched.partition
+        if partition is None or data.error_code:
+            return False
+        if self._committed:
+            return partition.last_stable_offset > data.last_stable_offset
+        return partition.high_watermark > data.high_watermark
 
     def notify(self, bytes_count: int) -> None:
         """One of the partitions has this many more bytes; 0: it was removed."""
@@ -134,7 +155,11 @@ class Fetch:
     def _answer(self) -> None:
         if not self._done:
             self.cancel()
-            self._reply(self._response(self._read()[0]))
+            self._run(self._read_again())
+
+    def _read_again(self) -> Iterator[None]:
+        found, _, _ = yield from self._read()
+        self._reply(self._response(found))
 
     # --- the request --------------------------------------------------------------------------------------------------
 
@@ -206,13 +231,18 @@ class Fetch:
             _add(response.responses, fetched.topic or "", fetched.topic_id, data)
         return response
 
-    def _read(self) -> tuple[list[tuple[FetchedPartition, _Data]], int, bool]:
-        """Reads all partitions; returns their data, the number of bytes, and whether waiting is pointless."""
+    def _read(self) -> Generator[None, None, tuple[list[tuple[FetchedPartition, _Data]], int, bool]]:
+        """Reads all partitions; returns their data, the number of bytes, and whether waiting is pointless.
+
+        Yields after each piece.
+        """
         found: list[tuple[FetchedPartition, _Data]] = []
         unknown: list[tuple[FetchedPartition, _Data]] = []
         has_room = self._topics.has_room()
         left, bytes_read, final = self._bytes_left_max if has_room else 0, 0, False
-        for fetched in list(self._fetched.values()):
+        for number, fetched in enumerate(list(self._fetched.values()), 1):
+            if not number % _PIECE_PARTITIONS:
+                yield
             if fetched.partition is None:
                 unknown_id = self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,7 +8,7 @@ somebody asks: the first time from the beginning, later from where the last read
 from collections.abc import Callable, Sequence
 
 from coordinator.log.aborted import Aborted, overlapping
-from coordinator.log.log import Log
+from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.segment import Segment
 from coordinator.topics.partition import Reader, State
 from coordinator.topics.producer_state import ProducerState
@@ -22,17 +22,16 @@ class InternalPartition:
     """A shard's log as consumers see it: read-only, and only durable records."""
 
     __slots__ = (
-        "_aborted", "_closed_segments", "_loaded_to", "_run_in_worker", "_syncs", "_waiting", "index", "log", "producers",
+        "_aborted", "_closed_segments", "_loaded_to", "_run_in_worker", "_waiting", "index", "log", "producers",
         "readers", "stable_readers",
     )  # fmt: skip
 
-    def __init__(self, index: int, log: Log, run_in_worker: RunInWorker, *, syncs: bool) -> None:
+    def __init__(self, index: int, log: JournaledLog, run_in_worker: RunInWorker) -> None:
         self.index = index
         self.log = log
         self.readers: dict[Reader, None] = {}
         self.stable_readers: dict[Reader, None] = {}
         self._run_in_worker = run_in_worker
-        self._syncs = syncs
         self._waiting: list[Callable[[], None]] = []
         self._forget()
 
@@ -58,7 +57,7 @@ class InternalPartition:
 
     @property
     def high_watermark(self) -> int:
-        return self.log.synced_offset if self._syncs else self.log.end_offset
+        return self.log.durable_offset
 
     @property
     def producers_loaded(self) -> bool:

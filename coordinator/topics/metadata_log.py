@@ -16,12 +16,14 @@ from typing import NamedTuple
 from coordinator.log.batch import key_values
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.catalog import NO_ID, KnownLog
-from coordinator.log.log import Log, LogSettings
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
+from coordinator.log.writer import MakeWriter
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Fact
 from coordinator.topics import metadata_records
-from coordinator.topics.partition import Done, MakeWriter
+from coordinator.topics.partition import Done
 from coordinator.topics.registry import Registry
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
@@ -47,19 +49,21 @@ class MetadataLog:
         make_writer: MakeWriter,
         clock: Clock,
         known: KnownLog | None = None,
+        journaled: Sequence[bytes] = (),
         *,
         on_replayed: Callable[[Sequence[Message]], None],
         on_fact: Callable[[Fact], None],
     ) -> None:
         """Opens the log and replays it. `on_replayed` is called with the records of each later change.
 
-        `known`: what the catalog has about the log. Raises DamagedLog, DecodeError, OSError.
+        `known`, `journaled`: what the catalog and the journal have about the log. Raises DamagedLog, DecodeError, OSError.
         """
         self._registry = registry
         self._clock = clock
         self._on_replayed = on_replayed
         self._on_fact = on_fact
-        self._log = Log.open(disk, folder, LogSettings(segment_ms=None, retention_ms=None), known)
+        self._log = JournaledLog(disk, folder, LogSettings(segment_ms=None, retention_ms=None))
+        self._log.load_journaled(journaled, known)
         self._load()
         self._writer = make_writer(self._log, self._on_durable, self._on_failed)
         self._commits: deque[_Commit] = deque()
@@ -200,12 +204,10 @@ class MetadataLog:
 
     def _on_failed(self, error: OSError) -> None:
         self._on_fact(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))
-        if self._log.failed is None:
-            self._full = True
-            self._commits.pop().done(ErrorCode.KAFKA_STORAGE_ERROR)
-            self._take_turns()
-            return
-        commits, self._commits = self._commits, deque()
-        for commit in commits:
+        self._full = self._log.failed is None
+        lost, durable_offset = deque[_Commit](), self._log.durable_offset
+        while self._commits and self._commits[-1].end_offset > durable_offset:
+            lost.appendleft(self._commits.pop())
+        for commit in lost:
             commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
         self._take_turns()

@@ -20,16 +20,16 @@ from coordinator.log.batch import BatchHeader, read_header, with_log_append_time
 from coordinator.log.catalog import KnownLog
 from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.log.log import DamagedLog, LastBatch, Log, OffsetOutOfRange
-from coordinator.log.writer import Writer
+from coordinator.log.writer import LogWriter, MakeWriter
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.result import Marker
-from coordinator.runtime.timers import Schedule
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_storage import ProducerStorage
 from coordinator.topics.producer_walk import Walk, remember_batch
 from coordinator.topics.stability import MANY_BYTES, Stability
 from coordinator.topics.topic_settings import TopicSettings, log_settings
 from coordinator.world.disk import NO_SPACE, Disk
+from coordinator.world.schedule import Schedule
 from coordinator.world.worker import RunInWorker
 
 LEADER_EPOCH = 0
@@ -37,7 +37,6 @@ LEADER_EPOCH = 0
 _STOP_POLL_MS = 2
 
 Done = Callable[[ErrorCode], None]
-MakeWriter = Callable[[Log, Callable[[int], None], Callable[[OSError], None]], Writer]
 
 
 def nobody_waits() -> None:
@@ -110,7 +109,7 @@ class Partition:
         """Whether there was no space for the last batch."""
         self._disk = disk
         self._make_writer = make_writer
-        self._writer: Writer | None = None
+        self._writer: LogWriter | None = None
         self._pending: deque[_Pending] = deque()
         self._producer_storage = ProducerStorage(disk, folder, run_in_worker, expiration_ms)
         self._waiting_for_producers: list[Callable[[], None]] = []

@@ -26,10 +26,10 @@ from coordinator.runtime.internal_request import InternalRequest
 from coordinator.runtime.result import Fact, Marker
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Operation, Status
-from coordinator.runtime.timers import Schedule
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.transaction import Partition
+from coordinator.world.schedule import Schedule
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000

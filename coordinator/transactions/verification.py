@@ -18,11 +18,11 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import InternalRequest
 from coordinator.runtime.result import Producer
 from coordinator.runtime.router import Router
-from coordinator.runtime.timers import Schedule
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.transaction import Partition
 from coordinator.transactions.verify import verify_partitions
+from coordinator.world.schedule import Schedule
 
 ADD_RETRY_MS = 20
 ADD_RETRY_MS_MAX = 100

@@ -83,7 +83,7 @@ def decide_again(h, chosen, event, version):
         facts = commit(groups, request, call, event.time_ms).facts
     except KafkaError as error:
         facts = error.facts
-    (fact,) = facts
+    (fact,) = (each for each in facts if each.event is not None)
     return fact.event.record(event.state_offset, event.time_ms).value
 
 

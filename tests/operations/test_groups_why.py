@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,11 @@ def test_text_says_clients_and_hosts_and_no_member_ids(recorded_storm, capsys):
     row = next(line for line in lines if line.startswith("orders-gc"))
     assert row.split()[1] == "10.0.2.1"
     assert len(text) < 3_000
+
+
+def test_the_documents_show_what_is_printed(recorded_storm, capsys):
+    shown = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert why(capsys, "orders", "--log", recorded_storm.data) in shown
 
 
 def test_a_shorter_time_is_looked_at(recorded_storm, capsys):
@@ -257,6 +263,20 @@ def test_a_consumer_whose_poll_timeout_passes_stops_polling():
     start = event("RebalanceStarted", 5, "a", epoch=3, cause="a member left", reason=leave.reason)
     findings = found(joined(1, "a", "x"), leave, start, completed(6, 3))
     assert findings.causes[0].text == "stops polling for longer than its poll timeout"
+
+
+def test_the_only_member_of_a_group_that_falls_silent_does_not_start_it_again():
+    opened = event("EventLogOpened", 0)
+    expired = event("MemberExpired", 50, "a", timeout="session", timeout_ms=10_000)
+    findings = found(
+        replace(opened, offset=0), joined(1, "a", "x"), started(1, 1, "a"), completed(4, 1),
+        expired, started(50, 2, "a"), replace(completed(50, 2), members=0),
+        joined(52, "b", "x"), started(52, 3, "b"), completed(55, 3),
+    )  # fmt: skip
+    assert [(each.text, each.rebalances) for each in findings.causes] == [
+        ("falls silent for 12 s (session timeout 10 s)", 2),
+        ("the group starts", 1),
+    ]
 
 
 def test_a_static_member_that_comes_back_replaces_its_old_id():

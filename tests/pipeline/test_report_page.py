@@ -162,6 +162,18 @@ def test_unknown_values_are_shown_as_unknown():
     assert "no policy can be replayed" in text
 
 
+def test_a_rebalance_of_unknown_duration_is_a_line_and_one_in_progress_lasts_until_the_end():
+    unknown = Page(pages.group_page(found(rebalances=[rebalance(1, duration_ms=None)]), "log", None, has_events=False))
+    bars = [each["style"] for name, each in unknown.tags if name == "a" and each["class"].startswith("bar")]
+    assert [each.partition("width:")[2] for each in bars] == ["0.00%"]
+    going_on = [event("RebalanceStarted", 7, 50_000, member_id="m3", epoch=2, cause="?"), *stormy()]
+    story = found(rebalances=[rebalance(2, time_ms=50_000, duration_ms=None, completed=False)], events=going_on,
+                  ownership=[owned(0, "m1", 0, 100_000)])  # fmt: skip
+    page = Page(pages.group_page(story, "log", None, has_events=True))
+    [style] = [each["style"] for name, each in page.tags if name == "a" and each["class"].startswith("bar")]
+    assert float(style.partition("width:")[2].rstrip("%")) > 50
+
+
 # --- no false all-clear -------------------------------------------------------------------------------------------------
 
 GAP = {"what": "not written", "from_state_offset": 4, "to_state_offset": None, "detail": "events: refused"}

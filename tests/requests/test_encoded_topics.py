@@ -5,7 +5,7 @@ import pytest
 from coordinator.api import encoded_topics
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import MetadataRequest
+from coordinator.protocol.messages import DescribeConfigsRequest, MetadataRequest
 from tests.support.asking import Server, ask
 
 VERSIONS = range(14)
@@ -89,3 +89,16 @@ def test_the_kept_bytes_are_bounded(server, monkeypatch):
         metadata(server, version)
         assert server.encoded_topics.kept_bytes <= 10_000
     assert len(metadata(server, 12, "wide").answer.topics[0].partitions) == 300
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_the_settings_of_many_resources_are_encoded_in_pieces_exactly_as_the_codec_would(server, version):
+    wanted = [("small", 2), ("missing", 2), ("1", 4)] * 60
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        for name, kind in wanted
+    ]
+    exchange = ask(server, "DescribeConfigs", version, resources=resources, include_synonyms=True)
+    assert exchange.payload == Codec.of().encoder("DescribeConfigsResponse", version)(exchange.answer)
+    assert [(result.resource_name, result.resource_type) for result in exchange.answer.results] == wanted
+    assert exchange.pieces >= 10

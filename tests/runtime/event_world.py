@@ -1,6 +1,7 @@
 """A shard with its event log, on a simulated disk on which a single log can fail."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -9,16 +10,18 @@ from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.machine import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import GroupsConfig
-from coordinator.log.batch import key_values
-from coordinator.log.log import Log, LogSettings
-from coordinator.log.writer import Writer
+from coordinator.journal.slot import PREFIX
+from coordinator.log.batch import key_values, read_header
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
-from tests.runtime.shard_world import ReplyTarget, ShardWorld
+from coordinator.runtime.shard import Status
+from tests.runtime.shard_world import STATE, ReplyTarget, ShardWorld
+from tests.support.journal import open_log
 
-STATE = "data/__consumer_offsets-0"
 EVENTS = "data/__coordinator_events-0"
 
 
@@ -83,8 +86,9 @@ class EventWorld(ShardWorld):
 
     def open(self):
         self.runs += 1
-        log = Log.open(self.disk, STATE, self.log_settings())
-        event_log = Log.open(self.disk, EVENTS, self.event_settings, is_best_effort=True)
+        self.open_journal()
+        log = open_log(self.disk, STATE, self.log_settings(), self.recovered)
+        event_log = open_log(self.disk, EVENTS, self.event_settings, self.recovered, is_best_effort=True)
         self.written = []
         run = ServerRun(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
         self.serde = Serde(Codec.of(None), EVENT_KEYS)
@@ -94,11 +98,12 @@ class EventWorld(ShardWorld):
             self.serde,
             self.clock,
             run,
-            make_writer=lambda log, durable, failed: Writer(log, "write", self.run, durable, failed),
+            make_writer=self.journal.writer,
             on_written=self.written.append,
             encoders=self.encoders,
         )
         self.shard = self.make_shard(log, events=self.event_log, bulk_replayers=self.bulk_replayers)
+        self.journal.begin()
         self.shard.load()
 
     def commit(self, *offsets, member_id="", generation=-1, group="g"):
@@ -116,10 +121,39 @@ class EventWorld(ShardWorld):
         """Stops as the server does."""
         self.shard.stop()
         self.settle()
-        self.event_log.finish(self.shard.offset_durable)
+        if self.shard.status is not Status.FAILED:
+            self.event_log.finish(self.shard.offset_durable)
         self.settle()
-        self.shard.log.close()
+        self.journal.stop()
+        log = self.shard.log
+        with suppress(OSError):
+            if log.failed is None:
+                log.close()
+        log.close_files()
         self.event_log.close()
+        self.journal.settle()
+        self.journal.close()
+
+    def lose(self, *, state=1 << 62, events=1 << 62):
+        """The process dies, and leaves the logs up to these offsets, as a version without a journal may after a power cut."""
+        kept = [(STATE, whole_batches(self.shard.log, state)), (EVENTS, whole_batches(self.event_log.log, events))]
+
+        def leave():
+            self.disk.kill()
+            for name in self.disk.list("data"):
+                if name.startswith(PREFIX):
+                    self.disk.remove(f"data/{name}")
+            for folder, batches in kept:
+                for name in self.disk.list(folder):
+                    self.disk.remove(f"{folder}/{name}")
+                log = JournaledLog.open(self.disk, folder, LogSettings())
+                for batch in batches:
+                    header = read_header(batch)
+                    log.append(batch, header.record_count, header.max_timestamp)
+                log.sync()
+                log.close()
+
+        self.restart(leave)
 
     def event_records(self):
         """Every event as a record, oldest first."""
@@ -155,6 +189,12 @@ class EventWorld(ShardWorld):
             for buffer, position, header in self.shard.log.batches()
             for _, key, value in key_values(buffer, position, header)
         ]
+
+
+def whole_batches(log, end_offset):
+    """The batches of a log that end at this offset or before it."""
+    found = [(buffer[at : at + header.size_bytes], header) for buffer, at, header in log.batches()]
+    return [batch for batch, header in found if header.next_offset <= end_offset]
 
 
 def committed_offsets(value):

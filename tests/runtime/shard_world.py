@@ -4,13 +4,15 @@ from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.settings import GroupsConfig
-from coordinator.log.log import Log, LogSettings
-from coordinator.log.writer import Writer
+from coordinator.journal.journal import WRITE_BEHIND_MS
+from coordinator.log.log import LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
 from tests.support.catalog import Catalog
+from tests.support.journal import FILE_BYTES, open_journal, open_log
 
+STATE = "data/__consumer_offsets-0"
 TOPIC_ID = b"t" * 16
 
 
@@ -55,6 +57,7 @@ class ShardWorld:
         clock=None,
         config=None,
         index=0,
+        journal_file_bytes=FILE_BYTES,
     ):
         self.segment_bytes = segment_bytes
         self.disk = disk or SimulatedDisk()
@@ -68,14 +71,26 @@ class ShardWorld:
         self.timers = []
         self.facts = []
         self.durability = durability
+        self.journal_file_bytes = journal_file_bytes
         self.catalog = catalog or Catalog({"t": 16} if topics is None else topics, {"t": TOPIC_ID})
         self.open()
 
     def open(self):
-        log = Log.open(self.disk, "data/__consumer_offsets-0", self.log_settings())
-        log.sync()
-        self.shard = self.make_shard(log)
+        self.open_journal()
+        self.shard = self.make_shard(open_log(self.disk, STATE, self.log_settings(), self.recovered))
+        self.journal.begin()
         self.shard.load()
+
+    def open_journal(self):
+        self.journal, self.recovered = open_journal(
+            self.disk,
+            "data",
+            durability=self.durability,
+            run_in_worker=self.run,
+            soon=self.soon.append,
+            schedule=self.schedule,
+            file_bytes=self.journal_file_bytes,
+        )
 
     def make_shard(self, log, **options):
         return Shard(
@@ -84,8 +99,9 @@ class ShardWorld:
             lambda: GroupMachine(self.config, self.catalog),
             Serde(Codec.of(None), RECORD_KEYS),
             self.clock,
-            make_writer=lambda log, durable, failed: Writer(log, self.durability, self.run, durable, failed),
+            make_writer=self.journal.writer,
             soon=self.soon.append,
+            at_turn_end=self.journal.at_turn_end,
             schedule=self.schedule,
             commit_timeout_ms=5_000,
             on_fact=lambda index, fact: self.facts.append(fact),
@@ -131,6 +147,16 @@ class ShardWorld:
         while self.soon or self.jobs:
             self.turn()
             self.finish_syncs()
+
+    def write_behind(self):
+        """The journal writes to the segments what it has made durable."""
+        self.advance(WRITE_BEHIND_MS)
+
+    def fill_disk(self):
+        """The disk is full. The journal notices when it writes earlier commits to the segments, and accepts no more."""
+        assert self.shard.log.is_behind
+        self.disk.capacity_bytes = 0
+        self.write_behind()
 
     def restart(self, how):
         how()

@@ -54,18 +54,25 @@ def test_a_result_without_records_waits_for_the_writes_before_it():
 def test_a_failed_write_drops_its_callbacks_and_refuses_its_request(error):
     world, done, outcomes = ShardWorld(), [], []
     world.shard.submit(writing(done, "lost"), InternalRequest(None, outcomes.append))
-    if error == errno.ENOSPC:
-        world.disk.capacity_bytes = 0
-    else:
-        world.disk.sync_errors.append(error)
+    world.disk.sync_errors.append(error)
     world.settle()
     assert done == []
     assert [outcome.code for outcome in outcomes] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    world.disk.capacity_bytes = None
     world.advance(1_000)
     world.shard.submit(writing(done, "next"), InternalRequest(None, outcomes.append))
     world.settle()
     assert done == (["next"] if error == errno.ENOSPC else [])
+
+
+def test_a_write_that_the_journal_does_not_accept_drops_its_callbacks():
+    world, done, outcomes = ShardWorld(), [], []
+    world.shard.submit(writing(done, "kept"), ReplyTarget(None))
+    world.settle()
+    world.fill_disk()
+    world.shard.submit(writing(done, "lost"), InternalRequest(None, outcomes.append))
+    world.settle()
+    assert done == ["kept"]
+    assert [outcome.code for outcome in outcomes] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_an_internal_request_always_has_an_outcome():

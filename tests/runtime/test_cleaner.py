@@ -12,6 +12,8 @@ def cleaned_world():
     for n in range(200):
         send_commit(world, n, group=f"g{n % 3}")
         world.settle()
+        if n % 10 == 9:
+            world.write_behind()
     cleaner = Cleaner(
         lambda: [world.shard.log],
         world.clock,

@@ -71,8 +71,8 @@ def test_a_clean_stop_is_recorded_and_the_next_start_reports_no_gap():
     assert world.event_log.gaps == 0
 
 
-def test_a_killed_process_loses_no_event():
-    world = EventWorld()
+def test_a_killed_process_loses_no_event_of_a_turn_that_was_written():
+    world = EventWorld("write")
     for offset in range(5):
         world.commit(offset)
         world.turn()
@@ -83,21 +83,15 @@ def test_a_killed_process_loses_no_event():
     assert world.event_log.gaps == 0
 
 
-def test_events_lost_in_a_power_cut_are_recorded_as_a_gap(caplog):
+def test_events_lost_without_their_state_are_recorded_as_a_gap(caplog):
     world = EventWorld()
     world.commit(1)
     world.settle()
-    world.event_log.log.sync()
+    events_end = world.event_log.log.end_offset
     world.commit(2)
     world.commit(3)
     world.settle()
-
-    def cut():
-        # Everything written to the events' file since its sync is gone; the state was synced.
-        world.disk._file(f"{EVENTS}/00000000000000000000.log").crash(AlwaysFirst())
-        world.disk.kill()
-
-    world.restart(cut)
+    world.lose(events=events_end)
     assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1]]
     opened = world.events_of("EventLogOpened")[-1]
     assert (opened.covered_state_offset, opened.state_offset) == (1, 3)
@@ -105,32 +99,15 @@ def test_events_lost_in_a_power_cut_are_recorded_as_a_gap(caplog):
     assert "event=events_missing shard=0 state_offset_from=1 state_offset_to=3" in caplog.text
 
 
-class AlwaysFirst(Random):
-    """A power cut that keeps the oldest of everything."""
-
-    def randrange(self, *args, **kwargs):
-        return 0
-
-    def random(self):
-        return 0.0
-
-
-def test_events_ahead_of_a_state_lost_in_a_power_cut_are_recorded_as_undone(caplog):
+def test_events_ahead_of_a_lost_state_are_recorded_as_undone(caplog):
     world = EventWorld()
     world.commit(1)
     world.settle()
     world.commit(8, member_id="m", generation=3)
-    lost = world.commit(2)
+    world.commit(2)
     world.commit(9, member_id="m", generation=3)
     world.turn()
-    world.event_log.log.sync()
-
-    def cut():
-        world.disk._file(f"{STATE}/00000000000000000000.log").crash(AlwaysFirst())
-        world.disk.kill()
-
-    world.restart(cut)
-    assert lost.answers == []
+    world.lose(state=1)
     assert len(world.state()) == 1
     opened = world.events_of("EventLogOpened")[-1]
     undone = [value for offset, _, value in world.events() if offset >= opened.undone_from_offset > 0][:-1]
@@ -143,40 +120,92 @@ def test_events_ahead_of_a_state_lost_in_a_power_cut_are_recorded_as_undone(capl
     assert world.events_of("EventLogOpened")[-1].undone_from_offset == -1
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_keeps_a_turn_with_its_events_or_neither(seed):
+    """The last turns may be lost, but the kept events describe the kept state and nothing else."""
+    world, random = EventWorld(journal_file_bytes=8_192), Random(seed)
+    for offset in range(random.randrange(1, 60)):
+        world.commit(offset)
+        world.turn()
+        if random.random() < 0.7:
+            world.finish_syncs()
+        if random.random() < 0.1:
+            world.write_behind()
+    world.restart(lambda: world.disk.crash(random))
+    state = [record.value.offset for record in world.state()]
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[offset] for offset in state]
+    opened = world.events_of("EventLogOpened")[-1]
+    assert (max(0, opened.covered_state_offset), opened.undone_from_offset) == (len(state), -1)
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_disk_error_of_the_event_log_does_not_affect_commits(number):
+def test_a_disk_error_of_the_event_log_affects_neither_commits_nor_events(number):
+    """The journal has the events, and writes them to the segment later."""
     world = EventWorld()
     world.commit(1)
     world.settle()
     world.disk.errors[EVENTS] = number
     targets = [world.commit(offset) for offset in (2, 3)]
     world.settle()
+    world.write_behind()
     assert all(is_success(target) for target in targets)
     assert world.shard.status is ShardStatus.ACTIVE
-    assert world.event_log.status is Status.BLOCKED
-    assert "injected" in world.event_log.reason
-    assert world.event_log.lost == 2
+    assert world.event_log.status is Status.ACTIVE
+    assert world.event_log.log.is_behind
     world.disk.errors.clear()
-    world.clock.advance(RETRY_MS)
+    world.advance(RETRY_MS)
+    assert not world.event_log.log.is_behind
+    world.restart(lambda: world.disk.crash(Random(1)))
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1], [2], [3]]
+    assert (world.event_log.gaps, world.event_log.lost) == (0, 0)
+
+
+def test_an_event_log_that_cannot_be_written_when_the_journal_needs_its_place_fails_alone():
+    """Commits go on; the next start finds out which events are lost."""
+    world = EventWorld(journal_file_bytes=8_192)
+    world.disk.errors[EVENTS] = errno.EIO
+    offset = 0
+    while world.event_log.status is Status.ACTIVE:
+        offset += 1
+        world.commit(offset)
+        world.settle()
+        assert offset < 100
+    assert "injected" in world.event_log.reason
+    for _ in range(100):
+        offset += 1
+        target = world.commit(offset)
+        world.settle()
+        assert is_success(target)
+    assert world.event_log.lost >= 100
+    world.disk.errors.clear()
+    world.restart(world.disk.kill)
+    decided = [committed_offsets(value) for value in world.events_of("CommitDecided")]
+    assert decided == [[each] for each in range(1, len(decided) + 1)]
+    opened = world.events_of("EventLogOpened")[-1]
+    assert (max(0, opened.covered_state_offset), opened.state_offset) == (len(decided), offset)
+
+
+def test_a_full_disk_is_not_retried_before_the_retry_delay():
+    world = EventWorld()
+    world.commit(1)
+    world.settle()
+    world.fill_disk()
+    world.commit(9, member_id="m", generation=3)
+    world.settle()
+    assert world.event_log.status is Status.BLOCKED
+    world.disk.capacity_bytes = None
+    world.commit(9, member_id="m", generation=3)
+    world.settle()
+    assert world.event_log.lost == 2
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1]]
+    world.advance(RETRY_MS)
     world.commit(4)
     world.settle()
     assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1], [4]]
     resumed = world.events_of("EventLogOpened")[-1]
     assert (resumed.cause, resumed.events_lost) == ("resume", 2)
-    assert (resumed.covered_state_offset, resumed.state_offset) == (1, 3)
+    assert (resumed.covered_state_offset, resumed.state_offset) == (1, 1)
     assert world.event_log.status is Status.ACTIVE
-
-
-def test_a_full_disk_is_not_retried_before_the_retry_delay():
-    world = EventWorld()
-    world.disk.errors[EVENTS] = errno.ENOSPC
-    world.commit(1)
-    world.settle()
-    world.disk.errors.clear()
-    world.commit(2)
-    world.settle()
-    assert world.event_log.lost == 2
-    assert world.kinds() == []
 
 
 def test_an_event_log_whose_sync_failed_stays_failed_until_a_restart():
@@ -198,18 +227,21 @@ def test_events_of_a_state_that_cannot_be_written_are_not_written():
     world = EventWorld()
     world.commit(1)
     world.settle()
-    world.disk.errors[STATE] = errno.ENOSPC
+    world.fill_disk()
     target = world.commit(2)
     world.settle()
     (refusal,) = target.answers
     assert isinstance(refusal, KafkaError)
-    world.disk.errors.clear()
-    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1]]
+    world.disk.capacity_bytes = None
+    world.advance(RETRY_MS)
+    world.commit(3)
+    world.settle()
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1], [3]]
     reloaded = world.events_of("EventLogOpened")[-1]
     assert (reloaded.cause, reloaded.state_offset, reloaded.undone_from_offset) == ("reload", 1, -1)
 
 
-def test_a_state_that_cannot_be_synced_undoes_its_events():
+def test_a_state_that_cannot_be_synced_takes_its_events_with_it():
     world = EventWorld()
     world.commit(1)
     world.settle()
@@ -217,10 +249,13 @@ def test_a_state_that_cannot_be_synced_undoes_its_events():
     world.turn()
     world.disk.sync_errors.append(errno.ENOSPC)
     world.finish_syncs()
+    assert [record.value.offset for record in world.state()] == [1]
+    world.advance(RETRY_MS)
+    world.commit(3)
+    world.settle()
+    assert [committed_offsets(value) for value in world.events_of("CommitDecided")] == [[1], [3]]
     reloaded = world.events_of("EventLogOpened")[-1]
-    assert (reloaded.cause, reloaded.state_offset) == ("reload", 1)
-    (undone,) = [value for offset, _, value in world.events() if offset == reloaded.undone_from_offset]
-    assert committed_offsets(undone) == [2]
+    assert (reloaded.cause, reloaded.state_offset, reloaded.undone_from_offset) == ("reload", 1, -1)
 
 
 def test_a_damaged_event_log_does_not_block_the_shard():
@@ -250,6 +285,7 @@ def test_old_events_are_deleted_by_size():
     for offset in range(60):
         world.commit(offset)
         world.settle()
+        world.write_behind()
     world.event_log.retain(world.clock.wall_ms())
     assert world.event_log.log.size_bytes < 8_000
     assert world.event_log.log.start_offset > 0

@@ -60,7 +60,7 @@ def test_power_fails_after_the_acknowledgement_and_the_epoch_stays(world):
 
 
 def test_a_full_disk_refuses_it_and_nothing_has_happened(world):
-    world.disk.capacity_bytes = 0
+    world.fill_disk()
     replies = force(world)
     world.settle()
     again = force(world)

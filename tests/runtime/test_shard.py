@@ -115,11 +115,23 @@ def test_every_acknowledged_commit_survives_a_power_cut():
         assert committed(world) >= acknowledged
 
 
+def test_a_full_disk_takes_the_commits_for_which_the_journal_has_room():
+    world = ShardWorld()
+    world.disk.capacity_bytes = 0
+    accepted = send_commit(world, 1)
+    world.settle()
+    assert is_success(accepted)
+    assert world.shard.status is Status.ACTIVE
+    world.disk.capacity_bytes = None
+    world.restart(lambda: world.disk.crash(Random(1)))
+    assert committed(world) == 1
+
+
 def test_a_full_disk_refuses_commits_and_serves_reads_until_there_is_space():
     world = ShardWorld()
     send_commit(world, 1)
     world.settle()
-    world.disk.capacity_bytes = 0
+    world.fill_disk()
     refused = send_commit(world, 2)
     world.settle()
     assert refused.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -142,12 +154,12 @@ def test_a_full_shard_becomes_active_without_a_write_once_there_is_space():
     world = ShardWorld()
     send_commit(world, 1)
     world.settle()
-    world.disk.capacity_bytes = 0
+    world.fill_disk()
     send_commit(world, 2)
     world.settle()
     world.advance(1_000)
     assert world.shard.status is Status.FULL
-    world.disk.capacity_bytes = world.disk.used_bytes() + ROOM_BYTES - 1
+    world.disk.capacity_bytes = world.disk.used_bytes() + world.shard.log.segments[-1].unflushed_bytes + ROOM_BYTES - 1
     world.advance(1_000)
     assert world.shard.status is Status.FULL
     world.disk.capacity_bytes += 1
@@ -160,9 +172,12 @@ def test_a_full_shard_becomes_active_without_a_write_once_there_is_space():
 
 def test_a_full_shard_that_is_stopped_no_longer_checks_for_space():
     world = ShardWorld()
-    world.disk.capacity_bytes = 0
     send_commit(world, 1)
     world.settle()
+    world.fill_disk()
+    send_commit(world, 2)
+    world.settle()
+    world.journal.stop()
     assert world.timers
     world.shard.stop()
     assert not world.timers

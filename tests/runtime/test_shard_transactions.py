@@ -151,19 +151,21 @@ def test_a_failed_write_changes_neither_pending_nor_committed_offsets():
     world = ShardWorld()
     stage(world, record(1))
     world.settle()
-    world.disk.capacity_bytes = 0
+    world.fill_disk()
     refused = [stage(world, record(2, 1)), end(world, committed=True)]
     world.settle()
     assert all(target.answers for target in refused)
     assert (offsets(world), pending(world)) == ({}, {(("t", 0), 7): 1})
 
 
-def test_a_turn_with_many_records_starts_to_write_before_it_ends():
+def test_a_turn_with_many_records_hands_them_to_the_log_before_it_ends_and_they_are_still_one_entry():
     world = ShardWorld()
     for n in range(12):
         stage(world, *(record(n, partition) for partition in range(4_000)))
-    assert world.jobs
+    assert world.shard.log.end_offset
+    assert not world.jobs
     world.settle()
+    assert world.journal.entries == 1
     assert len(batches(world)) == 12
     for buffer, at, _ in world.shard.log.batches():
         check_batch(buffer, at)

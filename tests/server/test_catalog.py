@@ -29,8 +29,16 @@ class Keeper:
 
     def __init__(self, disk, found=NO_CATALOG):
         self.logs, self.jobs, self.timers = [], [], []
+        self.has_journal = False
         self.keeper = CatalogKeeper(
-            disk, FOLDER, found, "cluster", lambda: self.logs, run_in_worker=self.submit, schedule=self.schedule
+            disk,
+            FOLDER,
+            found,
+            "cluster",
+            lambda: self.logs,
+            lambda: self.has_journal,
+            run_in_worker=self.submit,
+            schedule=self.schedule,
         )
 
     def submit(self, function, done):
@@ -151,7 +159,7 @@ def test_the_records_of_a_deleted_topic_are_not_missed_when_its_name_is_used_aga
     plane.create("t")
     plane.produce(batch())
     logs = {log.folder: log for log in plane.topics.known_logs()}
-    assert set(logs) == {"__cluster_metadata-0", "t-0"}
+    assert set(logs) == {"t-0"}
     plane.delete("t")
     plane.create("t")
     plane.killed(Catalog("cluster", logs))

@@ -8,6 +8,7 @@ from google_crc32c import value as crc32c
 
 from coordinator.faults.clock import ManualClock
 from coordinator.faults.disk import SimulatedDisk
+from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.catalog import NO_CATALOG
 from coordinator.log.record import varint
 from coordinator.protocol.messages import (
@@ -21,10 +22,11 @@ from coordinator.runtime.result import Marker
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.create import create_topics
 from coordinator.topics.delete import delete_topics
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.topics.fetch import Fetch
 from coordinator.topics.list_offsets import list_offsets
 from coordinator.topics.produce import produce
+from tests.support.journal import open_journal
 
 FOLDER = "/data"
 NOW_MS = 1_700_000_000_000
@@ -99,6 +101,14 @@ class DataPlane:
     def open(self, catalog=NO_CATALOG):
         self.timers = []
         self.jobs = []
+        self.journal, recovered = open_journal(
+            self.disk,
+            FOLDER,
+            durability=self._durability,
+            run_in_worker=self._run,
+            soon=self._soon,
+            schedule=self._schedule,
+        )
         self.topics = Topics(
             self.disk,
             FOLDER,
@@ -110,8 +120,11 @@ class DataPlane:
             run_in_worker=self._run,
             schedule=self._schedule,
             on_fact=self.facts.append,
+            make_metadata_writer=self.journal.writer,
             catalog=catalog,
+            metadata_journaled=recovered.batches.get(METADATA_FOLDER, ()),
         )
+        self.journal.begin()
         self.topics.on_topics_deleted = self.deleted.extend
         return self
 
@@ -129,6 +142,9 @@ class DataPlane:
         self.jobs.append((function, done))
         if not self.late:
             self.sync()
+
+    def _soon(self, callback):
+        self._run(callback, lambda _: None)
 
     def sync(self):
         """Runs the jobs of the worker, and those that follow from them."""
@@ -152,6 +168,12 @@ class DataPlane:
             self.timers.remove(timer)
             if not timer.cancelled:
                 timer.callback()
+
+    def fill_disk(self):
+        """The disk is full. The journal still has room for this topic, and then notices that segments have none."""
+        self.disk.capacity_bytes = 0
+        self.create("the-disk-is-full")
+        self.advance(WRITE_BEHIND_MS)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +227,7 @@ class DataPlane:
         answers = self.produce_many({(topic, partition): data}, **options)
         return answers[0][0].responses[0].partition_responses[0] if answers else None
 
-    def fetch_later(self, partitions, version=12, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, **fields):
+    def fetch_later(self, partitions, version=12, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, run=None, **fields):
         """`[(topic, partition, offset)]` or with more fields as dict -> (Fetch, list that will hold the answer)."""
         request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, **fields)
         for topic, index, offset, *more in partitions:
@@ -215,7 +237,7 @@ class DataPlane:
             key = "topic_id" if isinstance(topic, bytes) else "topic"
             request.topics.append(FetchRequest.FetchTopic(**{key: topic}, partitions=[asked]))
         answers = []
-        return Fetch(self.topics, request, version, answers.append), answers
+        return Fetch(self.topics, request, version, answers.append, run or self._run_in_slices), answers
 
     def fetch(self, topic="t", partition=0, offset=0, **options):
         """The response for one partition, without waiting."""

@@ -86,8 +86,8 @@ def test_a_value_longer_than_a_record_may_hold_is_refused(plane):
     assert error.code == ErrorCode.INVALID_CONFIG
 
 
-def test_a_disk_that_fails_changes_nothing(plane):
-    plane.disk.capacity_bytes = 0
+def test_a_full_disk_changes_nothing(plane):
+    plane.fill_disk()
     (error,) = change(plane, set_to(retention_ms=5))
     assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert own(plane) == {"retention.ms": "1000"}

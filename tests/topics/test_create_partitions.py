@@ -84,7 +84,7 @@ def test_a_power_cut_leaves_all_topics_grown_or_none(plane, cut_at):
 
 
 def test_a_full_disk_adds_nothing(plane):
-    plane.disk.capacity_bytes = 0
+    plane.fill_disk()
     assert errors(grow(plane, [("t", 3)])) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert plane.topics.partition_count("t") == 2
 

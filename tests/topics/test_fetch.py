@@ -4,8 +4,8 @@ import pytest
 
 from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
-from coordinator.log.log import Log, LogSettings
-from coordinator.log.writer import Writer
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode
 from tests.topics.data_plane import FOLDER, DataPlane, batch
 
@@ -179,9 +179,9 @@ def test_deleting_a_topic_wakes_its_readers(plane, version):
 
 def test_the_log_of_the_groups_is_served_up_to_its_durable_end():
     plane = DataPlane(late=True)
-    log = Log.open(plane.disk, f"{FOLDER}/__consumer_offsets-0", LogSettings())
+    log = JournaledLog.open(plane.disk, f"{FOLDER}/__consumer_offsets-0", LogSettings())
     plane.topics.attach_internal("__consumer_offsets", [log])
-    writer = Writer(log, "fsync", plane._run, lambda _: plane.topics.wake("__consumer_offsets", 0), lambda _: None)
+    writer = plane.journal.writer(log, lambda _: plane.topics.wake("__consumer_offsets", 0), lambda _: None)
     _, answers = plane.fetch_later([("__consumer_offsets", 0, 0, {"last_fetched_epoch": 3})])
     builder = BatchBuilder()
     builder.add(b"key", b"value")
@@ -275,3 +275,58 @@ def test_a_wait_without_memory_ends_in_time_and_with_the_errors_there_are(plane)
     plane.advance(500)
     assert sizes(answers[0]) == [(("t", 0), 0)]
     assert plane.fetch(offset=9, max_wait_ms=500).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class Pieces:
+    """Runs a Fetch piece by piece, as a server does that has no time."""
+
+    def __init__(self):
+        self.left = []
+
+    def __call__(self, pieces):
+        self.left.append(pieces)
+
+    def next(self):
+        """Runs the next piece; returns whether another one follows."""
+        if next(self.left[0], "over") == "over":
+            del self.left[0]
+            return False
+        return True
+
+
+def test_many_partitions_are_read_in_pieces():
+    plane, run = DataPlane(), Pieces()
+    plane.create("wide", 200)
+    _, answers = plane.fetch_later([("wide", index, 0) for index in range(200)], max_wait_ms=0, run=run)
+    pieces = 1
+    while run.next():
+        assert answers == []
+        pieces += 1
+    assert pieces >= 4
+    assert [part.partition_index for topic in answers[0].responses for part in topic.partitions] == list(range(200))
+
+
+def test_records_that_arrive_between_two_pieces_end_the_wait():
+    for isolation in (0, 1):
+        plane, run = DataPlane(), Pieces()
+        plane.create("wide", 200)
+        plane.produce(batch(), topic="wide", partition=0)
+        asked = [("wide", index, 1 if index == 0 else 0) for index in range(200)]
+        _, answers = plane.fetch_later(asked, run=run, isolation_level=isolation)
+        assert run.next()
+        plane.produce(batch(b"new"), topic="wide", partition=0)
+        while run.left:
+            run.next()
+        assert answers[0].responses[0].partitions[0].records.endswith(b"new\0")
+
+
+def test_a_fetch_that_is_cancelled_between_two_pieces_has_no_response():
+    plane, run = DataPlane(), Pieces()
+    plane.create("wide", 200)
+    fetch, answers = plane.fetch_later([("wide", index, 0) for index in range(200)], run=run)
+    assert run.next()
+    fetch.cancel()
+    while run.left:
+        run.next()
+    plane.advance(1_000)
+    assert answers == []

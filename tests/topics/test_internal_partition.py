@@ -6,7 +6,8 @@ from coordinator.log.batch import TRANSACTIONAL
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.compaction import clean
 from coordinator.log.end_transaction_marker import end_transaction
-from coordinator.log.log import Log, LogSettings
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
 from coordinator.topics import producer_walk
 from tests.topics.data_plane import FOLDER, DataPlane
 
@@ -17,7 +18,7 @@ TOPIC = "__consumer_offsets"
 @pytest.fixture
 def plane():
     plane = DataPlane()
-    plane.shard = Log.open(plane.disk, f"{FOLDER}/{TOPIC}-0", LogSettings(segment_ms=None, retention_ms=None))
+    plane.shard = JournaledLog.open(plane.disk, f"{FOLDER}/{TOPIC}-0", LogSettings(segment_ms=None, retention_ms=None))
     plane.topics.attach_internal(TOPIC, [plane.shard])
     return plane
 

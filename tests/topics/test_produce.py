@@ -194,6 +194,7 @@ def test_acks_0_waits_for_nothing_and_reports_only_failures():
 def test_with_durability_write_the_answer_does_not_wait_for_the_disk():
     plane = DataPlane(late=True, durability="write")
     plane.create("t")
+    plane.sync()
     assert plane.produce(batch()).base_offset == 0
     assert plane.fetch().high_watermark == 1
 

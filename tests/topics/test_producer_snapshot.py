@@ -154,7 +154,10 @@ def test_a_topic_deleted_meanwhile_is_unknown(plane, monkeypatch):
     plane.killed()
     plane.late = True
     waiting = plane.produce_many({("t", 0): batch(producer_id=7, epoch=0, sequence=1)})
+    walk = plane.jobs.pop(0)
     plane.delete("t")
+    plane.sync()
+    plane.jobs.append(walk)
     while plane.jobs:
         plane.sync()
         plane.advance(5)

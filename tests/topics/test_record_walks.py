@@ -94,8 +94,10 @@ def test_transactional_batches_wait_too(plane):
 
 def test_a_topic_that_is_deleted_meanwhile(plane):
     answers = plane.produce_many({("c", 0): batch(*MANY)})
-    plane.late = False
+    walk = plane.jobs.pop(0)
     plane.delete("c")
+    plane.sync()
+    plane.jobs.append(walk)
     plane.sync()
     assert errors(answers) == {("c", 0): "UNKNOWN_TOPIC_OR_PARTITION"}
 

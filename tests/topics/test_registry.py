@@ -5,7 +5,9 @@ from errno import EIO
 import pytest
 
 from coordinator.faults.disk import PowerCut
-from coordinator.log.log import Log, LogSettings
+from coordinator.journal.journal import WRITE_BEHIND_MS
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConfigRecord, PartitionRecord, TopicRecord
 from coordinator.topics import metadata_records
@@ -55,7 +57,8 @@ def test_a_power_cut_during_a_creation_leaves_all_partitions_or_none(cut_at):
 def test_the_metadata_log_is_kafkas():
     plane = DataPlane()
     made = plane.create("t", 2, {"retention.ms": "1000"})
-    log = Log.open(plane.disk, f"{FOLDER}/__cluster_metadata-0", LogSettings())
+    plane.advance(WRITE_BEHIND_MS)
+    log = JournaledLog.open(plane.disk, f"{FOLDER}/__cluster_metadata-0", LogSettings())
     ((*values,),) = log.replay_batches()
     assert [metadata_records.decode(value) for _, value in values] == [
         TopicRecord(name="t", topic_id=made.topic_id),
@@ -154,14 +157,14 @@ def test_a_full_disk_refuses_a_topic_and_takes_the_next_when_there_is_space():
     plane = DataPlane()
     plane.create("a")
     assert not plane.topics.metadata.problem
-    plane.disk.capacity_bytes = 0
+    plane.fill_disk()
     assert plane.create("b").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "full" in plane.topics.metadata.problem
     plane.disk.capacity_bytes = None
     assert not plane.topics.metadata.problem
     assert plane.create("b").error_code == ErrorCode.NONE
     plane.killed()
-    assert set(plane.topics.registry.topics) == {"a", "b"}
+    assert set(plane.topics.registry.topics) == {"a", "b", "the-disk-is-full"}
 
 
 def test_after_a_failed_sync_the_registry_takes_no_more():
@@ -203,7 +206,7 @@ def test_producer_ids_wait_for_their_block_to_be_durable():
 
 def test_the_groups_log_is_an_internal_topic_that_keeps_its_id():
     plane = DataPlane()
-    logs = [Log.open(plane.disk, f"{FOLDER}/__consumer_offsets-{index}", LogSettings()) for index in range(2)]
+    logs = [JournaledLog.open(plane.disk, f"{FOLDER}/__consumer_offsets-{index}", LogSettings()) for index in range(2)]
     plane.topics.attach_internal("__consumer_offsets", logs)
     topic = plane.topics.registry.topics["__consumer_offsets"]
     assert topic.is_internal

@@ -29,7 +29,7 @@ from itertools import islice
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import offset_commit_tombstone
-from coordinator.groups.offsets.value import NO_TIMESTAMP, StoredOffset, decode
+from coordinator.groups.offsets.value import NO_TIMESTAMP, StoredOffset, times
 from coordinator.groups.state import Groups
 from coordinator.runtime.result import Fact, Record, Result, Timer, TimerKey
 
@@ -85,7 +85,6 @@ def expired_offsets(
     for partition, stored in committed.items():
         if group.is_subscribed_to(partition[0]):
             continue
-        each = decode(stored)
-        expiry_ms = each.expire_timestamp
-        if now_ms >= (counted_from(each) + retention_ms if expiry_ms == NO_TIMESTAMP else expiry_ms):
+        committed_ms, expiry_ms = times(stored)
+        if now_ms >= (counted_from(committed_ms) + retention_ms if expiry_ms == NO_TIMESTAMP else expiry_ms):
             yield partition

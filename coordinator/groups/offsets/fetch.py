@@ -19,10 +19,10 @@ from operator import itemgetter
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.fencing import fence_fetch
 from coordinator.groups.offsets.pending import Partition
-from coordinator.groups.offsets.value import NO_LEADER_EPOCH, NO_TOPIC_ID, StoredOffset, decode
+from coordinator.groups.offsets.value import NO_LEADER_EPOCH, NO_TOPIC_ID, FetchedOffset, StoredOffset, fetched
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import OffsetCommitValue, OffsetFetchRequest, OffsetFetchResponse
+from coordinator.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
 
 _RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -43,7 +43,7 @@ def fetch(groups: Groups, request: OffsetFetchRequest, context: RequestContext, 
     unstable = _unstable(groups, request.group_id, require_stable=request.require_stable)
     if request.topics is None:
         topics = [
-            _Topic(name, [_Partition(*_answer(key, decode(committed[key]), unstable)) for key in partitions])
+            _Topic(name, [_Partition(*_answer(key, fetched(committed[key]), unstable)) for key in partitions])
             for name, partitions in groupby(sorted(committed), itemgetter(0))
         ]
     else:
@@ -99,7 +99,7 @@ def _all_topics(
         topic_id = catalog.topic_id(name)
         if topic_id is None and by_id:
             continue  # The topic was deleted, and without an id the response cannot name it.
-        answers = [_GroupPartition(*_answer(key, decode(committed[key]), unstable)) for key in partitions]
+        answers = [_GroupPartition(*_answer(key, fetched(committed[key]), unstable)) for key in partitions]
         topics.append(_GroupTopic(name, topic_id or NO_TOPIC_ID, answers))
     return topics
 
@@ -115,15 +115,15 @@ def _one_topic(
     answers = []
     for index in indexes:
         found = _find(committed, (name, index))
-        if found is not None and found.topic_id != topic_id and NO_TOPIC_ID not in (found.topic_id, topic_id):
+        if found is not None and found[3] != topic_id and NO_TOPIC_ID not in (found[3], topic_id):
             found = None
         answers.append(_GroupPartition(*_answer((name, index), found, unstable)))
     return _GroupTopic(name, topic_id, answers)
 
 
-def _find(committed: dict[Partition, StoredOffset], partition: Partition) -> OffsetCommitValue | None:
+def _find(committed: dict[Partition, StoredOffset], partition: Partition) -> FetchedOffset | None:
     stored = committed.get(partition)
-    return None if stored is None else decode(stored)
+    return None if stored is None else fetched(stored)
 
 
 def _unknown_topic(topic: _RequestedTopic) -> _GroupTopic:
@@ -133,7 +133,7 @@ def _unknown_topic(topic: _RequestedTopic) -> _GroupTopic:
 
 
 def _answer(
-    partition: Partition, committed: OffsetCommitValue | None, unstable: Collection[Partition]
+    partition: Partition, committed: FetchedOffset | None, unstable: Collection[Partition]
 ) -> tuple[int, int, int, str, int]:
     """The fields of a partition of the response, in the order of the schema, which all versions share."""
     index = partition[1]
@@ -141,4 +141,5 @@ def _answer(
         return index, NO_OFFSET, NO_LEADER_EPOCH, "", ErrorCode.UNSTABLE_OFFSET_COMMIT
     if committed is None:
         return index, NO_OFFSET, NO_LEADER_EPOCH, "", ErrorCode.NONE
-    return index, committed.offset, committed.leader_epoch, committed.metadata, ErrorCode.NONE
+    offset, leader_epoch, metadata, _ = committed
+    return index, offset, leader_epoch, metadata, ErrorCode.NONE

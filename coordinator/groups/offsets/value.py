@@ -18,6 +18,9 @@ from coordinator.protocol.wire import SHORT, text_prefix
 StoredOffset = bytes
 """The value of an OffsetCommit record as this server writes it, with the version in front."""
 
+FetchedOffset = tuple[int, int, str, bytes]
+"""Offset, leader epoch, metadata, topic id."""
+
 VERSION = 4
 VERSION_WITH_EXPIRY = 1
 NO_TOPIC_ID = bytes(16)
@@ -36,6 +39,7 @@ _PLAIN = Struct(f">hqiBq{len(_TOPIC_ID_TAG)}s16s")
 """A value without metadata and with a topic id."""
 _PLAIN_BYTES = _PLAIN.size
 _read_plain = _PLAIN.unpack
+_read_times = Struct(f">h12xBq{len(_TOPIC_ID_TAG)}s16x").unpack
 _SHAPE = Struct(f">h12xB8x{len(_TOPIC_ID_TAG)}s16x").unpack
 """The fields of a plain value that are the same in all of them."""
 _PLAIN_SHAPE = (VERSION, EMPTY, _TOPIC_ID_TAG)
@@ -70,15 +74,40 @@ def encode(value: OffsetCommitValue) -> StoredOffset:
 
 
 def decode(stored: StoredOffset) -> OffsetCommitValue:
-    if not is_plain(stored):
-        value, _ = _codec(int.from_bytes(stored[:2]))[0](stored, 2)
-        assert isinstance(value, OffsetCommitValue)
-        return value
-    value = _new(OffsetCommitValue)
-    _, value.offset, value.leader_epoch, _, value.commit_timestamp, _, value.topic_id = _read_plain(stored)
-    value.metadata = ""
-    value.expire_timestamp = NO_TIMESTAMP
-    return value
+    if len(stored) == _PLAIN_BYTES:
+        version, offset, leader_epoch, size, commit_timestamp_ms, tag, topic_id = _read_plain(stored)
+        if (version, size, tag) == _PLAIN_SHAPE:
+            value = _new(OffsetCommitValue)
+            value.offset = offset
+            value.leader_epoch = leader_epoch
+            value.metadata = ""
+            value.commit_timestamp = commit_timestamp_ms
+            value.expire_timestamp = NO_TIMESTAMP
+            value.topic_id = topic_id
+            return value
+    other, _ = _codec(int.from_bytes(stored[:2]))[0](stored, 2)
+    assert isinstance(other, OffsetCommitValue)
+    return other
+
+
+def fetched(stored: StoredOffset) -> FetchedOffset:
+    """What an OffsetFetch needs, without the rest of it."""
+    if len(stored) == _PLAIN_BYTES:
+        version, offset, leader_epoch, size, _, tag, topic_id = _read_plain(stored)
+        if (version, size, tag) == _PLAIN_SHAPE:
+            return offset, leader_epoch, "", topic_id
+    value = decode(stored)
+    return value.offset, value.leader_epoch, value.metadata, value.topic_id
+
+
+def times(stored: StoredOffset) -> tuple[int, int]:
+    """When the offset was committed, and its own expiry time or NO_TIMESTAMP (ms), without the rest of it."""
+    if len(stored) == _PLAIN_BYTES:
+        version, size, commit_timestamp_ms, tag = _read_times(stored)
+        if (version, size, tag) == _PLAIN_SHAPE:
+            return commit_timestamp_ms, NO_TIMESTAMP
+    value = decode(stored)
+    return value.commit_timestamp, value.expire_timestamp
 
 
 def is_plain(value: bytes) -> bool:

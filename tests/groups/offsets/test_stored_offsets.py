@@ -30,6 +30,8 @@ def test_a_value_is_stored_as_the_bytes_of_its_record(value):
     version = VERSION if value.expire_timestamp == NO_TIMESTAMP else VERSION_WITH_EXPIRY
     assert stored == SERDE.encode(Record(KEY, value, version))[1]
     assert values.decode(stored) == value
+    assert values.times(stored) == (value.commit_timestamp, value.expire_timestamp)
+    assert values.fetched(stored) == (value.offset, value.leader_epoch, value.metadata, value.topic_id)
 
 
 @given(value=st.one_of(plain, with_metadata, with_expiry))
@@ -48,6 +50,8 @@ def test_values_of_other_kinds_that_have_as_many_bytes_are_not_plain():
         assert len(stored) == size
         assert not values.is_plain(stored)
         assert values.decode(stored) == value
+    assert values.times(stored) == (value.commit_timestamp, value.expire_timestamp)
+    assert values.fetched(stored) == (value.offset, value.leader_epoch, value.metadata, value.topic_id)
 
 
 def test_groups_share_the_keys_of_their_partitions():

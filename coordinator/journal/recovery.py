@@ -1,0 +1,151 @@
+"""Reads what a dead server left in its journal.
+
+The newest slot says from which sequence on entries are needed. From there on the entries form a chain, by sequence, through
+one slot after another. The chain ends at the first place that has no valid entry. That is the end of what was written, or
+where a crash tore the last write. It is damage, and refused, if a later entry is there that was written when all before it
+were durable (`ALL_BEFORE_DURABLE`), or if the chain does not begin where it must.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from coordinator.journal import entry as entries
+from coordinator.journal.entry import ALL_BEFORE_DURABLE, Entry, parts
+from coordinator.journal.slot import ENTRIES_AT, PREFIX, SlotHeader, decode_header, slot_numbers
+from coordinator.log.recovery import DamagedLog
+from coordinator.world.disk import Disk
+
+_NOTHING_NEEDED = (1 << 64) - 1
+"""Greater than any sequence."""
+
+
+class Recovered(NamedTuple):
+    """The content of a journal."""
+
+    batches: Mapping[str, list[bytes]]
+    """Name of a log's folder -> its batches, in order; a piece may be several batches."""
+    paths: list[str]
+    """The files of the journal."""
+    is_begun: bool
+    """Whether one of them has a header."""
+    next_sequence: int
+    """Greater than every sequence that the journal may contain."""
+    unsynced: tuple[tuple[str, int, bytes], ...] = ()
+    """File, position and bytes of what the dead server may have written without a sync."""
+
+
+class _FoundSlot(NamedTuple):
+    path: str
+    header: SlotHeader
+    content: bytes
+
+
+def read_journal(disk: Disk, folder: str) -> Recovered:
+    """The journal in a data folder. Raises OSError and DamagedLog."""
+    paths = [f"{folder}/{PREFIX}{number}" for number in slot_numbers(disk, folder)]
+    slots = sorted(_begun(disk, paths), key=lambda slot: slot.header.first_sequence)
+    batches: dict[str, list[bytes]] = {}
+    if not slots:
+        return Recovered(batches, paths, False, 1)
+    next_sequence = slots[-1].header.first_sequence
+    unsynced = {slot.path: (slot.path, 0, slot.content[:ENTRIES_AT]) for slot in slots}
+    last = None
+    for slot, position, entry in _chain(slots):
+        last = slot.path, position, slot.content[position : position + entry.size_bytes]
+        next_sequence = max(next_sequence, entry.sequence)
+        for part in parts(entry.body):
+            batches.setdefault(part.log, []).append(part.batches)
+    pieces = (*unsynced.values(), *([last] if last is not None else []))
+    return Recovered(batches, paths, True, next_sequence + 1, pieces)
+
+
+def make_durable(disk: Disk, recovered: Recovered) -> None:
+    """Makes durable what `read_journal` found: no log may get a part of an entry that a power cut can still take away.
+
+    It must be called before the first log is opened. The unsynced pieces are written again, as in `Log._write_again`: the
+    last server may have stopped because a sync failed. Raises OSError.
+    """
+    for path, position, content in reversed(recovered.unsynced):
+        file = disk.open(path)
+        try:
+            file.write_at(position, content)
+            file.sync()
+        finally:
+            file.close()
+
+
+def remove_settled(disk: Disk, paths: list[str]) -> None:
+    """Removes a journal whose batches the logs have. Whatever a crash leaves of it needs no recovery. Raises OSError."""
+    newest = max(_begun(disk, paths), key=lambda slot: slot.header.first_sequence, default=None)
+    if newest is not None:
+        file = disk.open(newest.path)
+        try:
+            file.write_at(0, newest.header._replace(needed_from=_NOTHING_NEEDED).encode())
+            file.sync()
+        finally:
+            file.close()
+    for path in paths:
+        if newest is None or path != newest.path:
+            disk.remove(path)
+    if newest is not None:
+        disk.sync_folder(newest.path.rpartition("/")[0])
+        disk.remove(newest.path)
+        disk.sync_folder(newest.path.rpartition("/")[0])
+
+
+def _begun(disk: Disk, paths: list[str]) -> Iterator[_FoundSlot]:
+    for path in paths:
+        content = disk.read(path)
+        header = decode_header(content[:ENTRIES_AT], path)
+        if header is None and any(content[:ENTRIES_AT]):
+            # The header lies in one sector: a crash leaves zeros, the old one or the new one.
+            raise DamagedLog(path, 0, -1, "the header of the journal is damaged")
+        if header is not None:
+            yield _FoundSlot(path, header, content)
+
+
+def _chain(slots: list[_FoundSlot]) -> Iterator[tuple[_FoundSlot, int, Entry]]:
+    """The needed entries in order. Raises DamagedLog. `slots`: by their first sequence."""
+    expected = slots[-1].header.needed_from
+    needed = [slot for slot in slots if slot.header.first_sequence >= expected]
+    if needed and needed[0].header.first_sequence != expected:
+        if not slots[-1].header.is_synced:
+            return  # Without syncs, a power cut may keep the header of a slot and lose that of the slot before it.
+        raise _damage(needed[0], 0, expected)
+    for number, slot in enumerate(needed, 1):
+        position = ENTRIES_AT
+        while (entry := _entry_at(slot, position, expected)) is not None:
+            yield slot, position, entry
+            position, expected = position + entry.size_bytes, expected + 1
+        later = needed[number:]
+        if later and later[0].header.first_sequence == expected:
+            continue
+        if _is_followed(slot, position, expected) or _was_durable(later, expected):
+            raise _damage(slot, position, expected)
+        return
+
+
+def _entry_at(slot: _FoundSlot, position: int, sequence: int) -> Entry | None:
+    entry = entries.decode(slot.content, position, slot.header.salt)
+    return entry if entry is not None and entry.sequence == sequence else None
+
+
+def _is_followed(slot: _FoundSlot, position: int, sequence: int) -> bool:
+    """Whether a later entry behind a position was written when this sequence was durable."""
+    at = slot.content.find(entries.MAGIC, position)
+    while at >= 0:
+        entry = entries.decode(slot.content, at, slot.header.salt)
+        if entry is not None and entry.sequence > sequence and entry.flags & ALL_BEFORE_DURABLE:
+            return True
+        at = slot.content.find(entries.MAGIC, at + 1)
+    return False
+
+
+def _was_durable(later: list[_FoundSlot], sequence: int) -> bool:
+    """Whether the first entry of a later slot was written when this sequence was durable."""
+    firsts = (_entry_at(slot, ENTRIES_AT, slot.header.first_sequence) for slot in later)
+    return any(entry is not None and entry.sequence > sequence and entry.flags & ALL_BEFORE_DURABLE for entry in firsts)
+
+
+def _damage(slot: _FoundSlot, position: int, sequence: int) -> DamagedLog:
+    return DamagedLog(slot.path, position, -1, f"entry {sequence} of the journal is missing or damaged")

@@ -1,0 +1,164 @@
+"""A log that is written behind a journal (coordinator/journal): the journal makes a batch durable, the segments follow.
+
+    append        the batch is in memory; readers of the log see it
+    journaled     the journal has it: `durable_offset` moves, and from now on it may be written to the segment
+    flush         it is in the segment file (page cache)
+    sync          the segment is durable, and the journal may forget it
+
+A batch that the journal could not take is in memory only, and dropping it cannot fail. A start gets from the journal what the
+segments lack (`load_journaled`).
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from coordinator.log.batch import BatchHeader, read_header, split
+from coordinator.log.catalog import KnownLog
+from coordinator.log.log import DamagedLog, Log, LogSettings
+from coordinator.log.segment import Segment
+from coordinator.log.sync_job import SyncJob
+from coordinator.world.disk import NO_SPACE, Disk
+
+_MAX_TIMESTAMP = Struct(">q").unpack_from
+_MAX_TIMESTAMP_AT = 35
+
+
+class JournaledLog(Log):
+    """The records of one partition of an internal topic."""
+
+    writes_behind = True
+
+    def __init__(self, disk: Disk, folder: str, settings: LogSettings) -> None:
+        super().__init__(disk, folder, settings)
+        self.durable_offset = 0
+        """Every record before it is durable, in the journal or in the segments."""
+        self.replayed = 0
+        """Records that only the journal had when the log was opened."""
+        self._journaled: Sequence[bytes] = ()
+
+    def load_journaled(
+        self, batches: Sequence[bytes], known: KnownLog | None = None, *, is_best_effort: bool = False
+    ) -> None:
+        """Opens the log and appends what the journal has and the segments lack. `batches`: of the journal, in order.
+
+        The appended batches are synced, unless the disk is full: then they stay in memory, and `synced_offset` is smaller than
+        `durable_offset`. Raises as `open`; DamagedLog also if the segments and the journal contradict each other.
+        """
+        self._journaled = batches
+        self.load(known, is_best_effort=is_best_effort)
+        self._journaled = ()
+        self.durable_offset = self.end_offset
+
+    def _replay_journal(self) -> None:
+        overlapping: BatchHeader | None = None
+        before = self.end_offset
+        for piece in self._journaled:
+            for position, header in split(piece):
+                if header.base_offset < self.end_offset:
+                    overlapping = header
+                elif header.base_offset == self.end_offset:
+                    batch = piece[position : position + header.size_bytes]
+                    self.append(batch, header.record_count, header.max_timestamp)
+                elif not self.is_best_effort:
+                    path = self.segments[-1].path if self.segments else self.folder
+                    reason = f"the journal continues at offset {header.base_offset}, the log ends at {self.end_offset}"
+                    raise DamagedLog(path, 0, self.end_offset - 1, reason)
+        if overlapping is not None and not self.is_best_effort:
+            self._check_same(overlapping)
+        self.durable_offset = self.end_offset
+        self.replayed = self.end_offset - before
+        if self.is_best_effort and self._journaled and self.segments:
+            # Not only what was appended: a killed process may have written more to the segment than it synced.
+            self.synced_offset = min(self.checkpoint.offsets.recovery_offset, self.end_offset)
+            self._settle()
+
+    def _check_same(self, header: BatchHeader) -> None:
+        """Raises DamagedLog if the active segment has another batch at this offset. Closed ones may have been compacted."""
+        active = self.segments[-1]
+        if header.base_offset < active.base_offset:
+            return
+        found = self.read(header.base_offset, 1)
+        if read_header(found) != header:
+            reason = f"the journal has another batch at offset {header.base_offset}: another server has written here"
+            start = active.index.position_of(header.base_offset)
+            position = next(at for at, each in active.walk(start) if each.next_offset > header.base_offset)
+            raise DamagedLog(active.path, position, header.base_offset - 1, reason)
+
+    def _settle(self) -> None:
+        self._write_again(self.segments[-1])
+        try:
+            self.sync()
+        except OSError as error:
+            if error.errno not in NO_SPACE or self.failed is not None:
+                raise
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _is_full(self, _active: Segment, _more_bytes: int, _next_offset: int, _timestamp: int) -> bool:
+        """Never: the journal decides when the next segment begins (`wants_segment`)."""
+        return False
+
+    @property
+    def wants_segment(self) -> bool:
+        """Whether the active segment is full, so that `begin_segment` should be called."""
+        active = self.segments[-1]
+        return super()._is_full(active, 0, self.end_offset, active.max_timestamp)
+
+    def begin_segment(self) -> None:
+        """Closes the active segment at the durable offset and starts the next one, unless nothing in it is durable.
+
+        What is not durable yet moves to the new segment. Raises OSError as `append`.
+        """
+        if not self.segments or self.durable_offset <= self.segments[-1].base_offset:
+            return
+        end_offset = self.end_offset
+        pieces = self.segments[-1].take_unflushed(self.durable_offset)
+        self.end_offset = self.durable_offset
+        try:
+            self._roll()
+        finally:
+            for piece in pieces:
+                self.segments[-1].append(piece, int.from_bytes(piece[:8]), _MAX_TIMESTAMP(piece, _MAX_TIMESTAMP_AT)[0])
+            self.end_offset = end_offset
+
+    def drop_unjournaled(self) -> None:
+        """Drops every batch that is not durable: the journal could not take it."""
+        if self.segments:
+            self.segments[-1].take_unflushed(self.durable_offset)
+        self.end_offset = self.durable_offset
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something durable is in no segment file yet."""
+        return bool(self.segments) and self.segments[-1].is_behind(self.durable_offset)
+
+    def flush(self) -> None:
+        """Writes the durable batches to the segment file. Raises OSError; it may be called again afterwards."""
+        if self.segments:
+            self.segments[-1].flush(self.durable_offset)
+
+    # --- durability ---------------------------------------------------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> int:
+        return self.durable_offset
+
+    def sync_job(self) -> SyncJob:
+        """As `Log.sync_job`, for what is durable in the journal. Raises OSError if it cannot be written to the file."""
+        self.flush()
+        return super().sync_job()
+
+    def sync(self) -> None:
+        """Makes everything durable in the segments, without the journal."""
+        before, self.durable_offset = self.durable_offset, self.end_offset
+        try:
+            super().sync()
+        except OSError:
+            self.durable_offset = before
+            raise
+
+    def close_files(self) -> None:
+        """As `Log.close_files`. What is only in memory is in the journal, if it is durable."""
+        if self.segments:
+            self.segments[-1].take_unflushed(-1)
+        super().close_files()

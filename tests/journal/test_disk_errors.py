@@ -1,0 +1,360 @@
+"""A full disk and failing syncs, at every place: nothing that was acknowledged is lost, and the owners learn about the rest."""
+
+import errno
+from random import Random
+
+import pytest
+
+from coordinator.faults import disk
+from coordinator.faults.disk import SECTOR_BYTES, Inode
+from coordinator.journal.journal import RETRY_MS, SLOTS_MAX, WRITE_BEHIND_MS
+from tests.journal.journal_world import BEST_EFFORT, FILE_BYTES, SEGMENT_BYTES, JournalWorld, is_checkpoint
+from tests.journal.test_power_cuts import work
+
+A, B = "groups-0", "groups-1"
+
+
+class StrictInode(Inode):
+    """A file of which a later sync does not write what a failed one left behind: the kernel takes it for clean."""
+
+    __slots__ = ()
+
+    def sync(self):
+        size = len(self.cached)
+        durable = bytearray(self.durable[:size].ljust(size, b"\0"))
+        for sector in self.states:
+            start = sector * SECTOR_BYTES
+            durable[start : start + SECTOR_BYTES] = self.cached[start : start + SECTOR_BYTES]
+        if self.states or self.sizes:
+            self.durable = bytes(durable)
+        self.forget_unsynced()
+
+
+@pytest.fixture
+def strict_disk(monkeypatch):
+    monkeypatch.setattr(disk, "Inode", StrictInode)
+
+
+class SyncErrors:
+    """The sync with this number fails."""
+
+    def __init__(self, number, error):
+        self.left = number
+        self.error = error
+        self.is_over = False
+
+    def __bool__(self):
+        self.left -= 1
+        self.is_over = self.is_over or self.left < 0
+        return self.left == -1
+
+    def pop(self, _index):
+        return self.error
+
+
+def written(world, name=A, *sizes):
+    """Writes in a turn of its own; whether it was reported as durable."""
+    if not world.write(name, *sizes):
+        return False
+    world.settle()
+    return world.history[-1].is_durable
+
+
+def fill_disk(world):
+    """No byte is left, and the journal notices when it writes to a segment what it has."""
+    assert written(world)
+    world.disk.capacity_bytes = 0
+    world.advance(WRITE_BEHIND_MS)
+
+
+def restarted(world, random):
+    """The next process, on a disk with space, after a kill or a power cut."""
+    world.disk.capacity_bytes = None
+    world.disk.sync_errors = []
+    return world.crashed(random) if random.random() < 0.5 else world.killed()
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["fsync", "write"])
+def test_however_little_space_there_is_nothing_acknowledged_is_lost(durability):
+    """The space ends anywhere: when a slot is made, when a segment is written or begins, when the logs are closed."""
+    for seed in range(60):
+        random, world = Random(seed), JournalWorld(durability)
+        world.open()
+        world.disk.capacity_bytes = world.disk.used_bytes() + random.randrange(20_000)
+        work(world, random)
+        if random.random() < 0.3:
+            world.stop()
+        if durability == "write":
+            world.disk.capacity_bytes = None
+            world.killed().check()
+        else:
+            restarted(world, random).check()
+
+
+def test_when_space_comes_and_goes_the_server_writes_again_and_loses_nothing_acknowledged():
+    for seed in range(30):
+        random, world = Random(seed), JournalWorld()
+        world.open()
+        for _ in range(3):
+            world.disk.capacity_bytes = world.disk.used_bytes() + random.randrange(6_000)
+            work(world, random, 40)
+            world.disk.capacity_bytes = None
+            world.advance(RETRY_MS)
+            world.settle()
+            assert written(world) or written(world), "there is space, so it is accepted"
+        restarted(world, random).check()
+
+
+def test_a_full_disk_takes_no_more_than_the_journal_and_takes_it_again_when_there_is_space():
+    world = JournalWorld().open()
+    fill_disk(world)
+    assert not written(world)
+    assert world.owners[A].errors[-1].errno == errno.ENOSPC
+    assert not written(world, B), "another log cannot be written either"
+    world.disk.capacity_bytes = None
+    assert written(world), "the first write tries it, without waiting for the timer"
+    world.crashed(Random(1)).check()
+
+
+def test_a_blocked_journal_tries_again_by_itself():
+    world = JournalWorld().open()
+    fill_disk(world)
+    world.disk.capacity_bytes = None
+    world.advance(RETRY_MS)
+    assert not world.owners[A].log.is_behind
+    assert world.owners[A].errors == []
+
+
+def test_a_free_slot_is_given_up_before_a_write_is_refused():
+    """Its place is enough for the segments."""
+    world = JournalWorld().open()
+    while len(world.slots()) < 2:
+        assert written(world, A, 400)
+    slots = world.slots()
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    world.advance(WRITE_BEHIND_MS)
+    assert not world.owners[A].log.is_behind
+    assert len(world.slots()) < len(slots)
+    assert written(world)
+    world.crashed(Random(1)).check()
+
+
+def test_an_entry_for_which_no_slot_can_be_made_is_refused_and_the_next_one_is_taken():
+    world = JournalWorld().open()
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    assert not written(world, A, 2 * FILE_BYTES)
+    assert [error.errno for error in world.owners[A].errors] == [errno.ENOSPC]
+    assert world.owners[A].log.end_offset == 0
+    assert written(world), "a small one has room"
+    world.disk.capacity_bytes = None
+    assert written(world, A, 2 * FILE_BYTES)
+    world.crashed(Random(1)).check()
+
+
+def test_a_slot_that_could_not_be_made_in_advance_is_tried_again_when_it_is_needed():
+    """There is space by then, so no write is refused."""
+    world = JournalWorld().open()
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    for _ in range(7):
+        assert written(world, A, 800)
+    world.disk.capacity_bytes = None
+    for _ in range(10):
+        assert written(world, A, 800)
+
+
+def test_a_write_that_the_disk_refuses_during_its_sync_is_dropped_from_every_log_of_the_turn():
+    world = JournalWorld().open()
+    assert written(world)
+    world.write(A)
+    world.write(B)
+    world.disk.sync_errors = [errno.ENOSPC]
+    world.settle()
+    assert [owner.errors[-1].errno for owner in (world.owners[A], world.owners[B])] == [errno.ENOSPC] * 2
+    assert [owner.log.end_offset for owner in (world.owners[A], world.owners[B])] == [1, 0]
+    assert written(world, B)
+    world.crashed(Random(1)).check()
+
+
+def test_a_slot_whose_first_sync_failed_for_lack_of_space_keeps_what_follows(strict_disk):
+    """The slot's header was written with the entry whose sync failed. The next entry's sync does not cover it."""
+    world = JournalWorld().open()
+    while not any(map(is_checkpoint, world.jobs)):
+        world.settle()
+        world.write(A, 400)
+        world.turn()
+    world.disk.sync_errors = [errno.ENOSPC]
+    world.work(-1)
+    world.deliver()
+    assert world.history[-1].is_refused
+    world.write(A)
+    world.turn()
+    world.work(-1)
+    world.deliver()
+    assert world.history[-1].is_durable
+    world.crashed(Random(1)).check()
+
+
+def test_a_start_on_a_full_disk_serves_reads_and_keeps_the_old_journal():
+    world = JournalWorld().open()
+    for name in (A, B, *BEST_EFFORT):
+        assert written(world, name)
+    old = world.slots()
+    world.disk.crash(Random(1))
+    world.disk.capacity_bytes = 0
+    world.open().check()
+    assert world.slots() == old
+    assert not written(world)
+    world.disk.crash(Random(2))
+    world.open().check()
+    world.disk.capacity_bytes = None
+    assert written(world), "the first write that finds space begins a journal"
+    assert not set(old) & set(world.slots())
+    world.crashed(Random(3)).check()
+
+
+def test_a_start_with_any_amount_of_space_loses_nothing():
+    for extra in range(0, 12_000, 240):
+        random, world = Random(extra), JournalWorld()
+        world.open()
+        work(world, random, 60)
+        world.disk.crash(random)
+        world.disk.capacity_bytes = world.disk.used_bytes() + extra
+        world.open().check()
+        work(world, random, 30)
+        restarted(world, random).check()
+
+
+# --- failing syncs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("seed", range(2))
+def test_whichever_sync_fails_nothing_acknowledged_is_lost_after_the_next_start(seed, error, strict_disk):
+    """The failed sync leaves bytes that can be read and are not on the disk."""
+    number, is_over = 0, False
+    while not is_over:
+        random, world = Random(seed), JournalWorld()
+        errors = world.disk.sync_errors = SyncErrors(number, error)
+        try:
+            world.open()
+            work(world, random)
+            if number % 2:
+                world.stop()
+        except OSError as failed:
+            assert failed.errno == error, "a start may fail"
+        restarted(world, Random(number)).check()
+        world.crashed(Random(number)).check()
+        number, is_over = number + 1, not errors.is_over
+    assert number > 30
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whichever_sync_of_a_start_fails_the_next_start_loses_nothing(seed, strict_disk):
+    number, is_over = 0, False
+    while not is_over:
+        random, world = Random(seed), JournalWorld()
+        world.open()
+        work(world, random, 80)
+        world.disk.kill()
+        errors = world.disk.sync_errors = SyncErrors(number, errno.EIO)
+        try:
+            world.open()
+        except OSError as failed:
+            assert failed.errno == errno.EIO
+        else:
+            world.check()
+        restarted(world, Random(number)).check()
+        number, is_over = number + 1, not errors.is_over
+    assert number > 2
+
+
+def test_a_journal_that_cannot_be_synced_fails_every_log():
+    """What the disk has of it is unknown. Reads of what was durable go on."""
+    world = JournalWorld().open()
+    assert written(world)
+    world.write(A)
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    assert all(owner.errors[-1].errno == errno.EIO for owner in world.owners.values())
+    assert not any(written(world, name) for name in world.names)
+    assert world.content(A) == [0]
+    assert world.journal.idle
+    world.crashed(Random(1)).check()
+    assert written(world)
+
+
+def fill_slots_without_checkpoint(world):
+    """Fills a slot; the sync of the segments waits for the worker."""
+    while not any(map(is_checkpoint, world.jobs)):
+        world.write(A, 400)
+        world.write(B, 400)
+        world.work_except_checkpoints()
+
+
+def test_a_segment_that_cannot_be_synced_fails_its_log_only_and_the_next_start_repairs_it():
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    fill_slots_without_checkpoint(world)
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    failed = [name for name in (A, B) if world.owners[name].log.failed]
+    assert len(failed) == 1
+    (other,) = {A, B} - set(failed)
+    assert not written(world, *failed)
+    for _ in range(30):
+        assert written(world, other, 100)
+    world.crashed(Random(1)).check()
+    assert written(world, *failed)
+
+
+@pytest.mark.parametrize("name", [A, *BEST_EFFORT])
+def test_a_log_whose_segment_cannot_begin_fails_alone(name):
+    world = JournalWorld().open()
+    world.write(name, SEGMENT_BYTES)
+    world.turn()
+    world.work()
+    world.disk.sync_errors = [errno.EIO]
+    world.deliver()
+    world.advance(WRITE_BEHIND_MS)
+    assert world.owners[name].errors[-1].errno == errno.EIO
+    assert written(world, B)
+    assert not written(world, name)
+    world.crashed(Random(1)).check()
+    assert written(world, name)
+
+
+def test_a_failed_log_keeps_its_slots_until_all_are_full_and_then_every_write_gets_an_error():
+    """No write waits for ever: what is full stays full until the next start, which repairs the log."""
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    fill_slots_without_checkpoint(world)
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    (other,) = [name for name in (A, B) if world.owners[name].log.failed is None]
+    for _ in range(200):
+        if not written(world, other, 400):
+            break
+    assert len(world.slots()) <= SLOTS_MAX
+    assert world.owners[other].errors[-1].errno == errno.ENOSPC
+    assert world.journal.idle
+    assert not written(world, other, 400)
+    assert world.owners[other].log.failed is None
+    world.crashed(Random(1)).check()
+    assert written(world, other)
+
+
+def test_commits_that_wait_for_a_checkpoint_that_fails_are_refused_at_once():
+    """Otherwise an orderly stop would wait for them for ever."""
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    fill_slots_without_checkpoint(world)
+    while world.history[-1].is_durable:
+        world.write(A, 400)
+        world.work_except_checkpoints()
+    assert not world.history[-1].is_durable
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    assert world.journal.idle
+    assert world.history[-1].is_durable or world.history[-1].is_refused
+    world.stop()
+    world.crashed(Random(1)).check()

@@ -1,0 +1,211 @@
+"""What a dead server left in its journal: a torn end is the end, and anything that was durable and is missing is damage.
+
+The slots are written here byte by byte.
+"""
+
+import pytest
+from google_crc32c import value as crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.journal.entry import ALL_BEFORE_DURABLE, encode, part_prefix
+from coordinator.journal.recovery import read_journal
+from coordinator.journal.slot import ENTRIES_AT, SlotHeader, slot_name
+from coordinator.log.recovery import DamagedLog
+from tests.journal.journal_world import FOLDER
+
+LOG = "groups-0"
+SLOT_BYTES = 2_048
+
+
+def salt_of(number):
+    return b"slot %3d" % number
+
+
+def entry(sequence, salt, *, batches=None, flags=ALL_BEFORE_DURABLE, log=LOG):
+    batches = batches or b"batch %d" % sequence
+    return encode(salt, sequence, flags, [part_prefix(log, batches), batches])
+
+
+class Slots:
+    """A folder with slots."""
+
+    def __init__(self):
+        self.disk = SimulatedDisk()
+        self.disk.make_folder(FOLDER)
+
+    def add(self, number, sequences, *, needed_from=None, rest=b"", **options):
+        """A slot with the entries of these sequences, and behind them what an earlier use left."""
+        content = b"".join(entry(sequence, salt_of(number), **options) for sequence in sequences)
+        header = SlotHeader(salt_of(number), sequences.start, sequences.start if needed_from is None else needed_from)
+        self.put(number, header.encode().ljust(ENTRIES_AT, b"\0") + content + rest)
+        return self
+
+    def put(self, number, content):
+        file = self.disk.open(self.path(number))
+        file.append(content.ljust(SLOT_BYTES, b"\0"))
+        file.sync()
+        file.close()
+
+    def path(self, number):
+        return f"{FOLDER}/{slot_name(number)}"
+
+    def lose(self, number):
+        self.disk.remove(self.path(number))
+
+    def overwrite(self, number, position, content):
+        file = self.disk.open(self.path(number))
+        file.write_at(position, content)
+        file.sync()
+        file.close()
+
+    def position_of(self, number, sequence):
+        return self.disk.read(self.path(number)).index(entry(sequence, salt_of(number)))
+
+    def found(self):
+        """The sequences of the entries that a start gets."""
+        return [int(batch.removeprefix(b"batch ")) for batch in read_journal(self.disk, FOLDER).batches.get(LOG, ())]
+
+    def is_refused(self, sequence):
+        with pytest.raises(DamagedLog, match=f"entry {sequence} of the journal is missing or damaged") as refused:
+            read_journal(self.disk, FOLDER)
+        return refused.value.file
+
+
+def test_a_folder_without_a_journal_has_none():
+    recovered = read_journal(Slots().disk, FOLDER)
+    assert (recovered.batches, recovered.paths, recovered.is_begun, recovered.next_sequence) == ({}, [], False, 1)
+
+
+def test_a_slot_that_was_made_and_never_begun_has_nothing():
+    slots = Slots()
+    slots.put(4, b"")
+    recovered = read_journal(slots.disk, FOLDER)
+    assert (recovered.batches, recovered.paths, recovered.is_begun) == ({}, [slots.path(4)], False)
+
+
+def test_the_batches_of_a_log_come_in_the_order_of_their_entries():
+    slots = Slots().add(1, range(1, 5))
+    assert slots.found() == [1, 2, 3, 4]
+    assert read_journal(slots.disk, FOLDER).next_sequence == 5
+
+
+def test_the_batches_of_several_logs_in_an_entry_go_to_their_logs():
+    slots = Slots()
+    body = [part_prefix("a-0", b"1"), b"1", part_prefix("b-0", b"2"), b"2", part_prefix("a-0", b"3"), b"3"]
+    content = SlotHeader(salt_of(1), 1, 1).encode().ljust(ENTRIES_AT, b"\0") + encode(salt_of(1), 1, 1, body)
+    slots.put(1, content)
+    assert read_journal(slots.disk, FOLDER).batches == {"a-0": [b"1", b"3"], "b-0": [b"2"]}
+
+
+def test_slots_are_read_in_the_order_of_their_sequences_not_of_their_numbers():
+    slots = (
+        Slots().add(3, range(1, 4), needed_from=1).add(1, range(4, 7), needed_from=1).add(2, range(7, 9), needed_from=1)
+    )
+    assert slots.found() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_entries_before_the_needed_ones_are_left_out():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=4)
+    assert slots.found() == [4, 5, 6]
+
+
+def test_a_settled_journal_has_nothing_and_its_sequences_are_not_used_again():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=7)
+    assert slots.found() == []
+    assert read_journal(slots.disk, FOLDER).next_sequence > 4
+
+
+def test_a_slot_that_was_begun_and_has_no_entry_yet_continues_the_one_before_it():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 4), needed_from=1)
+    assert slots.found() == [1, 2, 3]
+    assert read_journal(slots.disk, FOLDER).next_sequence > 4
+
+
+def test_entries_of_an_earlier_use_of_a_slot_are_never_taken():
+    """Not even if their sequence is the next one."""
+    earlier = entry(3, b"earlier.")
+    slots = Slots().add(1, range(1, 3), rest=earlier)
+    assert slots.found() == [1, 2]
+
+
+def test_an_entry_that_repeats_a_sequence_is_never_taken():
+    slots = Slots().add(1, range(1, 3), rest=entry(2, salt_of(1), batches=b"batch 99"))
+    assert slots.found() == [1, 2]
+
+
+@given(st.integers(1, 200), st.data())
+def test_a_torn_last_entry_is_the_end(missing, data):
+    """A crash keeps any bytes of the write that was under way, and the owners were not notified of it."""
+    slots = Slots().add(1, range(1, 5))
+    last = entry(4, salt_of(1))
+    at = slots.position_of(1, 4)
+    first = data.draw(st.integers(0, len(last) - 1))
+    slots.overwrite(1, at + first, bytes(min(missing, len(last) - first)))
+    assert slots.found() in ([1, 2, 3], [1, 2, 3, 4])
+    slots.overwrite(1, at + len(last) - 1, b"\xff")
+    assert slots.found() == [1, 2, 3]
+
+
+def test_every_flipped_bit_before_the_last_entry_is_damage():
+    """The last entry was written when the others were durable, so that no crash can have changed them."""
+    slots = Slots().add(1, range(1, 4))
+    for sequence in (1, 2):
+        at = slots.position_of(1, sequence)
+        for position in range(at, at + len(entry(sequence, salt_of(1)))):
+            slots.disk.flip(slots.path(1), position, position % 8)
+            assert slots.is_refused(sequence) == slots.path(1)
+            slots.disk.flip(slots.path(1), position, position % 8)
+    assert slots.found() == [1, 2, 3]
+
+
+def test_a_damaged_last_entry_of_a_full_slot_is_damage_because_the_next_slot_was_begun():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 6), needed_from=1)
+    slots.disk.flip(slots.path(1), slots.position_of(1, 3) + 30)
+    assert slots.is_refused(3) == slots.path(1)
+
+
+def test_entries_that_were_not_synced_one_by_one_end_at_the_first_that_is_missing():
+    """With durability "write" the kernel writes in any order, and a power cut may lose one entry and keep the next."""
+    slots = Slots().add(1, range(1, 4), flags=0).add(2, range(4, 6), needed_from=1, flags=0)
+    for number, sequence in ((2, 5), (2, 4), (1, 3), (1, 2), (1, 1)):
+        position = slots.disk.read(slots.path(number)).index(entry(sequence, salt_of(number), flags=0))
+        slots.disk.flip(slots.path(number), position + 30)
+        assert slots.found() == list(range(1, sequence))
+
+
+def test_a_missing_slot_that_is_needed_is_damage():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1).add(3, range(7, 9), needed_from=1)
+    slots.lose(1)
+    slots.is_refused(1)
+
+
+def test_a_missing_slot_between_two_that_are_needed_is_damage():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1).add(3, range(7, 9), needed_from=1)
+    slots.lose(2)
+    slots.is_refused(4)
+
+
+def test_a_missing_slot_that_is_not_needed_does_not_matter():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=4)
+    slots.lose(1)
+    assert slots.found() == [4, 5, 6]
+
+
+def test_a_slot_of_another_version_is_refused():
+    slots = Slots().add(1, range(1, 4))
+    content = bytearray(slots.disk.read(slots.path(1))[: len(SlotHeader(salt_of(1), 1, 1).encode())])
+    content[8] += 1
+    content[-4:] = crc32c(bytes(content[:-4])).to_bytes(4)
+    slots.overwrite(1, 0, bytes(content))
+    with pytest.raises(DamagedLog, match="which this version cannot read"):
+        read_journal(slots.disk, FOLDER)
+
+
+def test_a_damaged_header_of_a_slot_with_durable_entries_is_not_taken_for_a_slot_that_was_never_begun():
+    """The header lies in one sector: a crash leaves zeros, the old header or the new one, and nothing else."""
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1)
+    slots.disk.flip(slots.path(2), 20)
+    with pytest.raises(DamagedLog):
+        read_journal(slots.disk, FOLDER)

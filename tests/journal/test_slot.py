@@ -1,0 +1,107 @@
+"""A slot of the journal: durable before it is used, and recognized with everything that its header says."""
+
+import errno
+
+import pytest
+from google_crc32c import value as crc32c
+
+from coordinator.faults.disk import SimulatedDisk
+from coordinator.journal.slot import (
+    ENTRIES_AT,
+    PREFIX,
+    VERSION,
+    Slot,
+    SlotHeader,
+    decode_header,
+    slot_name,
+    slot_numbers,
+)
+from coordinator.log.recovery import DamagedLog
+from tests.journal.journal_world import FOLDER
+
+PATH = f"{FOLDER}/{PREFIX}1"
+HEADER = SlotHeader(b"saltsalt", 8, 5)
+
+
+@pytest.fixture
+def disk():
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    disk.sync_folder(".")
+    return disk
+
+
+def test_the_header_is_read_as_it_was_written():
+    assert decode_header(HEADER.encode(), PATH) == HEADER
+
+
+def test_the_header_lies_within_one_sector():
+    assert len(HEADER.encode()) <= ENTRIES_AT == 512
+
+
+def test_every_flipped_bit_and_every_truncation_of_a_header_is_noticed():
+    encoded = HEADER.encode()
+    for size in range(len(encoded)):
+        assert decode_header(encoded[:size], PATH) is None
+        for bit in range(8):
+            flipped = bytearray(encoded)
+            flipped[size] ^= 1 << bit
+            assert decode_header(bytes(flipped), PATH) is None
+
+
+def test_a_slot_of_zeros_was_never_begun():
+    assert decode_header(bytes(ENTRIES_AT), PATH) is None
+
+
+def test_a_header_of_another_version_is_refused_with_the_file_and_the_version():
+    body = bytearray(HEADER.encode()[:-4])
+    body[8] = VERSION + 1
+    with pytest.raises(DamagedLog, match=f"version {VERSION + 1}") as refused:
+        decode_header(bytes(body) + crc32c(bytes(body)).to_bytes(4), PATH)
+    assert refused.value.file == PATH
+
+
+def test_a_slot_that_was_made_survives_a_power_cut_with_its_full_size(disk):
+    Slot.create(disk, PATH, 300_000)
+    disk.crash(_Oldest())
+    assert disk.read(PATH) == bytes(300_000)
+
+
+class _Oldest:
+    """A power cut that loses everything unsynced."""
+
+    def random(self):
+        return 1.0
+
+    def choice(self, states):
+        return states[0]
+
+
+def test_a_slot_for_which_there_is_no_space_leaves_no_file(disk):
+    disk.capacity_bytes = 100_000
+    with pytest.raises(OSError, match="No space left"):
+        Slot.create(disk, PATH, 300_000)
+    assert disk.list(FOLDER) == []
+    assert disk.files_open == 0
+
+
+def test_a_slot_that_cannot_be_synced_leaves_no_file(disk):
+    disk.sync_errors.append(errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        Slot.create(disk, PATH, 8_192)
+    assert disk.list(FOLDER) == []
+    assert disk.files_open == 0
+
+
+def test_a_slot_takes_what_fits_behind_its_last_entry_to_the_byte(disk):
+    slot = Slot.create(disk, PATH, 1_000)
+    assert slot.takes(1_000 - ENTRIES_AT)
+    assert not slot.takes(1_001 - ENTRIES_AT)
+    slot.position = 1_000
+    assert not slot.takes(1)
+
+
+def test_only_files_with_a_number_are_slots(disk):
+    for name in (slot_name(12), slot_name(3), f"{PREFIX}old", f"{PREFIX}", "x.journal.1", "groups-1"):
+        disk.open(f"{FOLDER}/{name}").close()
+    assert slot_numbers(disk, FOLDER) == [3, 12]
