@@ -14,6 +14,7 @@ FOLDER/truth.json says what was really done, and how long the group really rebal
 
 import asyncio
 import json
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -83,7 +84,6 @@ class Application:
         self.tasks: list[asyncio.Task[None]] = []
         self.done: Counter[str] = Counter()
         """Whatever happened to its members, as they saw it."""
-        self.pauses: list[tuple[float, float]] = []
 
     def start(self) -> None:
         self.members = [Member(self, number) for number in range(self.size)]
@@ -91,7 +91,6 @@ class Application:
 
     async def pause(self, seconds: float) -> None:
         """Stands still, as in a long garbage collection: it neither polls nor sends heartbeats."""
-        self.pauses.append((self.storm.loop.time(), seconds))
         self.runs.clear()
         await asyncio.sleep(seconds)
         self.runs.set()
@@ -276,7 +275,6 @@ class Storm:
             self.loop.close()
 
     async def _run(self) -> dict[str, Any]:
-        self.clock.skew_ms = STARTED_MS
         entropy, worker = SeededEntropy(Random("ids")), SimulatedWorker(self.loop, Random("disk"), lambda: 0.001)
         server = Server(_config(self.folder / "data"), self.loop, self.clock, RealDisk(), entropy, worker)
         await server.start()
@@ -353,6 +351,7 @@ def main(folder: str) -> int:
         print(f"{folder} exists already", file=sys.stderr)
         return 2
     (path / "data").mkdir(parents=True)
+    logging.getLogger("coordinator").setLevel(logging.CRITICAL)  # its lines would have the time of this run
     truth = Storm(path).record()
     (path / "truth.json").write_text(json.dumps(truth, indent=2) + "\n", encoding="utf-8")
     print(f"wrote {path / 'data'} and {path / 'truth.json'}")

@@ -5,7 +5,7 @@
     defaults of topic settings                those that only a topic can change; a topic names them as synonyms
     facts under Kafka's names                 node.id, listeners, advertised.listeners ...: clients and tools look for them
     what is always so here                    no authorizer, no SASL mechanism, one thread for groups ...
-    times in Kafka's larger units             log.retention.hours ...: whole hours or minutes of log.retention.ms
+    times in Kafka's larger units             log.retention.hours ...: whole hours of log.retention.ms
 
 Kafka lists its own settings of TLS, SASL, share groups, quotas, tiered storage, replication and the quorum too. They have no
 meaning here.
@@ -86,6 +86,7 @@ _CONSTANTS = (
     ("inter.broker.listener.name", Kind.STRING, None, WITHOUT_EFFECT["inter.broker."]),
     ("log.cleaner.enable", Kind.BOOLEAN, "true", "compacted topics are always compacted"),
     ("log.cleaner.threads", Kind.INT, "1", WITHOUT_EFFECT["log.cleaner."]),
+    ("log.retention.minutes", Kind.INT, None, "log.retention.ms decides"),
     ("max.connections.per.ip.overrides", Kind.STRING, "", "max.connections.per.ip holds for all addresses"),
     ("metadata.log.dir", Kind.STRING, None, "the metadata is in log.dir"),
     ("num.network.threads", Kind.INT, "1", WITHOUT_EFFECT["num.network.threads"]),
@@ -98,10 +99,9 @@ _CONSTANTS = (
 )
 """Kafka's settings that say something true about this server, though it has no such setting; each with the reason."""
 
-_HOUR_MS, _MINUTE_MS = 3_600_000, 60_000
+_HOUR_MS = 3_600_000
 _LARGER_UNITS = (
     ("log.retention.hours", "log.retention.ms", _HOUR_MS),
-    ("log.retention.minutes", "log.retention.ms", _MINUTE_MS),
     ("log.roll.hours", "log.roll.ms", _HOUR_MS),
 )
 """Kafka's settings that have another unit, the setting of this server, and its milliseconds per unit."""
@@ -154,7 +154,7 @@ def _constant(name: str, kind: Kind, value: str | None, why: str) -> ConfigValue
 
 
 def _in_larger_unit(server: Server, name: str, setting: str, unit_ms: int) -> ConfigValue:
-    """A time in hours or minutes, rounded down; -1, no limit, stays."""
+    """A time in hours, rounded down; -1, no limit, stays. Kafka reports its own default, whatever the milliseconds are."""
     value_ms: int = value_of(server.config, setting)
     text = str(value_ms if value_ms < 0 else value_ms // unit_ms)
     source = SOURCE_DEFAULT if value_ms == SETTINGS[setting].default else SOURCE_STATIC_BROKER

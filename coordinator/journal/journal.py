@@ -26,7 +26,7 @@ from typing import Any
 
 from coordinator.journal import entry as entries
 from coordinator.journal.entry import ALL_BEFORE_DURABLE
-from coordinator.journal.recovery import Recovered
+from coordinator.journal.recovery import Recovered, make_durable
 from coordinator.journal.slot import ENTRIES_AT, SALT_BYTES, Slot, SlotHeader, slot_name
 from coordinator.journal.writer import JournalWriter
 from coordinator.log.journaled_log import JournaledLog
@@ -70,7 +70,7 @@ class _Use:
 
 
 class Journal:
-    """The journal in a data folder. All its methods run on the loop, and only `begin` raises errors of the disk."""
+    """The journal in a data folder. All its methods run on the loop; only the constructor and `begin` raise OSError."""
 
     def __init__(
         self,
@@ -95,6 +95,7 @@ class Journal:
         self.entries = 0
         self.entry_bytes = 0
         self.checkpoints = 0
+        make_durable(disk, recovered)
         self._disk = disk
         self._folder = folder
         self._old_paths = recovered.paths
@@ -133,6 +134,10 @@ class Journal:
         """Why no writes are accepted for now."""
         self._is_stuck = False
         """Whether the oldest checkpoint has failed."""
+        self._is_header_unsure = False
+        """Whether a sync of the active slot has failed, so that the kernel may have dropped its header."""
+        self._waits_for_slot = False
+        """Whether a slot is being made because an entry needs one."""
         self._is_settled = False
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -294,6 +299,9 @@ class Journal:
         self._forget_gathered()
         self._under_way = ends
         try:
+            if self._is_header_unsure:
+                self._write_header(self._active, slot.header.needed_from)
+                self._is_header_unsure = False
             slot.write(entry)
         except OSError as error:
             self._entry_failed(error)
@@ -310,6 +318,7 @@ class Journal:
         if self.failed is not None:
             return
         if isinstance(outcome, OSError):
+            self._is_header_unsure = True
             self._entry_failed(outcome)
             return
         if isinstance(outcome, BaseException):
@@ -369,11 +378,14 @@ class Journal:
         slot = next((slot for slot in self._free if slot.size_bytes >= needed), None)
         if slot is None:
             error, self._prepare_error = self._prepare_error, None
-            if error is not None:
+            if error is not None and self._waits_for_slot:
+                self._waits_for_slot = False
                 self._entry_failed(error)
             else:
+                self._waits_for_slot = True
                 self._prepare(max(self._file_bytes, needed))
             return False
+        self._waits_for_slot = False
         self._full.append(active)
         try:
             use = self._begin_use(slot)
@@ -387,7 +399,9 @@ class Journal:
         return True
 
     def _begin_use(self, slot: Slot) -> _Use:
-        slot.begin(SlotHeader(self._random_bytes(SALT_BYTES), self._sequence, self._needed_from(self._sequence)))
+        slot.begin(
+            SlotHeader(self._random_bytes(SALT_BYTES), self._sequence, self._needed_from(self._sequence), self._syncs)
+        )
         return _Use(slot)
 
     def _needed_from(self, otherwise: int) -> int:
@@ -455,9 +469,13 @@ class Journal:
             self._checkpointing = None
             self._full.appendleft(use)
             self._is_stuck = True
+            self._commit()
             return
-        # The slot may be overwritten when it is durable that the entries in it are not needed.
         use.is_synced = True
+        self._note_synced(use)
+
+    def _note_synced(self, use: _Use) -> None:
+        """The slot may be overwritten when it is durable that the entries in it are not needed."""
         active = self._active
         assert active is not None
         try:
@@ -465,9 +483,13 @@ class Journal:
         except OSError as error:
             self._header_written(use, error)
             return
+        self._is_header_unsure = False
         self._run_in_worker(active.slot.file.sync, lambda outcome: self._header_written(use, outcome))
 
     def _header_written(self, use: _Use, outcome: Any) -> None:
+        if outcome is None and self._is_header_unsure and self.failed is None:
+            self._note_synced(use)
+            return
         self._checkpointing = None
         if isinstance(outcome, OSError):
             self._full.appendleft(use)

@@ -30,6 +30,8 @@ class Recovered(NamedTuple):
     """Whether one of them has a header."""
     next_sequence: int
     """Greater than every sequence that the journal may contain."""
+    unsynced: tuple[tuple[str, int, bytes], ...] = ()
+    """File, position and bytes of what the dead server may have written without a sync."""
 
 
 class _FoundSlot(NamedTuple):
@@ -46,11 +48,30 @@ def read_journal(disk: Disk, folder: str) -> Recovered:
     if not slots:
         return Recovered(batches, paths, False, 1)
     next_sequence = slots[-1].header.first_sequence
-    for entry in _chain(slots):
+    unsynced = {slot.path: (slot.path, 0, slot.content[:ENTRIES_AT]) for slot in slots}
+    last = None
+    for slot, position, entry in _chain(slots):
+        last = slot.path, position, slot.content[position : position + entry.size_bytes]
         next_sequence = max(next_sequence, entry.sequence)
         for part in parts(entry.body):
             batches.setdefault(part.log, []).append(part.batches)
-    return Recovered(batches, paths, True, next_sequence + 1)
+    pieces = (*unsynced.values(), *([last] if last is not None else []))
+    return Recovered(batches, paths, True, next_sequence + 1, pieces)
+
+
+def make_durable(disk: Disk, recovered: Recovered) -> None:
+    """Makes durable what `read_journal` found: no log may get a part of an entry that a power cut can still take away.
+
+    It must be called before the first log is opened. The unsynced pieces are written again, as in `Log._write_again`: the
+    last server may have stopped because a sync failed. Raises OSError.
+    """
+    for path, position, content in reversed(recovered.unsynced):
+        file = disk.open(path)
+        try:
+            file.write_at(position, content)
+            file.sync()
+        finally:
+            file.close()
 
 
 def remove_settled(disk: Disk, paths: list[str]) -> None:
@@ -76,20 +97,25 @@ def _begun(disk: Disk, paths: list[str]) -> Iterator[_FoundSlot]:
     for path in paths:
         content = disk.read(path)
         header = decode_header(content[:ENTRIES_AT], path)
+        if header is None and any(content[:ENTRIES_AT]):
+            # The header lies in one sector: a crash leaves zeros, the old one or the new one.
+            raise DamagedLog(path, 0, -1, "the header of the journal is damaged")
         if header is not None:
             yield _FoundSlot(path, header, content)
 
 
-def _chain(slots: list[_FoundSlot]) -> Iterator[Entry]:
+def _chain(slots: list[_FoundSlot]) -> Iterator[tuple[_FoundSlot, int, Entry]]:
     """The needed entries in order. Raises DamagedLog. `slots`: by their first sequence."""
     expected = slots[-1].header.needed_from
     needed = [slot for slot in slots if slot.header.first_sequence >= expected]
     if needed and needed[0].header.first_sequence != expected:
+        if not slots[-1].header.is_synced:
+            return  # Without syncs, a power cut may keep the header of a slot and lose that of the slot before it.
         raise _damage(needed[0], 0, expected)
     for number, slot in enumerate(needed, 1):
         position = ENTRIES_AT
         while (entry := _entry_at(slot, position, expected)) is not None:
-            yield entry
+            yield slot, position, entry
             position, expected = position + entry.size_bytes, expected + 1
         later = needed[number:]
         if later and later[0].header.first_sequence == expected:

@@ -1,6 +1,6 @@
 """A slot: a preallocated file of the journal, which is used again when the segments have everything in it.
 
-    0      header: magic 8 | version u8 | salt 8 | first sequence u64 | needed from u64 | checksum u32
+    0      header: magic 8 | version u8 | salt 8 | first sequence u64 | needed from u64 | synced u8 | checksum u32
     512    entries, then zeros or the rest of an earlier use
 
 The header lies in one sector, which a disk writes completely or not at all. It is written with the first entry and becomes
@@ -22,7 +22,7 @@ PREFIX = "coordinator.journal."
 """Not the name of any partition's folder: those end with a dash and a number."""
 _MAGIC = b"KCJSLOT\0"
 VERSION = 0
-_HEADER = Struct(">8sB8sQQ")
+_HEADER = Struct(">8sB8sQQB")
 _CHECKSUM_BYTES = 4
 ENTRIES_AT = 512
 SALT_BYTES = 8
@@ -35,6 +35,8 @@ class SlotHeader(NamedTuple):
     salt: bytes
     first_sequence: int
     needed_from: int
+    is_synced: bool = True
+    """Whether every entry is synced before its owners are notified (durability "fsync")."""
 
     def encode(self) -> bytes:
         """The header as it is stored."""
@@ -48,10 +50,10 @@ def decode_header(content: bytes, path: str) -> SlotHeader | None:
     body, checksum = content[: _HEADER.size], content[_HEADER.size : _HEADER.size + _CHECKSUM_BYTES]
     if len(checksum) < _CHECKSUM_BYTES or crc32c(body) != int.from_bytes(checksum):
         return None
-    magic, version, salt, first_sequence, needed_from = _HEADER.unpack(body)
+    magic, version, salt, first_sequence, needed_from, is_synced = _HEADER.unpack(body)
     if magic != _MAGIC or version != VERSION:
         raise DamagedLog(path, 0, -1, f"the journal has version {version}, which this version cannot read")
-    return SlotHeader(salt, first_sequence, needed_from)
+    return SlotHeader(salt, first_sequence, needed_from, bool(is_synced))
 
 
 class Slot:

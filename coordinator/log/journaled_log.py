@@ -67,7 +67,9 @@ class JournaledLog(Log):
             self._check_same(overlapping)
         self.durable_offset = self.end_offset
         self.replayed = self.end_offset - before
-        if self.is_best_effort and self.end_offset > before:
+        if self.is_best_effort and self._journaled and self.segments:
+            # Not only what was appended: a killed process may have written more to the segment than it synced.
+            self.synced_offset = min(self.checkpoint.offsets.recovery_offset, self.end_offset)
             self._settle()
 
     def _check_same(self, header: BatchHeader) -> None:
@@ -78,7 +80,9 @@ class JournaledLog(Log):
         found = self.read(header.base_offset, 1)
         if read_header(found) != header:
             reason = f"the journal has another batch at offset {header.base_offset}: another server has written here"
-            raise DamagedLog(active.path, active.index.position_of(header.base_offset), header.base_offset - 1, reason)
+            start = active.index.position_of(header.base_offset)
+            position = next(at for at, each in active.walk(start) if each.next_offset > header.base_offset)
+            raise DamagedLog(active.path, position, header.base_offset - 1, reason)
 
     def _settle(self) -> None:
         self._write_again(self.segments[-1])

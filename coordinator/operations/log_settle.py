@@ -6,7 +6,7 @@ journal, and programs that read segment files need it, because the last batches 
 
 from pathlib import Path
 
-from coordinator.journal.recovery import read_journal, remove_settled
+from coordinator.journal.recovery import make_durable, read_journal, remove_settled
 from coordinator.log import catalog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
@@ -30,6 +30,7 @@ def run(path: Path) -> int:
         found = data_folder.read_catalog(_DISK, str(path))
         recovered = read_journal(_DISK, str(path))
         data_folder.check_journal(str(path), found, recovered)
+        make_durable(_DISK, recovered)
         known = known_logs(path)
         records = 0
         for name, batches in recovered.batches.items():

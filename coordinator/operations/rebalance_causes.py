@@ -114,6 +114,8 @@ class Cause:
     """A cause of rebalances, with the time that these took."""
 
     text: str
+    kind: str
+    """One of KINDS."""
     client: Client | None
     rebalances: int
     ms: int
@@ -175,7 +177,11 @@ def find_causes(
         counts.setdefault(client, ClientCounts(client=client)).members += 1
     found = [
         Cause(
-            text=text, client=client, rebalances=len(mine), ms=union_ms(_clipped(each, from_ms, to_ms) for each in mine)
+            text=text,
+            kind=mine[0].kind,
+            client=client,
+            rebalances=len(mine),
+            ms=union_ms(_clipped(each, from_ms, to_ms) for each in mine),
         )
         for (text, client), mine in causes.by_cause.items()
     ]
@@ -375,9 +381,9 @@ class _Causes:
             return SILENT if event.timeout == _SESSION else LATE
         if event.type == LEFT:
             return STUCK if _POLL_TIMEOUT.search(rebalance.reason) else LEAVES
-        if (event.member_id, event.time_ms) in self._walk.first_joins:
-            return START
-        return SILENT if self._comes_back(rebalance) else JOINS
+        if self._comes_back(rebalance):
+            return SILENT
+        return START if (event.member_id, event.time_ms) in self._walk.first_joins else JOINS
 
     def _comes_back(self, rebalance: Rebalance) -> bool:
         """Whether the member that joins belongs to a client that just ended a silence."""

@@ -58,14 +58,13 @@ def marked(count: int, mark: str) -> Markup:
 
 def causes(findings: Findings) -> Iterator[Markup]:
     """Why the group rebalanced, and what each client did."""
-    kinds = {(each.because, each.client if each.because else None): each.kind for each in findings.rebalances}
     if findings.causes:
         yield table(
             ("cause", "rebalances", "time in them"),
             (
                 (
                     join(
-                        tag("i", class_=f"swatch {cause_colour(kinds.get((each.text, each.client), each.text))}"),
+                        tag("i", class_=f"swatch {cause_colour(each.kind)}"),
                         described(each),
                     ),
                     f"{each.rebalances:,}",

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import blake2b
-from importlib.util import MAGIC_NUMBER
-from pathlib import Path
+from importlib.util import MAGIC_NUMBER, find_spec
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -99,5 +98,8 @@ def generator_digest() -> bytes:
     interpreter = f"{sys.implementation.cache_tag} {sys.flags.optimize}"
     digest = blake2b(MAGIC_NUMBER + interpreter.encode())
     for module in _GENERATOR:
-        digest.update(Path(__file__).with_name(f"{module}.py").read_bytes())
+        spec = find_spec(f"{__package__}.{module}")
+        assert spec is not None
+        loader: Any = spec.loader
+        digest.update(loader.get_data(spec.origin))  # bytecode, where an installation has no sources
     return digest.digest()

@@ -265,6 +265,20 @@ def test_a_consumer_whose_poll_timeout_passes_stops_polling():
     assert findings.causes[0].text == "stops polling for longer than its poll timeout"
 
 
+def test_the_only_member_of_a_group_that_falls_silent_does_not_start_it_again():
+    opened = event("EventLogOpened", 0)
+    expired = event("MemberExpired", 50, "a", timeout="session", timeout_ms=10_000)
+    findings = found(
+        replace(opened, offset=0), joined(1, "a", "x"), started(1, 1, "a"), completed(4, 1),
+        expired, started(50, 2, "a"), replace(completed(50, 2), members=0),
+        joined(52, "b", "x"), started(52, 3, "b"), completed(55, 3),
+    )  # fmt: skip
+    assert [(each.text, each.rebalances) for each in findings.causes] == [
+        ("falls silent for 12 s (session timeout 10 s)", 2),
+        ("the group starts", 1),
+    ]
+
+
 def test_a_static_member_that_comes_back_replaces_its_old_id():
     findings = found(joined(1, "a", "x", instance_id="i"), joined(2, "b", "x", instance_id="i"))
     assert [(each.joined, each.members) for each in findings.clients] == [(2, 1)]

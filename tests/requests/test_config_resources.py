@@ -104,7 +104,7 @@ def test_a_broker_names_where_it_listens_and_stores_as_kafka_does(server):
         ("group.coordinator.threads", "1", Kind.INT),
         ("log.cleaner.enable", "true", Kind.BOOLEAN),
         ("log.retention.hours", "168", Kind.INT),
-        ("log.retention.minutes", "10080", Kind.INT),
+        ("log.retention.minutes", None, Kind.INT),
         ("log.roll.hours", "168", Kind.INT),
         ("remote.log.storage.system.enable", "false", Kind.BOOLEAN),
         ("sasl.enabled.mechanisms", "", Kind.LIST),
