@@ -7,10 +7,11 @@ invariants: a gap in the events is not an error, but results for that stretch of
 
 import json
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from coordinator.pipeline.files import write_atomically
@@ -28,7 +29,7 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
     def keep(name: str, frame: DataFrame) -> DataFrame:
         return store.write(name, frame) if name in WRITTEN else materialize(frame)
 
-    derived.keep, derived.judge = keep, store.judge
+    derived.keep, derived.keep_arrow, derived.judge = keep, store.write_arrow, store.judge
     for name in WRITTEN:
         if getattr(derived, name) is None:
             store.remove(name)
@@ -38,32 +39,45 @@ def audit(derived: Derived, store: Store) -> Iterator[tuple[str, dict[str, Any] 
 
 def summary(derived: Derived) -> dict[str, Any]:
     """All sums, ready for JSON. A sum the log gives no basis for is null."""
+    counts = _counts(derived)
+    invalid = counts[_ASSIGNMENTS]
     return {
         "log": derived.source.name,
         "commits": None if derived.sums is None else derived.sums.commits(),
         "policies": None if derived.sums is None else derived.sums.policies(),
-        "assignments": None if derived.source.events is None else _invalid_assignments(derived.source.events),
-        "broken": _counts(derived.invariants_broken, "rule"),
-        "gaps": None if derived.event_gaps is None else [row.asDict() for row in derived.event_gaps.collect()],
-        "unreadable": _unreadable(derived),
+        "assignments": None
+        if derived.source.events is None
+        else {"invalid_received": invalid.get(REPORTED, 0), "invalid_refused": invalid.get(DISCARDED, 0)},
+        "broken": counts[_BROKEN],
+        "gaps": None if derived.gaps is None else derived.gaps.to_pylist(),
+        "unreadable": counts[_UNREADABLE],
     }
 
 
-def _invalid_assignments(events: DataFrame) -> dict[str, int]:
-    """Counts the assignments of classic groups' leaders that broke a rule."""
-    found = _counts(events.where(F.col("type") == ASSIGNMENT_INVALID), "policy")
-    return {"invalid_received": found.get(REPORTED, 0), "invalid_refused": found.get(DISCARDED, 0)}
+_BROKEN, _ASSIGNMENTS, _UNREADABLE = "broken", "assignments", "unreadable"
 
 
-def _counts(frame: DataFrame, column: str) -> dict[str, int]:
-    return {row[0]: row[1] for row in frame.groupBy(column).count().orderBy(column).collect()}
+def _counts(derived: Derived) -> dict[str, dict[str, int]]:
+    """Counts violations by rule, leaders' invalid assignments by what became of them, and undecoded records by type.
+
+    One query: each would cost more to plan than to run.
+    """
+    rows = [
+        _named(_BROKEN, derived.invariants_broken, F.col("rule")),
+        _named(_UNREADABLE, derived.state.where("problem is not null"), F.coalesce("type", F.lit("no type"))),
+    ]
+    if derived.source.events is not None:
+        invalid = derived.source.events.where(F.col("type") == ASSIGNMENT_INVALID)
+        rows.append(_named(_ASSIGNMENTS, invalid, F.col("policy")))
+    found: dict[str, dict[str, int]] = {_BROKEN: {}, _ASSIGNMENTS: {}, _UNREADABLE: {}}
+    counted = reduce(DataFrame.unionByName, rows).groupBy("what", "name").count().orderBy("what", "name")
+    for what, name, count in counted.collect():
+        found[what][name] = count
+    return found
 
 
-def _unreadable(derived: Derived) -> dict[str, int]:
-    """Counts the records that could not be decoded, by type: unknown types and newer versions."""
-    rows = derived.state.where("problem is not null").select("type", "problem")
-    found = rows.groupBy(F.coalesce("type", F.lit("no type")).alias("type")).count().collect()
-    return {row["type"]: row["count"] for row in found}
+def _named(what: str, rows: DataFrame, name: Column) -> DataFrame:
+    return rows.select(F.lit(what).alias("what"), name.alias("name"))
 
 
 def write_summary(folder: Path, found: dict[str, Any]) -> None:

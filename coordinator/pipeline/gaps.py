@@ -10,12 +10,15 @@ There may also be too many events: if the state log loses its end, the decisions
 effect. The server notes this when it reopens the log (`undone_from_offset`), and those events are dropped everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from coordinator.pipeline.intervals import SHARD, readable
@@ -23,6 +26,17 @@ from coordinator.pipeline.intervals import SHARD, readable
 OPENED, CLOSED = "EventLogOpened", "EventLogClosed"
 ABOUT_ITSELF = (OPENED, CLOSED)
 ALL_EVENTS = "all"
+OPENING_COLUMNS = (
+    *SHARD, "offset", "type", "time_ms", "state_offset", "previous_state_offset", "covered_state_offset",
+    "undone_from_offset", "cleanly_closed", "policy",
+)  # fmt: skip
+"""Columns needed of these entries."""
+GAPS = pa.schema([
+    ("log_id", pa.string()), ("shard", pa.int32()), ("what", pa.string()), ("from_state_offset", pa.int64()),
+    ("to_state_offset", pa.int64()), ("event_offset", pa.int64()), ("time_ms", pa.int64()), ("detail", pa.string()),
+])  # fmt: skip
+"""The schema of the table event_gaps."""
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +49,38 @@ class Undone:
     to_offset: int
 
 
-def openings(events: DataFrame) -> DataFrame:
-    """The event log's entries about itself: one or two per shard and server start."""
-    return readable(events).where(F.col("type").isin(*ABOUT_ITSELF))
+class FirstEvent(NamedTuple):
+    """The oldest event of a shard that is still there."""
+
+    log_id: str
+    shard: int
+    offset: int
+    state_offset: int | None
 
 
-def undone(opened: DataFrame) -> Sequence[Undone]:
+def openings(events: DataFrame) -> Sequence[Row]:
+    """The event log's entries about itself, in order: one or two per shard and server start."""
+    found = readable(events).where(F.col("type").isin(*ABOUT_ITSELF)).collect()
+    return sorted((row.asDict(recursive=True) for row in found), key=itemgetter(*SHARD, "offset"))
+
+
+def first_events(events: DataFrame) -> Sequence[FirstEvent]:
+    """The oldest event of each shard."""
+    found = events.groupBy(*SHARD).agg(F.min("offset"), F.min_by("state_offset", "offset"))
+    return [FirstEvent(*row) for row in found.collect()]
+
+
+def undone(opened: Sequence[Row]) -> Sequence[Undone]:
     """Returns the ranges of events that never took effect."""
-    rows = opened.where((F.col("type") == OPENED) & (F.col("undone_from_offset") >= 0)).select(
-        *SHARD, "undone_from_offset", "offset"
-    )
-    return [Undone(*row) for row in rows.collect()]
+    return [
+        Undone(row["log_id"], row["shard"], row["undone_from_offset"], row["offset"])
+        for row in opened
+        if row["type"] == OPENED and _is_known(row["undone_from_offset"])
+    ]
+
+
+def _is_known(offset: int | None) -> bool:
+    return offset is not None and offset >= 0
 
 
 def without_undone(events: DataFrame, ranges: Sequence[Undone]) -> DataFrame:
@@ -72,63 +107,46 @@ def batch_without_undone(batch: Any, ranges: Sequence[Undone]) -> Any:
     return batch
 
 
-def event_gaps(opened: DataFrame, first_events: DataFrame) -> DataFrame:
+def event_gaps(opened: Sequence[Row], firsts: Sequence[FirstEvent]) -> Any:
     """Finds the stretches `[from_state_offset, to_state_offset)` of the state log whose events are missing.
 
-    `first_events`: (log_id, shard, first_offset, first_state_offset) of the oldest event still there. `to_state_offset` is
-    null if events are missing up to the end of the log.
+    Returns an Arrow table. `to_state_offset` is null if events are missing up to the end of the log.
     """
-    in_order = Window.partitionBy(*SHARD).orderBy("offset")
-    starts = (
-        opened.withColumn("next_state_offset", F.lead("state_offset").over(in_order))
-        .where(F.col("type") == OPENED)
-        .select(*SHARD, "offset", "time_ms", "state_offset", "previous_state_offset", "covered_state_offset",
-                "cleanly_closed", "policy", "run_id", "next_state_offset")
-    )  # fmt: skip
-    covered = F.coalesce(
-        F.when(F.col("covered_state_offset") >= 0, F.col("covered_state_offset")),
-        F.when(F.col("previous_state_offset") >= 0, F.col("previous_state_offset")),
-    )
-    lost = starts.where(covered.isNotNull() & (covered < F.col("state_offset"))).select(
-        *SHARD,
-        F.lit("lost").alias("what"),
-        covered.alias("from_state_offset"),
-        F.col("state_offset").alias("to_state_offset"),
-        F.col("offset").alias("event_offset"),
-        "time_ms",
-        F.when(F.col("cleanly_closed"), "the state log went on while no events were written")
-        .otherwise("the event log was not closed: its end was lost, or the server was killed")
-        .alias("detail"),
-    )
-    fewer = starts.where(F.col("policy") != ALL_EVENTS).select(
-        *SHARD,
-        F.lit("not written").alias("what"),
-        F.col("state_offset").alias("from_state_offset"),
-        F.col("next_state_offset").alias("to_state_offset"),
-        F.col("offset").alias("event_offset"),
-        "time_ms",
-        F.concat(F.lit("events: "), F.col("policy")).alias("detail"),
-    )
-    trimmed = first_events.where((F.col("first_offset") > 0) & (F.col("first_state_offset") > 0)).select(
-        *SHARD,
-        F.lit("deleted").alias("what"),
-        F.lit(0).cast("bigint").alias("from_state_offset"),
-        F.col("first_state_offset").alias("to_state_offset"),
-        F.col("first_offset").alias("event_offset"),
-        F.lit(None).cast("bigint").alias("time_ms"),
-        F.lit("the oldest events were deleted by their retention").alias("detail"),
-    )
-    before = (
-        starts.where((F.col("previous_state_offset") < 0) | F.col("previous_state_offset").isNull())
-        .where((F.col("offset") == 0) & (F.col("state_offset") > 0))
-        .select(
-            *SHARD,
-            F.lit("not written").alias("what"),
-            F.lit(0).cast("bigint").alias("from_state_offset"),
-            F.col("state_offset").alias("to_state_offset"),
-            F.col("offset").alias("event_offset"),
-            "time_ms",
-            F.lit("the state log is older than the event log").alias("detail"),
-        )
-    )
-    return lost.unionByName(fewer).unionByName(trimmed).unionByName(before)
+    rows = [*_deleted(firsts)]
+    for shard, entries in groupby(opened, itemgetter(*SHARD)):
+        about = dict(zip(SHARD, shard, strict=True))
+        rows += [about | gap for gap in _gaps_of_shard(list(entries))]
+    return pa.Table.from_pylist(rows, GAPS)
+
+
+def _deleted(firsts: Sequence[FirstEvent]) -> Iterator[dict[str, Any]]:
+    for first in firsts:
+        if first.offset > 0 and first.state_offset:
+            yield {
+                "log_id": first.log_id, "shard": first.shard, "what": "deleted", "from_state_offset": 0,
+                "to_state_offset": first.state_offset, "event_offset": first.offset,
+                "detail": "the oldest events were deleted by their retention",
+            }  # fmt: skip
+
+
+def _gaps_of_shard(entries: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Yields what each opening of the log shows. The next entry ends the stretch without some of the events."""
+    for place, entry in enumerate(entries):
+        if entry["type"] != OPENED:
+            continue
+        start, previous = entry["state_offset"], entry["previous_state_offset"]
+        covered = next((each for each in (entry["covered_state_offset"], previous) if _is_known(each)), start)
+        at = {"event_offset": entry["offset"], "time_ms": entry["time_ms"]}
+        if covered < start:
+            detail = "the event log was not closed: its end was lost, or the server was killed"
+            if entry["cleanly_closed"]:
+                detail = "the state log went on while no events were written"
+            yield at | {"what": "lost", "from_state_offset": covered, "to_state_offset": start, "detail": detail}
+        if entry["policy"] not in {ALL_EVENTS, None}:
+            following = entries[place + 1 : place + 2]
+            end = following[0]["state_offset"] if following else None
+            detail = f"events: {entry['policy']}"
+            yield at | {"what": "not written", "from_state_offset": start, "to_state_offset": end, "detail": detail}
+        if not _is_known(previous) and entry["offset"] == 0 and start > 0:
+            detail = "the state log is older than the event log"
+            yield at | {"what": "not written", "from_state_offset": 0, "to_state_offset": start, "detail": detail}

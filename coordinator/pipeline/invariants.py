@@ -141,67 +141,72 @@ def epoch_order(state: DataFrame) -> DataFrame:
 
 def epochs_fell(state: DataFrame) -> DataFrame:
     """Finds members whose RevocationEpoch, or assignment epoch of a partition, is lower than in an earlier record."""
-    lives = _lives(state)
-    in_order = Window.partitionBy(*_LIFE).orderBy("offset")
-    lost, before = F.col("revocation_epoch"), F.col("lost_before")
-    detail = F.format_string("revocation epoch %d after %d", lost, before)
-    revocations = (
-        lives.withColumn(
-            "lost_before", F.last("revocation_epoch", ignorenulls=True).over(in_order.rowsBetween(*_BEFORE))
-        )
-        .where(before > lost)
-        .select(*_row(EPOCH_FELL, STATE_LOG, detail, time_ms="timestamp_ms"))
+    of_same = Window.partitionBy(*_LIFE, "each.topic_key", "each.partition").orderBy("offset")
+    now, before, is_assignment = F.col("each.epoch"), F.col("before"), F.col("each.partition").isNotNull()
+    detail = F.format_string(
+        "%s epoch %d after %d", F.when(is_assignment, "assignment").otherwise("revocation"), now, before
     )
-    held = F.coalesce(F.concat("assignment", "pending_revocation"), "assignment")
-    since, earlier = F.col("since"), F.col("since_before")
-    detail = F.format_string("assignment epoch %d after %d", since, earlier)
-    assignments = (
-        lives.withColumn("held", held)
-        .withColumn("held_before", F.lag("held").over(in_order))
-        .where(~F.col("held_before").eqNullSafe(F.col("held")))
-        .withColumn("each", F.explode("held"))
-        .withColumn("topic_key", F.coalesce("each.topic_id", "each.topic"))
-        .withColumn("partition", F.col("each.partition"))
-        .withColumn("since", F.col("each.epoch"))
-        .withColumn(
-            "since_before", F.lag("since").over(Window.partitionBy(*_LIFE, "topic_key", "partition").orderBy("offset"))
-        )
-        .where((earlier > since) & (F.col("member_epoch") > 0))
+    return (
+        _lives(state)
+        .select(*_LIFE, "member_id", "offset", "timestamp_ms", "member_epoch", F.explode("epochs").alias("each"))
+        .where(is_assignment | now.isNotNull())
+        .withColumn("before", F.lag(now).over(of_same))
+        .where((before > now) & (~is_assignment | (F.col("member_epoch") > 0)))
+        .withColumns({"topic_key": F.col("each.topic_key"), "partition": F.col("each.partition")})
         .select(*_row(EPOCH_FELL, STATE_LOG, detail, time_ms="timestamp_ms", partition=True))
     )
-    return revocations.unionByName(assignments)
 
 
 _LIFE = (*GROUP, "group_kind", "place", "life")
 """One member without a break, also under several member ids of one instance id."""
-_BEFORE = (Window.unboundedPreceding, -1)
+_EPOCHS = "array<struct<topic_key: string, partition: int, epoch: int>>"
 
 
 def _lives(state: DataFrame) -> DataFrame:
     """The records about members' assignments, by the place in the group that the member has and how often it was left.
 
     A place is an instance id, else a member id. It is left where the member is removed and no other has it by the next record.
+    `epochs`: RevocationEpoch (without topic and partition), and the assignment epochs unless they repeat the previous record's.
     """
     of_member = Window.partitionBy(*GROUP, "group_kind", "member_id").orderBy("offset")
     of_place = Window.partitionBy(*GROUP, "group_kind", "place").orderBy("offset")
-    kind, tombstone = F.col("type"), F.col("tombstone")
-    joins = kind.isin(*_METADATA) & ~tombstone
+    kind, tombstone, held = F.col("type"), F.col("tombstone"), F.col("held")
+    joins, assigns = kind.isin(*_METADATA) & ~tombstone, kind.isin(*_ASSIGNMENTS) & ~tombstone
+    both = F.coalesce(F.concat("assignment", "pending_revocation"), "assignment")
     instance = F.last(F.when(joins, F.struct("instance_id")), ignorenulls=True).over(of_member)["instance_id"]
     next_joins_at = F.lead(F.when(joins, F.col("offset"))).over(of_place)
     is_left = kind.isin(*_METADATA) & tombstone & ~F.coalesce(next_joins_at == F.col("offset") + 1, F.lit(False))
     begins_again = kind.isin(*_ASSIGNMENTS) & (F.col("member_epoch") == 0)
+    carried = F.when(F.col("is_left"), F.array().cast(_EPOCHS)).when(assigns, held)
+    held_before = F.last(carried, ignorenulls=True).over(of_place.rowsBetween(*_BEFORE))
+    repeats = ~F.col("begins_again") & held_before.eqNullSafe(held)
+    revocation = F.array(F.struct(F.lit(None), F.lit(None), "revocation_epoch")).cast(_EPOCHS)
     return (
         readable(state)
         .where(kind.isin(*_ASSIGNMENTS, *_METADATA))
-        .select(*GROUP, "group_kind", "member_id", "instance_id", "offset", "timestamp_ms", "type", "tombstone", "member_epoch",
-                "revocation_epoch", "assignment", "pending_revocation")
-        .withColumn("instance", instance)
+        .select(*GROUP, "group_kind", "member_id", "offset", "timestamp_ms", "type", "tombstone", "member_epoch",
+                "revocation_epoch", F.when(assigns, both).alias("held"), instance.alias("instance"))
         .withColumn("place", F.struct(F.col("instance").isNull().alias("is_dynamic"),
                                       F.coalesce("instance", "member_id").alias("id")))
-        .withColumn("ends", F.coalesce(is_left | begins_again, F.lit(False)))
-        .withColumn("life", F.count_if("ends").over(of_place))
-        .where(kind.isin(*_ASSIGNMENTS) & ~tombstone)
+        .withColumns({"is_left": F.coalesce(is_left, F.lit(False)), "begins_again": F.coalesce(begins_again, F.lit(False)),
+                      "held": _epochs_of("held")})
+        .withColumns({"life": F.count_if(F.col("is_left") | F.col("begins_again")).over(of_place),
+                      "repeats": F.coalesce(repeats, F.lit(False))})
+        .where(assigns)
+        .withColumn("epochs", F.when(F.col("repeats") | held.isNull(), revocation).otherwise(F.concat(held, revocation)))
     )  # fmt: skip
+
+
+_BEFORE = (Window.unboundedPreceding, -1)
+
+
+def _epochs_of(assignment: str) -> Column:
+    return F.transform(
+        assignment,
+        lambda each: F.struct(
+            F.coalesce(each["topic_id"], each["topic"]).alias("topic_key"), each["partition"], each["epoch"]
+        ),
+    )
 
 
 def two_owners(ownership: DataFrame) -> DataFrame:

@@ -8,7 +8,6 @@ folder is invalid, and nothing was written.
 
 import importlib.util
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,10 @@ INTERRUPTED = 130
 """The exit code of a program that SIGINT ends, as shells report it."""
 
 
+SMALL_BYTES = 32 << 20
+"""The size below which a log is too short for Spark to compile its plans."""
+
+
 class CannotRun(Exception):
     """The job cannot start. Nothing was written; the message says why."""
 
@@ -37,6 +40,8 @@ def run(options: SimpleNamespace) -> int:
     try:
         if options.job == "rehearse":
             return _rehearse(options)
+        if options.job == "prepare":
+            return _prepare()
         return _run(options)
     except CannotRun as error:
         print(f"coordinator: {error}", file=sys.stderr)
@@ -47,15 +52,12 @@ def _run(options: SimpleNamespace) -> int:
     _check_out(options.out)
     if getattr(options, "format", None) == DELTA:
         _check_delta(options.out)
-    try:
-        from pyspark.errors import AnalysisException  # noqa: PLC0415 - Spark is imported only when a job needs it
+    with _needs_spark():
+        from pyspark.errors import AnalysisException, PySparkRuntimeError  # noqa: PLC0415 - Spark is imported only when a job needs it
 
-        from coordinator.pipeline import sources  # noqa: PLC0415 - as above
+        from coordinator.pipeline import java, sources  # noqa: PLC0415 - as above
         from coordinator.pipeline.session import session  # noqa: PLC0415 - as above
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        raise CannotRun(f"{missing} is not installed; run in a checkout: pip install '.[pipeline]'") from error
     try:
         if options.log is not None:
             sources.check_log(options.log)
@@ -64,11 +66,15 @@ def _run(options: SimpleNamespace) -> int:
         read_options = _read_options(options)
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise CannotRun("Spark needs Java 17 or newer, and there is no java; `coordinator groups why` needs none")
+    _check_java()
     with _steps() as step:
         kafka_settings = dict(_pairs(options.kafka, "--kafka"))
-        spark = session(options.master, dict(_pairs(options.conf, "--conf")), quick=options.job != "tables")
+        small = options.log is not None and options.job != "follow" and sources.log_bytes(options.log) < SMALL_BYTES
+        settings = dict(_pairs(options.conf, "--conf"))
+        try:
+            spark = session(options.master, settings, quick=options.job != "tables", small=small)
+        except PySparkRuntimeError as error:
+            raise CannotRun(f"Spark could not start {java.program()}: {error}") from error
         step("Spark has started")
         if options.job == "follow":
             from coordinator.pipeline import follow  # noqa: PLC0415 - as above
@@ -93,6 +99,41 @@ def _run(options: SimpleNamespace) -> int:
             if not derived.source.has_group(group):
                 raise CannotRun(f"there is no group {group} in {derived.source.name}")
         return _BATCH[options.job](options, derived, spark, step)
+
+
+@contextmanager
+def _needs_spark() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise CannotRun(f"{missing} is not installed; run in a checkout: pip install '.[pipeline]'") from error
+
+
+def _check_java() -> None:
+    """Raises CannotRun if this process has to start Java and cannot."""
+    from coordinator.pipeline import java  # noqa: PLC0415 - see _run
+    from coordinator.pipeline.session import is_submitted  # noqa: PLC0415 - see _run
+
+    wrong = None if is_submitted() else java.problem()
+    if wrong is not None:
+        raise CannotRun(wrong)
+
+
+def _prepare() -> int:
+    with _needs_spark():
+        import pyarrow  # noqa: F401, ICN001, PLC0415 - see _run
+        import pyspark  # noqa: F401, PLC0415 - see _run
+
+    from coordinator.pipeline import java  # noqa: PLC0415 - see _run
+
+    _check_java()
+    try:
+        made = java.prepare()
+    except java.NotPrepared as error:
+        raise CannotRun(str(error)) from error
+    print(f"{made}: {made.stat().st_size / 1e6:.0f} MB; jobs on this machine use it from now on")
+    return DONE
 
 
 def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str], kafka_settings: dict[str, str]) -> Any:

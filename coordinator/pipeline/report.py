@@ -132,10 +132,10 @@ def _collect(derived: Derived, groups: list[group_data.Row]) -> list[group_data.
     if derived.source.events is not None:
         take(derived.source.events.where(F.col("type").isin(*TYPES)), "events", group_data.EVENTS_MAX, F.desc("offset"))
     if derived.source.openings is not None:
-        for opening in derived.source.openings.collect():
+        for opening in derived.source.openings:
             for one in found.values():
                 if one.key[:2] == (opening["log_id"], opening["shard"]):
-                    one.openings.append(opening.asDict(recursive=True))
+                    one.openings.append(dict(opening))
     if derived.event_gaps is not None:
         for gap in derived.event_gaps.collect():
             for one in found.values():

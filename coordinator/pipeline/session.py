@@ -9,6 +9,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from coordinator.pipeline.java import archive_options
 from pyspark_coordinator_log import JAVA_OPTIONS
 
 WORKER_WITHIN_S = 60
@@ -43,11 +44,24 @@ The classes are Spark's own, as pip installed them, and verifying them takes a s
 """
 
 
-def session(master: str | None, settings: dict[str, str], *, quick: bool = False) -> SparkSession:
-    """Returns the session. `settings` are the user's own; `quick` suits a job with little work for the JVM."""
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, which then has its Java already."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""For a log of a few megabytes: to compile a plan, or to plan it again after each stage, takes longer than to run it."""
+
+
+def session(master: str | None, settings: dict[str, str], *, quick: bool = False, small: bool = False) -> SparkSession:
+    """Returns the session. `settings` are the user's own; `quick` suits jobs with little work for Java, `small` short logs."""
     builder = SparkSession.builder.appName("kafka-group-coordinator")
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-    if master is None and not submitted:
+    if master is None and not is_submitted():
         master = "local[*]"
     values = dict(DEFAULTS)
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
@@ -57,7 +71,9 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             # For workers and data source lookup: the Python that has this package, not the first python3 in PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            values |= LOCAL | (QUICK if quick else {})
+            values |= LOCAL | (QUICK if quick else {}) | (SMALL if small else {})
+            if java_options := archive_options():
+                values["spark.driver.defaultJavaOptions"] = java_options
     for name, value in (values | settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

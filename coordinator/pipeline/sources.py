@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations import rebalance_causes
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.pipeline import gaps, judging
-from coordinator.pipeline.intervals import SHARD, materialize
+from coordinator.pipeline.intervals import materialize
 from coordinator.pipeline.verdicts import ArrowBatches
 from coordinator.pipeline.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log import columns, messages, planning
@@ -32,7 +34,6 @@ from pyspark_coordinator_log.options import parse
 from pyspark_coordinator_log.reading import read
 
 FORMAT = "coordinator_log"
-FIRST_EVENTS = "log_id string, shard int, first_offset bigint, first_state_offset bigint"
 _PLACE = ("log_id", "shard", "offset", "timestamp_ms")
 _COMMON = (
     "type",
@@ -62,7 +63,7 @@ COMMIT_COLUMNS = (
     "problem",
 )  # fmt: skip
 MARKER_COLUMNS = ("log_id", "shard", "offset", "producer_id", "producer_epoch", "is_control", "control_type")
-RAW_COLUMNS = (*_PLACE, "key", "value", "key_type")
+_SELDOM_COLUMNS = tuple(dict.fromkeys((*EVENT_COLUMNS, *gaps.OPENING_COLUMNS)))
 COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
 KAFKA_WITHIN_S = 10.0
 KAFKA_LOG = "kafka"
@@ -86,10 +87,9 @@ class LogSource:
     commit_events: "CommitEvents | None"
     """The events about commits, for verdicts.py."""
     markers: DataFrame | None
-    openings: DataFrame | None
+    openings: Sequence[gaps.Row] | None
     """The event log's entries about itself."""
-    first_events: DataFrame | None
-    """(log_id, shard, first_offset, first_state_offset) of the oldest event still there."""
+    first_events: Sequence[gaps.FirstEvent] | None
     complete_from: DataFrame
 
     def for_groups(self, groups: Sequence[str]) -> "LogSource":
@@ -186,6 +186,13 @@ def check_log(path: str) -> None:
     open_folder(path, STATE_TOPIC)
 
 
+def log_bytes(path: str) -> int:
+    """The size of the state log and the event log there. Raises NoLog."""
+    folders = (open_folder(path, STATE_TOPIC), event_folder(path))
+    shards = [shard for folder in folders if folder is not None for shard in folder.shards.values()]
+    return sum(segment.size_bytes for shard in shards for segment in shard.segments())
+
+
 def check_archive(path: str) -> None:
     """Raises NoLog unless `follow` wrote there."""
     if not (Path(path) / ARCHIVE_NOTE).is_file():
@@ -201,7 +208,7 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> LogSour
         state=_view(spark, path, columns.STATE, options, STATE_COLUMNS),
         commits=_view(spark, path, columns.COMMITS, options, COMMIT_COLUMNS),
         markers=_view(spark, path, columns.RAW, options, MARKER_COLUMNS).where("is_control"),
-        complete_from=spark.createDataFrame(bounds, COMPLETE_FROM).cache(),
+        complete_from=_complete_from_rows(spark, bounds),
         **_events(spark, path, options),
     )
 
@@ -219,9 +226,9 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
             spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings
         )
         all_events = adapter.from_kafka(event_rows, columns.EVENTS, KAFKA_LOG)
-        openings = materialize(gaps.openings(all_events))
+        openings = gaps.openings(all_events)
         events = gaps.without_undone(all_events, gaps.undone(openings))
-        firsts = first_events(all_events)
+        firsts = gaps.first_events(all_events)
     return LogSource(
         name=bootstrap,
         commit_events=None if events is None else CommitEventRows(events),
@@ -231,7 +238,7 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
         markers=None,
         openings=openings,
         first_events=firsts,
-        complete_from=spark.createDataFrame([], COMPLETE_FROM),
+        complete_from=_complete_from_rows(spark, []),
     )
 
 
@@ -252,13 +259,6 @@ def kafka_partitions(bootstrap: str) -> dict[str, int]:
     return counts
 
 
-def first_events(events: DataFrame) -> DataFrame:
-    """(log_id, shard, first_offset, first_state_offset) of the oldest event of each shard."""
-    return events.groupBy(*SHARD).agg(
-        F.min("offset").alias("first_offset"), F.min_by("state_offset", "offset").alias("first_state_offset")
-    )
-
-
 def event_folder(path: str) -> DataFolder | None:
     """The event log in a data folder; None if there is none."""
     try:
@@ -272,6 +272,13 @@ def complete_from(folder: ShardFolder) -> int:
     noted, segments = folder.server_checkpoint(), folder.segments()
     start = max(segments[0].base_offset if segments else 0, 0 if noted is None else noted.start_offset)
     return max(folder.clean_offset(), start)
+
+
+def _complete_from_rows(spark: SparkSession, bounds: Sequence[Sequence[Any]]) -> DataFrame:
+    """COMPLETE_FROM, as Arrow: rows given as Python objects would go through a Python worker of their own."""
+    schema = to_arrow_schema(cast(StructType, StructType.fromDDL(COMPLETE_FROM)))
+    rows = [dict(zip(schema.names, each, strict=True)) for each in bounds]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
@@ -289,21 +296,21 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
     folder = event_folder(path)
     if folder is None:
         return {"events": None, "commit_events": None, "openings": None, "first_events": None}
-    here = {**options, "path": path}
-    about_itself = {name: value for name, value in options.items() if name != "groups"}
-    about_itself |= {"topic": EVENT_TOPIC, "keyTypes": _types(gaps.ABOUT_ITSELF)}
-    raw = _view(spark, path, columns.RAW, about_itself, RAW_COLUMNS)
-    openings = _rows(spark, [row.asDict() for row in raw.collect()])
+    seldom = {**options, "keyTypes": _types((*gaps.ABOUT_ITSELF, *_IN_GROUPS, ASSIGNMENT_INVALID))}
+    # Everything but commits: read once, because the reader has to pass by all commits for it.
+    events = materialize(_view(spark, path, columns.EVENTS, seldom, _SELDOM_COLUMNS))
+    openings = gaps.openings(events)
     undone = gaps.undone(openings)
-    firsts = [
-        (folder.log_id(), shard, *first) for shard, each in folder.shards.items() if (first := _first_event(each))
-    ]
-    about_rebalances = {**options, "keyTypes": _types((*_IN_GROUPS, ASSIGNMENT_INVALID))}
+    commits = {**options, "path": path, "keyTypes": _types((COMMIT_DECIDED,))}
     return {
-        "events": gaps.without_undone(_view(spark, path, columns.EVENTS, about_rebalances, EVENT_COLUMNS), undone),
-        "commit_events": CommitEventsInLog(spark, {**here, "keyTypes": _types((COMMIT_DECIDED,))}, undone),
+        "events": gaps.without_undone(events, undone),
+        "commit_events": CommitEventsInLog(spark, commits, undone),
         "openings": openings,
-        "first_events": spark.createDataFrame(firsts, FIRST_EVENTS),
+        "first_events": [
+            gaps.FirstEvent(folder.log_id(), shard, *first)
+            for shard, each in folder.shards.items()
+            if (first := _first_event(each))
+        ],
     }
 
 
@@ -328,19 +335,6 @@ def _first_event(shard: ShardFolder) -> tuple[int, int | None] | None:
     return offset, messages.row(key, value).get("state_offset")
 
 
-def _rows(spark: SparkSession, raw: Sequence[dict[str, Any]]) -> DataFrame:
-    names = columns.SCHEMAS[columns.EVENTS].names
-    rows = []
-    for each in raw:
-        full = each | messages.row(_bytes(each["key"]), _bytes(each["value"]))
-        rows.append(tuple(full.get(name) for name in names))
-    return spark.createDataFrame(rows, columns.ddl(columns.EVENTS))
-
-
-def _bytes(value: bytearray | None) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
 def from_archive(spark: SparkSession, path: str) -> LogSource:
     """Reads what `follow` kept. Raises NoLog if there is nothing."""
     check_archive(path)
@@ -357,7 +351,7 @@ def from_archive(spark: SparkSession, path: str) -> LogSource:
         all_events = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
         openings = gaps.openings(all_events)
         events = gaps.without_undone(all_events, gaps.undone(openings))
-        firsts = first_events(all_events)
+        firsts = gaps.first_events(all_events)
     return LogSource(
         name=path,
         state=state,
@@ -367,12 +361,12 @@ def from_archive(spark: SparkSession, path: str) -> LogSource:
         events=events,
         markers=kept(columns.RAW, "markers") if note["has_markers"] else None,
         openings=openings,
-        complete_from=spark.createDataFrame([tuple(each) for each in note["complete_from"]], COMPLETE_FROM).cache(),
+        complete_from=_complete_from_rows(spark, note["complete_from"]),
     )
 
 
-def event_gaps(source: LogSource) -> DataFrame | None:
-    """Where events are missing; None if there is no event log."""
+def event_gaps(source: LogSource) -> Any:
+    """Where events are missing, as an Arrow table; None if there is no event log."""
     if source.openings is None or source.first_events is None:
         return None
     return gaps.event_gaps(source.openings, source.first_events)

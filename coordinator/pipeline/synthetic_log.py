@@ -191,8 +191,9 @@ class _Group:
             self.names += 1
             self.members[name] = _Member()
             about = ConsumerGroupMemberMetadataValue(
-                client_id=f"client-{self.names}", client_host="/10.0.0.1", subscribed_topic_names=[self.topic],
-                subscribed_topic_regex="", rebalance_timeout_ms=300_000, classic_member_metadata=None,
+                instance_id=None, rack_id=None, client_id=f"client-{self.names}", client_host="/10.0.0.1",
+                subscribed_topic_names=[self.topic], subscribed_topic_regex="", rebalance_timeout_ms=300_000,
+                classic_member_metadata=None,
             )  # fmt: skip
             self.record(ConsumerGroupMemberMetadataKey(self.name, name), about)
         self.rebalance()

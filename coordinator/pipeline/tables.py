@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from coordinator.pipeline import intervals, invariants, rebalances, sources, transactions, verdicts
 from coordinator.pipeline.arguments import DELTA, local_folder
-from coordinator.pipeline.files import DAY
+from coordinator.pipeline.files import DAY, DayFiles
 from coordinator.pipeline.findings import Sums
 from coordinator.pipeline.intervals import GROUP, is_local, materialize
 from coordinator.pipeline.judging import SCHEMA
@@ -35,12 +36,14 @@ from coordinator.pipeline.sources import LogSource
 class Derived:
     """Everything derived from the source; each frame is computed on first use.
 
-    `keep` stores a frame so that it is not computed again (a table is written and read back), and later steps use the result.
+    `keep` stores a frame so that it is not computed again (a table is written and read back), and later steps use the result;
+    `keep_arrow` does so with a table that this process has made.
     `judge` writes the verdicts and collects the findings in one pass.
     """
 
     source: LogSource
     keep: Callable[[str, DataFrame], DataFrame] = field(default=lambda _, frame: frame)
+    keep_arrow: Callable[[str, Any], DataFrame] | None = None
     judge: Callable[[verdicts.VerdictPass], tuple[DataFrame, DataFrame]] | None = None
 
     @cached_property
@@ -96,9 +99,7 @@ class Derived:
 
     @cached_property
     def policy_replay(self) -> DataFrame | None:
-        if self.sums is None:
-            return None
-        return self.keep("policy_replay", self.source.state.sparkSession.createDataFrame(self.sums.replay))
+        return None if self.sums is None else self._kept("policy_replay", self.sums.replay)
 
     @cached_property
     def offset_commits(self) -> DataFrame:
@@ -119,9 +120,18 @@ class Derived:
         return self.keep("invariants_broken", broken)
 
     @cached_property
+    def gaps(self) -> Any:
+        """`event_gaps` as an Arrow table."""
+        return sources.event_gaps(self.source)
+
+    @cached_property
     def event_gaps(self) -> DataFrame | None:
-        made = sources.event_gaps(self.source)
-        return None if made is None else self.keep("event_gaps", made)
+        return None if self.gaps is None else self._kept("event_gaps", self.gaps)
+
+    def _kept(self, name: str, table: Any) -> DataFrame:
+        if self.keep_arrow is not None:
+            return self.keep_arrow(name, table)
+        return self.keep(name, self.source.state.sparkSession.createDataFrame(table))
 
     @cached_property
     def topics(self) -> DataFrame:
@@ -210,6 +220,20 @@ class Store:
                 self._save(dated, str(new), time_column)
         return self.read(name, frame.schema)
 
+    def write_arrow(self, name: str, table: Any) -> DataFrame:
+        """As `write`, for a table that this process has made: where it can, it writes the file itself."""
+        if self._is_remote or not is_local(self._spark):
+            return self.write(name, self._spark.createDataFrame(table))
+        time_column = BY_NAME[name].time_column
+        with self._replaced(name, table.schema) as new:
+            if time_column is None:
+                pq.write_table(table, new / "part-00000.parquet")
+            else:
+                with DayFiles(new, 0, time_column, table.schema.names) as files:
+                    for batch in table.to_batches():
+                        files.add(batch)
+        return self.read(name, from_arrow_schema(table.schema))
+
     def judge(self, judging: verdicts.VerdictPass) -> tuple[DataFrame, DataFrame]:
         """Writes the verdicts; returns them and the findings."""
         name = "commit_verdicts"
@@ -292,7 +316,7 @@ def _delta_files(path: str) -> list[str]:
 
 def write_tables(derived: Derived, store: Store) -> Iterator[tuple[str, DataFrame | None]]:
     """Writes every table and yields it when done; None for a table that this source does not have."""
-    derived.keep, derived.judge = store.keep, store.judge
+    derived.keep, derived.keep_arrow, derived.judge = store.keep, store.write_arrow, store.judge
     for table in TABLES:
         frame = getattr(derived, table.name)
         if frame is None:

@@ -48,7 +48,7 @@ def test_without_java_one_line_says_so(recorded_storm, tmp_path):
     arguments = ["report", "--log", str(recorded_storm.data), "--out", str(tmp_path / "out")]
     done = submitted(*arguments, environment=environment)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("coordinator: Spark needs Java 17 or newer, and there is no java")
+    assert done.stderr.startswith("coordinator: Java is not installed; Spark needs Java 17 or newer: install one")
     assert not (tmp_path / "out").exists()
 
 

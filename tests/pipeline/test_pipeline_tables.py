@@ -467,13 +467,15 @@ def test_a_gap_in_the_event_log_is_a_row(spark):
     opening(h, 30, previous_state_offset=20, covered_state_offset=30, cleanly_closed=True, policy="refused")
     opening(h, 50, previous_state_offset=45, covered_state_offset=50, cleanly_closed=True)
     events = frame(spark, columns.EVENTS, h.events)
-    first = spark.createDataFrame(
-        [(LOG, 0, 0, 0)], "log_id string, shard int, first_offset bigint, first_state_offset bigint"
-    )
-    found = gaps.event_gaps(gaps.openings(events), first)
-    assert rows(found, "what", "from_state_offset", "to_state_offset") == {("lost", 9, 20), ("not written", 30, 50)}
-    later = spark.createDataFrame([(LOG, 0, 7, 4)], first.schema)
-    assert rows(gaps.event_gaps(gaps.openings(events), later).where("what = 'deleted'"), "to_state_offset") == {(4,)}
+    opened = gaps.openings(events)
+    found = gaps.event_gaps(opened, [gaps.FirstEvent(LOG, 0, 0, 0)]).to_pylist()
+    assert {(gap["what"], gap["from_state_offset"], gap["to_state_offset"]) for gap in found} == {
+        ("lost", 9, 20),
+        ("not written", 30, 50),
+    }
+    assert [gap["detail"] for gap in found if gap["what"] == "not written"] == ["events: refused"]
+    later = gaps.event_gaps(opened, [gaps.FirstEvent(LOG, 0, 7, 4)]).to_pylist()
+    assert [gap["to_state_offset"] for gap in later if gap["what"] == "deleted"] == [4]
 
 
 def test_undone_events_are_dropped(spark):
