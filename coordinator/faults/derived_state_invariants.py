@@ -42,7 +42,7 @@ from coordinator.server.composition import Server
 def check(server: Server, broken: OnBroken) -> None:
     """Checks a running server. Must be called between two callbacks."""
     for shard in server.groups.shards:
-        if shard.status is Status.FAILED:
+        if shard.status in (Status.FAILED, Status.LOADING):
             continue
         for problem in [*_orphaned_timers(shard), *_leaked_requests(shard)]:
             broken("I16 bounded", f"shard {shard.index}: {problem}")
@@ -182,6 +182,7 @@ def _classic_mismatches(group: ClassicGroup) -> Iterable[str]:
             {member.group_instance_id: member.member_id for member in members if member.group_instance_id is not None},
         ),
         "the stored half": _stored_half(group),
+        "content_bytes": ([each.content_bytes for each in members], [each.count_content() for each in members]),
     }
     for name, (kept, recounted) in counted.items():
         if kept != recounted:

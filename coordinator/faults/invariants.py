@@ -147,7 +147,9 @@ class Invariants:
         """Checks a running server. Must be called between two callbacks."""
         derived_state_invariants.check(server, self._broken)
         for shard in server.groups.shards:
-            if shard.status is Status.FAILED or shard.has_unwritten:  # the live state is ahead of the log
+            if (
+                shard.status in (Status.FAILED, Status.LOADING) or shard.has_unwritten
+            ):  # the live state is ahead of the log
                 continue
             self.checks += 1
             self._forget_from(shard.index, shard.log.end_offset)

@@ -26,7 +26,7 @@ from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
 from coordinator.network.flow_control import FlowControl, FlowEvent
 from coordinator.network.log_once import LogOncePerClient
-from coordinator.network.turn import SLICE_REQUESTS, Turn
+from coordinator.network.turn import REQUEST_BYTES, SLICE_REQUESTS, Turn
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
                 self._update_reading(FlowEvent.BACKLOG)
         elif len(frames) == 1 and turn.left > 0 and not self._may_have_to_wait:
             # The ordinary case needs no backlog.
-            turn.left -= len(data)
+            turn.left -= len(data) + REQUEST_BYTES
             try:
                 self._dispatch(frames[0], self)
             except RefusedFrame as error:
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
                 self._update_reading(FlowEvent.BACKLOG)
         elif frames:
             self._backlog.extend(frames)
-            self._dispatch_backlog(is_new=True)
+            self._dispatch_backlog(is_new=True, at_least_one=False)
         if splitter.rest or self._reserved_bytes:
             self._reserve_memory(frame_arrived=bool(frames))
 
@@ -282,12 +282,12 @@ class Connection(asyncio.Protocol):
     def take_slice(self) -> None:
         """Handles requests of the backlog, at least one if it may be handled now (called by the turn)."""
         self._waits_for_turn = False
-        self._resume()
+        self._resume(at_least_one=True)
 
-    def _dispatch_backlog(self, *, is_new: bool) -> None:
-        """Handles a slice of the backlog, as far as flow control lets it.
+    def _dispatch_backlog(self, *, is_new: bool, at_least_one: bool) -> None:
+        """Handles a slice of the backlog, as far as flow control and the time of the turn let it.
 
-        `is_new`: the frames have just arrived. Then there may be no time left for them; otherwise one at least is handled.
+        `is_new`: the frames have just arrived. `at_least_one`: one is handled even if no time is left.
         """
         backlog, queue, dispatch, turn = self._backlog, self._queue, self._dispatch, self.turn
         left = SLICE_REQUESTS
@@ -296,13 +296,13 @@ class Connection(asyncio.Protocol):
                 if (self._may_have_to_wait or len(queue) >= self._in_flight_max) and self._must_wait():
                     break
                 has_begun = left < SLICE_REQUESTS
-                if not left or (turn.left <= 0 and (is_new or has_begun) and not turn.has_time()):
+                if not left or (turn.left <= 0 and (has_begun or not at_least_one) and not turn.has_time()):
                     self._waits_for_turn = True
-                    turn.wait(self, is_new=not has_begun)
+                    turn.wait(self, is_new=is_new and not has_begun)
                     break
                 left -= 1
                 frame = backlog.popleft()
-                turn.left -= len(frame)
+                turn.left -= len(frame) + REQUEST_BYTES
                 dispatch(frame, self)
         except RefusedFrame as error:
             self.refuse(str(error))
@@ -319,10 +319,10 @@ class Connection(asyncio.Protocol):
         self._may_have_to_wait = held is not None or bool(self._counted_bytes) or not flow.is_open
         return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_dispatch
 
-    def _resume(self) -> None:
+    def _resume(self, *, at_least_one: bool = False) -> None:
         """Handles the backlog, unless it waits for its turn or the client does not read; reads on when there is none."""
         if self._backlog and not self._waits_for_turn and self._flow.can_dispatch:
-            self._dispatch_backlog(is_new=False)
+            self._dispatch_backlog(is_new=False, at_least_one=at_least_one)
         if not self._backlog:
             if self._backlog_bytes:
                 self._memory.give_back(self._backlog_bytes)

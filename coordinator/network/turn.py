@@ -32,6 +32,8 @@ TURN_RESPONSE_BYTES = 4 << 20
 """The bytes of large responses after which a turn ends: the kernel has to copy them."""
 LOOK_BYTES = 2_048
 """Requests of this many bytes are handled between two readings of the clock."""
+REQUEST_BYTES = 128
+"""What a request counts beside its own bytes, so that the smallest ones do not go without a look for long."""
 
 
 class Writer(Protocol):

@@ -6,7 +6,7 @@ transaction mean before and after its end (groups/offsets/pending.py), so that a
 is taken over from a Kafka cluster may have open transactions, which are taken over with it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -18,6 +18,8 @@ from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKe
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
 
 _SPECIAL = CONTROL | TRANSACTIONAL
+SLICE_RECORDS = 2_000
+"""About ten milliseconds of a load."""
 
 
 class StateMachine(Protocol):
@@ -63,21 +65,37 @@ class Loaded:
 
 
 def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:
-    """Replays the whole log. Raises DamagedLog; DecodeError or UnknownRecordVersion, which name the folder and the batch."""
+    """Replays the whole log. Raises as `load_in_slices`."""
     loaded = Loaded()
+    for _ in load_in_slices(log, serde, state, loaded, bulk_replayers):
+        pass
+    return loaded
+
+
+def load_in_slices(
+    log: Log, serde: Serde, state: StateMachine, loaded: Loaded, bulk_replayers: BulkReplayers | None = None
+) -> Iterator[None]:
+    """Replays the whole log, and pauses after about every `SLICE_RECORDS` records. Counts in `loaded`.
+
+    The log must not grow meanwhile; its segments may be compacted. Raises DamagedLog; DecodeError or UnknownRecordVersion,
+    which name the folder and the batch.
+    """
     try:
-        _replay_batches(log, serde, state, bulk_replayers, loaded)
+        yield from _replay_batches(log, serde, state, bulk_replayers, loaded)
     except (DecodeError, UnknownRecordVersion) as error:
         raise type(error)(f"{log.folder}: a record of the batch at offset {loaded.offset}: {error}") from error
-    return loaded
 
 
 def _replay_batches(
     log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None, loaded: Loaded
-) -> None:
+) -> Iterator[None]:
     decode, replay = serde.decode, state.replay
     replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)
+    pause_at = SLICE_RECORDS
     for buffer, position, header in log.batches():
+        if loaded.records >= pause_at:
+            pause_at = loaded.records + SLICE_RECORDS
+            yield
         loaded.offset = header.base_offset
         records = key_values(buffer, position, header)
         loaded.records += len(records)

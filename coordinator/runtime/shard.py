@@ -19,14 +19,17 @@ only holds requests that arrive while another one is running: when a reply leads
 An operation that raises before its result is applied has changed nothing but soft state, at most: the state drops that part
 (`restore`), and nobody else notices. There is no undo for a result that fails while it is applied, or when the log cannot take
 a batch: the state in memory is ahead of the log, so the shard drops it, loads it again from the log, and refuses every parked
-reply, so that the clients retry. A full disk (ENOSPC, EDQUOT) is survived in this way: reads are served, and once a second a
-write is tried or, if there is none, the free space is checked. Any other disk error (EIO) is final, because after a failed
-fdatasync the content of the disk is unknown: the shard refuses everything until the server is restarted.
+reply, so that the clients retry. A long load is done in slices, one in each turn of the loop, and requests get
+COORDINATOR_LOAD_IN_PROGRESS until it ends, as from a Kafka broker that takes over a partition.
+
+A full disk (ENOSPC, EDQUOT) is survived in this way: reads are served, and once a second a write is tried or, if there is none,
+the free space is checked. Any other disk error (EIO) is final, because after a failed fdatasync the content of the disk is
+unknown: the shard refuses everything until the server is restarted.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -36,7 +39,7 @@ from coordinator.log.writer import MakeWriter
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
-from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, TransactionalState, load
+from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, TransactionalState, load, load_in_slices
 from coordinator.runtime.parking import Parking, ReplyTarget
 from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
 from coordinator.runtime.serde import Serde
@@ -91,11 +94,12 @@ EncodedRecords = list[tuple[bytes, bytes | None]]
 class Status(StrEnum):
     """Whether a shard serves requests.
 
-    ACTIVE: all. FULL: reads, until the disk takes a write. FAILED: none, until a restart. STOPPED: none; earlier
-    decisions are still written.
+    ACTIVE: all. FULL: reads, until the disk takes a write. LOADING: none, until the state is loaded again. FAILED: none, until
+    a restart. STOPPED: none; earlier decisions are still written.
     """
 
     ACTIVE = "active"
+    LOADING = "loading"
     FULL = "full"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -161,6 +165,11 @@ class Shard(Generic[S]):
         """Requests that wait inside the state for a later result."""
         self._mailbox: deque[Callable[[], None]] = deque()
         self._is_first_load = True
+        self._loading: Iterator[None] | None = None
+        """The rest of a load in slices."""
+        self._status_after_load = (Status.ACTIVE, "")
+        self._deferred: list[Callable[[], None]] = []
+        """Internal changes that wait for the end of a load."""
         self._busy = False
         self._watchdog: Handle | None = None
         self._full_until_ms = 0
@@ -247,6 +256,9 @@ class Shard(Generic[S]):
         """`scope`: the only part of the soft state that the change may touch; None if that is not known."""
         if self.status in (Status.FAILED, Status.STOPPED):
             return
+        if self._loading is not None:
+            self._deferred.append(lambda: self._enter_internal(lambda: self._run_internal(change, scope)))
+            return
         self._busy = True
         now_ms = self._clock.wall_ms()
         has_applied = False
@@ -265,6 +277,8 @@ class Shard(Generic[S]):
     def _refuse_unless_serving(self, *, writes: bool) -> None:
         if self.status is Status.ACTIVE:
             return
+        if self.status is Status.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         refuses_all = self.status in (Status.FAILED, Status.STOPPED)
         if refuses_all or (writes and self._clock.monotonic_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -447,13 +461,44 @@ class Shard(Generic[S]):
             if self.events is not None:
                 self.events.drop_after(self._offset_durable)
         else:
-            self.load()
+            self._load_again()
         _refuse(requests, error)
+
+    def _load_again(self) -> None:
+        """Loads the state from the log: at once if that is quick, else in slices."""
+        if self._loading is None:
+            self._status_after_load = self.status, self.reason
+        self.state, self.loaded = self._make_state(), Loaded()
+        self._offset_written, self._offset_durable = self.log.end_offset, self._writer.offset_durable
+        self._loading = load_in_slices(self.log, self._serde, self.state, self.loaded, self._bulk_replayers)
+        self._go_on_loading(self._loading)
+
+    def _go_on_loading(self, slices: Iterator[None]) -> None:
+        if self._loading is not slices:
+            return  # stopped, or begun again
+        try:
+            next(slices)
+        except StopIteration:
+            self._loading = None
+            self.status, self.reason = self._status_after_load
+            self._loaded()
+            deferred, self._deferred = self._deferred, []
+            for change in deferred:
+                change()
+        except Exception as error:  # noqa: BLE001 - what the log says cannot be served
+            _log.exception("event=load_failed shard=%d", self.index)
+            self._loading = None
+            self._set_status(
+                Status.FAILED, f"the log cannot be loaded: {error}; restart the server when it is repaired"
+            )
+        else:
+            self.status, self.reason = Status.LOADING, "the state is loaded again from the log"
+            self._soon(lambda: self._go_on_loading(slices))
 
     def _check_space(self) -> None:
         """Makes the shard active again when there is space, even if nobody writes. The next write is the proof."""
         self._space_check = None
-        if self.status is not Status.FULL:
+        if self.status not in (Status.FULL, Status.LOADING):
             return
         if self.log.has_room:
             self._set_status(Status.ACTIVE, "")
@@ -461,6 +506,11 @@ class Shard(Generic[S]):
             self._space_check = self._schedule(FULL_DISK_RETRY_MS, self._check_space)
 
     def _set_status(self, status: Status, reason: str) -> None:
+        if self._loading is not None:
+            if status is not Status.FAILED:
+                self._status_after_load = status, reason
+                return
+            self._loading = None
         if status is not self.status:
             _log.log(
                 logging.INFO if status is Status.ACTIVE else logging.ERROR,
@@ -476,11 +526,16 @@ class Shard(Generic[S]):
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not fully understood is not served.
         """
         state = self._make_state()
-        loaded = load(self.log, self._serde, state, self._bulk_replayers)
-        if loaded.records_skipped:
-            _log.warning("event=records_not_applied shard=%d of_unknown_type=%d", self.index, loaded.records_skipped)
-        self.loaded = loaded
+        self.loaded = load(self.log, self._serde, state, self._bulk_replayers)
         self.state = state
+        self._loaded()
+        return self.loaded.records
+
+    def _loaded(self) -> None:
+        """Starts to serve the state that was loaded."""
+        state, skipped = self.state, self.loaded.records_skipped
+        if skipped:
+            _log.warning("event=records_not_applied shard=%d of_unknown_type=%d", self.index, skipped)
         self._offset_written = self.log.end_offset
         self._offset_durable = self._writer.offset_durable
         self._timers.clear()
@@ -490,7 +545,6 @@ class Shard(Generic[S]):
         now_ms = self._clock.wall_ms()
         result = state.loaded(now_ms)
         self._apply(result, self._encode_records(result), now_ms)
-        return loaded.records
 
     def stop(self) -> None:
         """Ends the service: no timer fires, no request is accepted, earlier decisions are written, and durable when `idle`.
@@ -499,6 +553,7 @@ class Shard(Generic[S]):
         another shard's log is durable. They are repeated after the next start.
         """
         self._timers.clear()
+        self._loading = None
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None

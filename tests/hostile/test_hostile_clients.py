@@ -20,6 +20,7 @@ from typing import Self
 
 import pytest
 
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.network.log_once import LINES_PER_MINUTE_MAX
 from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
@@ -259,6 +260,40 @@ def test_a_request_of_the_most_elements_is_answered_and_one_more_ends_the_connec
         with pytest.raises(ConnectionClosed):
             link.send_body("OffsetFetch", 5, fetch_offsets(ELEMENTS_MAX))
             link.receive()
+
+
+def test_a_client_that_sends_thousands_of_requests_at_once_lets_others_be_served_in_between(server, honest):
+    """Without turns its requests were all handled before the first heartbeat behind them."""
+    count = 5_000
+    body = encode("MetadataRequest", 9, {"topics": [{"name": f"missing-{number}"} for number in range(20)]})
+    flood = b"".join(frame("Metadata", 9, body, number, "flooder") for number in range(count))
+    with Connection(server.bootstrap) as link:
+        sender = threading.Thread(target=link.send_bytes, args=(flood,))
+        sender.start()
+        served = []
+        for number in range(count):
+            assert int.from_bytes(link.receive_bytes()[:4]) == number
+            served.append(honest.answers)
+        sender.join()
+    assert served[-1] - served[0] >= 5
+    assert len(set(served)) >= 5
+
+
+def test_a_produce_whose_records_are_looked_into_elsewhere_is_not_overtaken(server, honest):
+    topic = {"name": "compacted", "num_partitions": 1, "replication_factor": 1}
+    topic["configs"] = [{"name": "cleanup.policy", "value": "compact"}]
+    builder = BatchBuilder()
+    for _ in range(10_000):
+        builder.add(b"key", b"value")
+    with Connection(server.bootstrap) as link:
+        assert link.call("CreateTopics", 5, topics=[topic], timeout_ms=30_000)["topics"][0]["error_code"] == 0
+        small = BatchBuilder()
+        small.add(b"key", b"value")
+        for records in (builder.build(0, 1), small.build(0, 1), Batch(values=[b"no key"]).encode()):
+            data = [{"name": "compacted", "partition_data": [{"index": 0, "records": records}]}]
+            link.send("Produce", 8, {"acks": -1, "timeout_ms": 30_000, "topic_data": data})
+        found = [link.receive()["responses"][0]["partition_responses"][0] for _ in range(3)]
+    assert [(part["base_offset"], part["error_code"]) for part in found] == [(0, 0), (10_000, 0), (-1, 87)]
 
 
 def fetch_of(partition_bytes: int, max_wait_ms: int = 0) -> dict:

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.api.sliced_work import SLICE_PIECES
-from coordinator.network.turn import SLICE_REQUESTS, TURN_MS, TURN_RESPONSE_BYTES, WAITING_MS
+from coordinator.network.turn import LOOK_BYTES, REQUEST_BYTES, SLICE_REQUESTS, TURN_MS, TURN_RESPONSE_BYTES, WAITING_MS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatResponse
 from coordinator.runtime.memory import COUNTED_BYTES
@@ -267,3 +267,21 @@ def test_the_work_ends_with_its_connection():
     large.peer.connection.connection_lost(None)
     large.finish()
     assert large.done == SLICE_PIECES
+
+
+def test_connections_whose_responses_leave_together_do_not_all_begin_their_next_request_in_that_turn():
+    """Replies that become durable together would otherwise start one request of each client that floods, however many."""
+    first = Peer(in_flight=1)
+    peers = [first, *(Peer(in_flight=1, beside=first) for _ in range(99))]
+    for peer in peers:
+        peer.send(1, 2, 3)
+    takes_ms(peers, 1)
+    for peer in peers:
+        peer.answer(0)
+        peer.loop_turn.left = 0
+    began = first.now
+    first.turn()
+    assert first.now - began <= TURN_MS + 2 * LOOK_BYTES // REQUEST_BYTES
+    for _ in range(20):
+        first.turn()
+    assert all(len(peer.exchanges) == 2 for peer in peers)
