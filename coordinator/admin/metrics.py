@@ -255,6 +255,18 @@ def _log_durable(server: ServerView) -> Samples:
     return (((str(shard.index),), shard.offset_durable) for shard in server.groups.shards)
 
 
+def _journal_entries(server: ServerView) -> Samples:
+    yield (), server.journal.entries
+
+
+def _journal_bytes(server: ServerView) -> Samples:
+    yield (), server.journal.entry_bytes
+
+
+def _checkpoints(server: ServerView) -> Samples:
+    yield (), server.journal.checkpoints
+
+
 def _log_bytes(server: ServerView) -> Samples:
     yield ("groups",), sum(shard.log.size_bytes for shard in server.groups.shards)
     yield ("transactions",), sum(shard.log.size_bytes for shard in server.transactions.shards)
@@ -386,6 +398,10 @@ METRICS = (
     Metric("coordinator_log_durable_offset", GAUGE, ("shard",),
            "Offset before which the log of a group shard is durable.", _log_durable),
     Metric("coordinator_log_bytes", GAUGE, ("log",), "Size of the logs by content.", _log_bytes),
+    Metric("coordinator_journal_entries", COUNTER, (), "Entries written to the journal.", _journal_entries),
+    Metric("coordinator_journal_written_bytes", COUNTER, (), "Bytes written to the journal.", _journal_bytes),
+    Metric("coordinator_journal_checkpoints", COUNTER, (),
+           "Files of the journal that could be used again, because the segments had their content.", _checkpoints),
     Metric("coordinator_event_logs", GAUGE, ("status",), "Event logs by status.", _event_log_states),
     Metric("coordinator_event_log_records", COUNTER, (), "Events written to the event logs.", _events_written),
     Metric("coordinator_event_log_written_bytes", COUNTER, (), "Bytes written to the event logs.", _events_bytes),

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
+from coordinator.journal.journal import Journal
 from coordinator.network.listener import Listener
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
@@ -32,6 +33,8 @@ class ServerView(Protocol):
     def statistics(self) -> Statistics: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def journal(self) -> Journal: ...
     @property
     def memory(self) -> Memory: ...
     @property

@@ -89,9 +89,12 @@ watch_options = combined(
 
 def with_client(access: Access, show: "Callable[[Client], int]") -> int:
     """Calls `show` with a client and returns its exit code. An error is printed on one line."""
+    return _with_client(access, _security(access), show)
+
+
+def _with_client(access: Access, security: "Security", show: "Callable[[Client], int]") -> int:
     from coordinator.operations.client import Client, OperationFailed
 
-    security = _security(access)
     try:
         with Client(access["bootstrap"], access["timeout"], security) as client:
             return show(client)
@@ -129,11 +132,12 @@ def watch_client(access: WatchedAccess, show: "Callable[[Client], int]") -> int:
     """Like `with_client`; with --watch again and again, also after errors, because a server may come back."""
     if not access["watch"]:
         return with_client(access, show)
+    security = _security(access)
     try:
         while True:
             click.clear()
             click.secho(f"every {access['interval']:g} s; now {datetime.now(UTC):%H:%M:%S} UTC\n", dim=True)
-            with_client(access, show)
+            _with_client(access, security, show)
             sys.stdout.flush()
             time.sleep(access["interval"])
     except KeyboardInterrupt:

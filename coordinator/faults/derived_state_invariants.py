@@ -182,6 +182,7 @@ def _classic_mismatches(group: ClassicGroup) -> Iterable[str]:
             {member.group_instance_id: member.member_id for member in members if member.group_instance_id is not None},
         ),
         "the stored half": _stored_half(group),
+        "content_bytes": ([each.content_bytes for each in members], [each.count_content() for each in members]),
     }
     for name, (kept, recounted) in counted.items():
         if kept != recounted:

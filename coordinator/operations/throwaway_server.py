@@ -66,7 +66,8 @@ class ThrowawayServer:
 
     def start(self) -> None:
         """Starts the server and waits until it is ready. Raises DidNotStart."""
-        command = [sys.executable, "-m", "coordinator", "serve", "--config", str(self._config)]
+        # -P: the current folder is somebody's project, whose modules must not take the place of others.
+        command = [sys.executable, "-P", "-m", "coordinator", "serve", "--config", str(self._config)]
         command += ["--listen", self._listen, "--admin", self._admin, "--data-dir", str(self._data_dir)]
         for setting in self._settings:
             command += ["--set", setting]

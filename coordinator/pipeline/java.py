@@ -55,7 +55,25 @@ def problem() -> str | None:
 
 
 def archive() -> Path | None:
-    """Where the archive for this Java and this Spark is, or would be; None without Java or a cache folder."""
+    """The archive for this Java and this Spark; None if there is none that this user may trust.
+
+    Its size is part of its name: Java ignores a file that does not suit it, but crashes on one that is cut short.
+    """
+    stem = _stem()
+    if stem is None or not _is_plain(stem) or not _is_ours(stem.parent):
+        return None
+    found = sorted(stem.parent.glob(f"{stem.name}-*.jsa"))
+    return next((each for each in found if _is_ours(each) and each == _named(stem, each)), None)
+
+
+def archive_options() -> str:
+    """The options with which Java uses the archive; empty if there is none."""
+    found = archive()
+    return "" if found is None else f"-XX:SharedArchiveFile={found} {_QUIET}"
+
+
+def _stem() -> Path | None:
+    """The path of the archive up to its size; None without Java or a cache folder."""
     java, folder = program(), cache_folder(os.environ)
     if java is None or folder is None:
         return None
@@ -63,38 +81,39 @@ def archive() -> Path | None:
 
     parts = (str(java), _release(java), pyspark.__version__, str(Path(pyspark.__file__).parent))
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return folder / f"spark-{pyspark.__version__}-{key}.jsa"
+    return folder / f"spark-{pyspark.__version__}-{key}"
 
 
-def archive_options() -> str:
-    """The options with which Java uses the archive; empty if there is none that this user may trust."""
-    found = archive()
-    if found is None or not _is_plain(found) or not _is_ours(found.parent) or not _is_ours(found):
-        return ""
-    return f"-XX:SharedArchiveFile={found} {_QUIET}"
+def _named(stem: Path, file: Path) -> Path:
+    """The name of an archive with this content."""
+    return stem.with_name(f"{stem.name}-{file.stat().st_size}.jsa")
 
 
 def prepare() -> Path:
     """Makes the archive, replacing the previous one, and returns its path. Takes about half a minute. Raises NotPrepared."""
-    made = archive()
+    stem = _stem()
     other = f"set {FOLDER_VARIABLE} to another folder"
-    if made is None:
+    if stem is None:
         raise NotPrepared(f"there is no cache folder; {other}")
-    if not _is_plain(made):
-        raise NotPrepared(f"{made}: Spark passes no path with spaces or quotes to Java; {other}")
+    cache = stem.parent
+    if not _is_plain(stem):
+        raise NotPrepared(f"{cache}: Spark passes no path with spaces or quotes to Java; {other}")
     try:
-        made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_ours(made.parent):
-            raise NotPrepared(f"{made.parent}: other users may write there; {other}")
-        with tempfile.TemporaryDirectory(dir=made.parent, prefix=".new-") as folder:
-            new = Path(folder, made.name)
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(cache):
+            raise NotPrepared(f"{cache}: other users may write there; {other}")
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".new-") as folder:
+            new = Path(folder, "classes.jsa")
             output = _train(Path(folder), new)
             if not new.is_file():
                 lines = output.strip().splitlines() or ["no output"]
                 raise NotPrepared(f"Java wrote no archive of classes: {lines[-1]}")
-            new.replace(made)
+            made = new.replace(_named(stem, new))
+        for previous in cache.glob(f"{stem.name}-*.jsa"):
+            if previous != made:
+                previous.unlink()
     except OSError as error:
-        raise NotPrepared(f"{made.parent}: {error.strerror or error}; {other}") from error
+        raise NotPrepared(f"{cache}: {error.strerror or error}; {other}") from error
     return made
 
 

@@ -97,6 +97,7 @@ def server(
         statistics=Statistics(),
         stopping=stopping,
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
+        journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),
         held_bytes=SimpleNamespace(total=5_000),
         topics=SimpleNamespace(
             partition_states=lambda: iter(partitions),
@@ -207,7 +208,13 @@ def test_gauges_add_up_over_shards():
     assert samples["coordinator_members"] == {("classic",): 6, ("consumer",): 0, ("streams",): 0}
     assert samples["coordinator_offsets"] == {(): 14}
     assert samples["coordinator_offset_commits_total"] == {(): 18}
-    assert samples["coordinator_shards"] == {("active",): 1, ("full",): 1, ("failed",): 0, ("stopped",): 0}
+    assert samples["coordinator_shards"] == {
+        ("active",): 1,
+        ("full",): 1,
+        ("loading",): 0,
+        ("failed",): 0,
+        ("stopped",): 0,
+    }
     assert samples["coordinator_parked_replies"] == {(): 6}
     assert samples["coordinator_log_end_offset"] == {("0",): 100, ("1",): 101}
 

@@ -46,6 +46,14 @@ def test_a_command_reaches_the_server_and_leaves_nothing_behind(folder):
     assert list(folder.iterdir()) == []
 
 
+def test_modules_of_the_current_folder_do_not_take_the_place_of_the_servers(folder, tmp_path_factory, monkeypatch):
+    project = tmp_path_factory.mktemp("project")
+    for name in ("types.py", "coordinator.py", "logging.py"):
+        (project / name).write_text("raise SystemExit('a module of the project')\n")
+    monkeypatch.chdir(project)
+    assert cli.main(["exec", "--", "true"]) == 0
+
+
 @pytest.mark.parametrize(
     ("program", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
 )

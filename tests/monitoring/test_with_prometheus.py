@@ -68,6 +68,12 @@ CASES = {
         {"status": "failed"},
         "1 partitions of topics are unavailable because their logs are damaged or cannot be written.",
     ),
+    "CoordinatorGroupsTooLarge": Case(
+        {'coordinator_groups_too_large_total{setting="limit.group.bytes"}': "0+1x300"},
+        {'coordinator_groups_too_large_total{setting="limit.group.bytes"}': "7x300"},
+        {"setting": "limit.group.bytes"},
+        "60 requests were refused because groups would hold more bytes than limit.group.bytes allows.",
+    ),
     "CoordinatorMetadataLogFailed": Case(
         {"coordinator_metadata_writable": "0x300"}, {"coordinator_metadata_writable": "1x300"}
     ),

@@ -37,10 +37,15 @@ def prepared(tmp_path, monkeypatch):
     """A cache folder with a file where the archive belongs."""
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "jdk", "17.0.15")))
     monkeypatch.setenv("COORDINATOR_CACHE_DIR", str(tmp_path / "cache"))
-    found = java.archive()
-    found.parent.mkdir(mode=0o700)
-    found.write_bytes(b"")
-    found.chmod(0o400)
+    return an_archive(tmp_path / "cache")
+
+
+def an_archive(cache: Path) -> Path:
+    """Writes four bytes where the archive for this Java belongs."""
+    cache.mkdir(mode=0o700, exist_ok=True)
+    found = cache / f"{java._stem().name}-4.jsa"
+    found.write_bytes(b"java")
+    found.chmod(0o600)
     return found
 
 
@@ -81,19 +86,27 @@ def test_without_an_archive_java_gets_no_option(prepared):
     assert java.archive_options() == ""
 
 
+def test_an_archive_that_was_cut_short_is_not_used(prepared):
+    """Java would crash on it."""
+    prepared.write_bytes(b"jav")
+    assert java.archive_options() == ""
+
+
 def test_an_archive_that_others_may_write_is_not_used(prepared):
     prepared.chmod(0o466)
     assert java.archive_options() == ""
-    prepared.chmod(0o400)
+    prepared.chmod(0o600)
     prepared.parent.chmod(0o777)
     assert java.archive_options() == ""
 
 
 def test_another_java_or_another_release_of_it_has_another_archive(prepared, tmp_path, monkeypatch):
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.16"\n')
-    newer = java.archive()
+    assert java.archive() is None
+    newer = an_archive(prepared.parent)
+    assert java.archive() == newer
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "other", "17.0.16")))
-    assert len({prepared, newer, java.archive()}) == 3
+    assert java.archive() is None
 
 
 def test_a_cache_folder_that_cannot_be_written_is_reported_in_one_line(prepared, tmp_path, monkeypatch, capsys):
@@ -108,3 +121,12 @@ def test_a_java_that_writes_no_archive_leaves_the_previous_one(prepared, capsys)
     assert job.run(SimpleNamespace(job="prepare")) == job.REFUSED
     assert "Java wrote no archive of classes" in capsys.readouterr().err
     assert [path.name for path in prepared.parent.iterdir()] == [prepared.name]
+
+
+def test_a_new_archive_replaces_the_previous_one_and_is_used(prepared, monkeypatch, capsys):
+    monkeypatch.setattr(java, "_train", lambda folder, new: new.write_bytes(b"classes") and "")
+    assert job.run(SimpleNamespace(job="prepare")) == job.DONE
+    made = java.archive()
+    assert made.read_bytes() == b"classes"
+    assert capsys.readouterr().out.startswith(f"{made}: ")
+    assert list(made.parent.iterdir()) == [made]

@@ -87,11 +87,8 @@ class ClassicMember:
 
     def growth(self, protocols: Protocols) -> int:
         """By how much the group will hold more of the member if it offers these protocols instead."""
-        return self.growth_by(protocols_bytes(protocols) - protocols_bytes(self.protocols))
-
-    def growth_by(self, content_bytes: int) -> int:
-        """By how much the group will hold more of the member if its content grows by so many bytes."""
-        return member_bytes(self.content_bytes + content_bytes) - self.held_bytes
+        by_bytes = protocols_bytes(protocols) - protocols_bytes(self.protocols)
+        return member_bytes(self.content_bytes + by_bytes) - self.held_bytes
 
     @property
     def is_static(self) -> bool:

@@ -26,7 +26,7 @@ from coordinator.groups.classic.owned_partitions import Claims, Reading
 from coordinator.groups.classic.states import SUCCESSORS, State
 from coordinator.groups.committer import Committer, classic_committer
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
-from coordinator.groups.held_bytes import PARTITION_BYTES, member_bytes, text_bytes
+from coordinator.groups.held_bytes import PARTITION_BYTES, SMALL_BYTES, member_bytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -319,10 +319,10 @@ class Round(Group):
         return left_out
 
     def _resize(self, member: ClassicMember, by_bytes: int) -> None:
-        grown = member.growth_by(by_bytes)
-        member.content_bytes += by_bytes
-        if grown:
-            self.hold(grown)
+        before, after = member.content_bytes, member.content_bytes + by_bytes
+        member.content_bytes = after
+        if before > SMALL_BYTES or after > SMALL_BYTES:
+            self.hold(member_bytes(after) - member_bytes(before))
 
     def set_resync(self, resync: Resync | None) -> None:
         self.hold(_resync_bytes(resync) - _resync_bytes(self.resync))
