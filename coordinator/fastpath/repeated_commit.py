@@ -27,7 +27,7 @@ from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import OffsetCommits
 from coordinator.groups.offsets.store import shared_partition
 from coordinator.groups.offsets.validate_partitions import validate_partitions
-from coordinator.groups.offsets.value import EMPTY, NO_TOPIC_ID, VERSION, tags
+from coordinator.groups.offsets.value import EMPTY, NO_TOPIC_ID, TAGS_BYTES, VERSION, tags
 from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
@@ -56,8 +56,8 @@ _OFFSETS, _EPOCHS = slice(1, None, 2), slice(2, None, 2)
 """Their places among the values of a match, the first of which is the correlation id."""
 _CORRELATION_ID = Struct(">i").unpack_from
 _from_bytes = int.from_bytes
-_VALUE = Struct(">hqiBq").pack
-"""A record's value, up to its tagged fields."""
+_VALUE = Struct(f">hqiBq{TAGS_BYTES}s").pack
+"""A record's value, which ends with its tagged fields."""
 
 
 class RepeatedCommit(Match):
@@ -150,9 +150,15 @@ class CommitTemplate(MatchTemplate):
         offset_commit.handle(server, exchange.with_request(exchange.request.message()))
 
     def prepare(self, catalog: Catalog, route: Route) -> bool:
-        """Makes the template ready for the topics as they are now; returns False if a partition does not exist."""
+        """Makes the template ready for the topics as they are now.
+
+        Returns False if a partition does not exist or a topic has no id.
+        """
         request = self.request
         if not fill_in_topics(request, catalog, by_id=route.version >= offset_commit.TOPIC_IDS_SINCE):
+            return False
+        topic_ids = [catalog.topic_id(topic.name) or NO_TOPIC_ID for topic in request.topics]
+        if NO_TOPIC_ID in topic_ids:
             return False
         self.answer = route.encode(validate_partitions(request, ANSWERS, 0, 0, None)[0])
         self.records = RecordTemplate(partial(_samples, request), self.count, _RECORD_CODES)
@@ -160,7 +166,9 @@ class CommitTemplate(MatchTemplate):
         self.partitions = [
             shared_partition(topic.name, each.partition_index) for topic in topics for each in topic.partitions
         ]
-        self.tags = [tags(catalog.topic_id(topic.name) or NO_TOPIC_ID) for topic in topics for _ in topic.partitions]
+        self.tags = [
+            tags(topic_id) for topic, topic_id in zip(topics, topic_ids, strict=True) for _ in topic.partitions
+        ]
         self.accepted = None
         self.catalog_version = catalog.version
         return True
@@ -257,7 +265,7 @@ class RepeatedOffsets(Records):
         for partition, tagged, offset, epoch in zip(  # noqa: B905 - costs time on every commit
             template.partitions, template.tags, self._offsets, self._epochs
         ):
-            committed[partition] = _VALUE(VERSION, offset, epoch, EMPTY, now_ms) + tagged
+            committed[partition] = _VALUE(VERSION, offset, epoch, EMPTY, now_ms, tagged)
         offsets.count += len(committed) - count
 
     def add_to(self, batch: BatchBuilder) -> None:

@@ -33,6 +33,9 @@ _NO_TAGS = b"\0"
 _TOPIC_ID_TAG = b"\1\0\20"
 """One tagged field: number 0, of 16 bytes."""
 
+TAGS_BYTES = len(_TOPIC_ID_TAG) + len(NO_TOPIC_ID)
+"""The size of the tagged fields of a value that has a topic id."""
+
 _HEAD = Struct(">hqi").pack
 _HEAD_WITHOUT_METADATA = Struct(">hqiB").pack
 _PLAIN = Struct(f">hqiBq{len(_TOPIC_ID_TAG)}s16s")
