@@ -117,7 +117,7 @@ def report(
     report_rebalances(match, servers, repetitions)
     report_consumer_groups(match, servers, repetitions)
     if target is None or with_ours:
-        report_idsrun_plan(match, repetitions)
+        report_transactional_ids(match, repetitions)
         report_footprint(match, repetitions)
 
 
@@ -195,7 +195,7 @@ def report_transactions(
             print(f"{row.name + suffix:56} {figures}   {repeated:.2f} retried requests each", flush=True)  # noqa: T201
 
 
-def report_idsrun_plan(match: str, repetitions: int) -> None:
+def report_transactional_ids(match: str, repetitions: int) -> None:
     """The additional start-up time with many transactional ids in the log, for this server only."""
     name = f"{IDS_LOADED:,} transactional ids loaded at the start"
     if match not in name:

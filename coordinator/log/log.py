@@ -594,6 +594,7 @@ class Log:
         count = self.expired_segments(now_ms)
         if count == len(self.segments) and count:
             self.begin_segment()
+            count = len(self.segments) - 1
         if count:
             self.truncate_before(max(self.start_offset, self.segments[count].base_offset))
         return count
