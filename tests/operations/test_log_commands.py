@@ -27,6 +27,7 @@ from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import State, Transaction
+from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 NOW_MS = 1_700_000_000_000
@@ -311,7 +312,13 @@ def test_the_folder_of_a_running_server_can_be_dumped_and_checked(coordinator_pr
         )
     assert answer["topics"][0]["partitions"][0]["error_code"] == 0
     assert run(capsys, "check", server.data_dir)[0] == 0
-    rows = dumped(capsys, server.data_dir)
+
+    def committed():
+        """Segments follow the journal within a tenth of a second."""
+        rows = dumped(capsys, server.data_dir)
+        return rows if any(row["type"] == "OffsetCommit" for row in rows) else None
+
+    rows = wait_until(committed, "the commit to be in the segment")
     assert [row["value"]["offset"] for row in rows if row["type"] == "OffsetCommit"] == [7]
     assert "orders" in [row["value"]["name"] for row in rows if row["type"] == "Topic"]
 
