@@ -216,6 +216,10 @@ def _rebalances(server: ServerView) -> Samples:
         yield from (((kind, cause), count) for cause, count in causes.items())
 
 
+def _rebalancing_often(server: ServerView) -> Samples:
+    yield (), server.group_rebalances.often()
+
+
 def _expired(server: ServerView) -> Samples:
     return (((timeout,), count) for timeout, count in server.statistics.expired.items())
 
@@ -364,6 +368,8 @@ METRICS = (
            "Requests refused because groups would hold more bytes than this setting allows.", _groups_too_large),
     Metric("coordinator_rebalances", COUNTER, ("kind", "cause"),
            "Rebalances that have started, by cause.", _rebalances),
+    Metric("coordinator_groups_rebalancing_often", GAUGE, (),
+           "Groups with rebalances in at least 5 of the last 10 minutes.", _rebalancing_often),
     Metric("coordinator_rebalance_seconds", HISTOGRAM, (),
            "Duration of a rebalance, from its cause to the new generation.", _rebalance_times),
     Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members removed because of a timeout.", _expired),

@@ -15,6 +15,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.network.connection import Closed
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime import event_log
+from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
@@ -95,6 +96,7 @@ def server(
         shards=[*shards, *transactions],
         listeners=[listener],
         statistics=Statistics(),
+        group_rebalances=GroupRebalances(lambda: 0),
         stopping=stopping,
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),
