@@ -260,7 +260,7 @@ class Simulation:
         while True:
             await self._sleep(CHECK_EVERY_S * self.faults.random.uniform(0.5, 1.5))
             server, process = self.machine.server, self.machine.process
-            if server is None or process is None or process.paused:
+            if server is None or process is None or process.paused or server.closed:
                 continue
             self.invariants.check(server)
             for found in transaction_clients.hanging_transactions(server):

@@ -121,6 +121,8 @@ class Server:
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)
         self.stopping = False
+        self.closed = False
+        """Whether the logs are closed."""
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
         self._loop = loop
@@ -450,6 +452,7 @@ class Server:
         self.journal.stop()
         self._worker.close()
         await asyncio.sleep(0)
+        self.closed = True
         for shard in self.shards:
             _close(shard.log)
         for _, event_log in events:
