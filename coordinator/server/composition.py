@@ -116,7 +116,7 @@ class Server:
         self.entropy = entropy
         self.node_id = config.node_id
         self.statistics = Statistics()
-        self.group_rebalances = GroupRebalances(clock.monotonic_ms)
+        self.group_rebalances = GroupRebalances(clock.monotonic_ms, config.admin.metrics_groups)
         self._refused_commits = LogOncePerClient(_log, clock.monotonic_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)

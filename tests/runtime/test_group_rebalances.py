@@ -48,6 +48,13 @@ def test_rebalances_of_different_groups_do_not_add_up(watched):
     assert watched.often(14) == 1
 
 
+def test_named_groups_are_counted_and_no_others():
+    watch = GroupRebalances(lambda: 0, ["named", "idle"])
+    for group in ("named", "named", "other"):
+        watch.count(Fact("rebalance_started", {"group_id": group}))
+    assert watch.named == {"named": 2, "idle": 0}
+
+
 def test_other_facts_do_not_count(watched):
     for watched.minute in range(10):
         watched.watch.count(Fact("member_expired", {"group_id": "g"}))
