@@ -27,7 +27,7 @@ def _lag_by_topic(server: ServerView, group_id: str) -> Counter[str]:
     lag: Counter[str] = Counter()
     for (topic, index), committed in state.offsets.by_group.get(group_id, {}).items():
         partition = server.topics.user_partition(topic, index)
-        if partition is not None:
+        if partition is not None and not partition.is_offline:  # nobody knows where the log of an offline one ends
             offset, *_ = values.fetched(committed)
             lag[topic] += max(0, partition.high_watermark - offset)
     return lag

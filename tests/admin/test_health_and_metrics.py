@@ -115,6 +115,7 @@ def server(
             user_partition=lambda _name, index: SimpleNamespace(
                 log=None if index else SimpleNamespace(size_bytes=70),  # a partition has no log until the first write
                 high_watermark=70,
+                is_offline=False,
             ),
         ),
     )
@@ -259,14 +260,20 @@ def test_rebalances_are_counted_by_kind_and_cause_and_timed():
     assert samples["coordinator_rebalance_seconds_sum"] == {(): pytest.approx(10_002.005)}
 
 
-def test_a_named_group_has_the_lag_of_at_most_a_hundred_topics(monkeypatch):
+def test_a_named_group_has_the_lag_of_partitions_that_are_known_in_at_most_a_hundred_topics(monkeypatch):
     monkeypatch.setattr(named_groups, "TOPICS_MAX", 2)
     groups = shard(groups=1)
-    groups.state.offsets.by_group = {"group-0": {(topic, index): STORED for topic in "cba" for index in range(3)}}
+    groups.state.offsets.by_group = {
+        "group-0": {("offline", 2): STORED} | {(topic, index): STORED for topic in "cba" for index in range(4)}
+    }
     served = server(groups, named=("group-0", "unknown"))
-    served.topics.user_partition = lambda _topic, index: [
-        SimpleNamespace(high_watermark=70), SimpleNamespace(high_watermark=20), None,  # recreated; and not here
-    ][index]  # fmt: skip
+    partitions = [
+        SimpleNamespace(high_watermark=70, is_offline=False),
+        SimpleNamespace(high_watermark=20, is_offline=False),  # created again
+        SimpleNamespace(high_watermark=0, is_offline=True),
+        None,
+    ]
+    served.topics.user_partition = lambda _topic, index: partitions[index]
     assert dict(named_groups.lags(served)) == {("group-0", "a"): 40, ("group-0", "b"): 40}
 
 

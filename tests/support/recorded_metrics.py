@@ -51,6 +51,10 @@ class Recording:
             for name in names
         ]
 
+    def last(self, name: str) -> float:
+        """The sum of the samples with this name in the last scrape."""
+        return sum(value for series, value in self.scrapes[-1].items() if series.startswith(f"{name}{{"))
+
     def run(self, *happens: Any, seconds: int) -> None:
         """Runs the server, its calm groups, and what else happens, for so long."""
         loop = self.storm.loop
@@ -71,6 +75,10 @@ class Recording:
         ends = await asyncio.gather(*calm, *others, return_exceptions=True)
         assert [each for each in ends if isinstance(each, Exception)] == []  # a CancelledError is none
         await server.stop()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _scrape(self, server: Any, seconds: int) -> None:
         registry = CollectorRegistry()
@@ -108,6 +116,13 @@ class Recording:
             leaving = [LeaveGroupRequest.MemberIdentity(member_id, None, "deployment")]
             await client.send(LeaveGroupRequest(group_id=group, members=leaving), 5)
             await asyncio.sleep(10)
+
+
+def record(folder: Path, *happens: Any, seconds: int, every_s: int = 15) -> Recording:
+    """A recording of so many seconds, in which these happen beside the calm groups."""
+    recording = Recording(folder, every_s)
+    recording.run(*happens, seconds=seconds)
+    return recording
 
 
 async def _join(client: ClientProtocol, group: str) -> tuple[str, int]:
