@@ -274,10 +274,27 @@ class Storm:
         finally:
             self.loop.close()
 
-    async def _run(self) -> dict[str, Any]:
+    async def serve(self) -> Server:
+        """A server that has started."""
         entropy, worker = SeededEntropy(Random("ids")), SimulatedWorker(self.loop, Random("disk"), lambda: 0.001)
         server = Server(_config(self.folder / "data"), self.loop, self.clock, RealDisk(), entropy, worker)
         await server.start()
+        return server
+
+    async def _run(self) -> dict[str, Any]:
+        server = await self.serve()
+        sampling = self.loop.create_task(self._sample(server))
+        applications = await self.happen()
+        sampling.cancel()
+        causes = dict(server.statistics.rebalances["classic"])
+        for application in applications:
+            for task in application.tasks:
+                task.cancel()
+        await server.stop()
+        return self._truth(applications, causes)
+
+    async def happen(self) -> tuple[Application, ...]:
+        """The five minutes; returns the applications."""
         healthy = [
             Application(self, "orders-api", "10.0.1.1", 20, 0.5),
             Application(self, "orders-billing", "10.0.1.2", 12, 2.5),
@@ -288,7 +305,6 @@ class Storm:
         visitor = Application(self, "orders-cron", "10.0.2.3", 1, 0.5)
         for application in (*healthy, pausing, killed):
             application.start()
-        sampling = self.loop.create_task(self._sample(server))
         for at_s in PAUSES:
             self._at(at_s, lambda: pausing.pause(PAUSE_S))
         self.loop.call_at(KILLED_AT_S, killed.kill)
@@ -296,14 +312,7 @@ class Storm:
             self.loop.call_at(joins_s, visitor.start)
             self._at(leaves_s, visitor.leave)
         await asyncio.sleep(SECONDS)
-        sampling.cancel()
-        causes = dict(server.statistics.rebalances["classic"])
-        applications = (*healthy, pausing, killed, visitor)
-        for application in applications:
-            for task in application.tasks:
-                task.cancel()
-        await server.stop()
-        return self._truth(applications, causes)
+        return (*healthy, pausing, killed, visitor)
 
     def _at(self, at_s: float, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.loop.call_at(at_s, lambda: self.loop.create_task(action()))

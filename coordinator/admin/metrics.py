@@ -3,7 +3,8 @@
 The hot path increments plain integers (`runtime/statistics.py`, `answered` of a route, `count` of the offsets) and does not
 know about metrics. The number of label values is bounded: APIs and error codes by the protocol, causes and states by the
 code, shards and listeners by the configuration. No label holds the name of a group, member, topic or client, because clients
-choose those names and could exhaust the memory of the scraper.
+choose those names and could exhaust the memory of the scraper; the exception is groups that an operator has named
+(named_groups.py).
 
 The Prometheus library takes a tenth of a second to import, so the first scrape imports it in a worker thread.
 """
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from coordinator.admin import named_groups
 from coordinator.admin.http import Request, Response, Routes
 from coordinator.admin.server_view import ServerView
 from coordinator.api.exchange import Route
@@ -216,6 +218,10 @@ def _rebalances(server: ServerView) -> Samples:
         yield from (((kind, cause), count) for cause, count in causes.items())
 
 
+def _rebalancing_often(server: ServerView) -> Samples:
+    yield (), server.group_rebalances.often()
+
+
 def _expired(server: ServerView) -> Samples:
     return (((timeout,), count) for timeout, count in server.statistics.expired.items())
 
@@ -364,8 +370,14 @@ METRICS = (
            "Requests refused because groups would hold more bytes than this setting allows.", _groups_too_large),
     Metric("coordinator_rebalances", COUNTER, ("kind", "cause"),
            "Rebalances that have started, by cause.", _rebalances),
+    Metric("coordinator_groups_rebalancing_often", GAUGE, (),
+           "Groups with rebalances in at least 5 of the last 10 minutes.", _rebalancing_often),
     Metric("coordinator_rebalance_seconds", HISTOGRAM, (),
            "Duration of a rebalance, from its cause to the new generation.", _rebalance_times),
+    Metric("coordinator_group_rebalances", COUNTER, ("group",),
+           "Rebalances that have started, of the groups in metrics.groups.", named_groups.rebalances),
+    Metric("coordinator_group_lag", GAUGE, ("group", "topic"),
+           "Records behind the committed offsets, of the groups in metrics.groups.", named_groups.lags),
     Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members removed because of a timeout.", _expired),
     Metric("coordinator_events", COUNTER, ("event",), "Events of groups, by event= in the server's log.", _events),
     Metric("coordinator_offsets", GAUGE, (), "Committed offsets in memory.", _offsets),

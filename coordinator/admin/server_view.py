@@ -7,6 +7,7 @@ from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.journal import Journal
 from coordinator.network.listener import Listener
+from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
@@ -31,6 +32,8 @@ class ServerView(Protocol):
     def listeners(self) -> Sequence[Listener]: ...
     @property
     def statistics(self) -> Statistics: ...
+    @property
+    def group_rebalances(self) -> GroupRebalances: ...
     @property
     def topics(self) -> Topics: ...
     @property

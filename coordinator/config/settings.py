@@ -29,6 +29,8 @@ from coordinator.transactions.settings import TransactionsConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+GROUPS_NAMED_MAX = 100
+"""Groups that have metrics of their own."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -93,6 +95,7 @@ class AdminConfig:
     admin_header_bytes: int = 8 << 10
     admin_body_bytes: int = 64 << 10
     admin_request_time_ms: int = 10_000
+    metrics_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +214,14 @@ def _read_tags(value: Any, is_text: bool) -> Any:
     return () if is_nothing else _read_names(value, is_text)
 
 
+def _read_groups(value: Any, _is_text: bool) -> Any:
+    names = [name.strip() for name in value.split(",") if value.strip()] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or len(names) > GROUPS_NAMED_MAX:
+        return None
+    valid = all(isinstance(name, str) and name and name.isprintable() for name in names)
+    return tuple(names) if valid and len(set(names)) == len(names) else None
+
+
 def _read_assignors(value: Any, is_text: bool) -> Any:
     names = _read_names(value, is_text)
     return names if names is not None and set(names) <= {STICKY} else None
@@ -228,6 +239,9 @@ PROTOCOLS = Parser(
 )
 ASSIGNORS = Parser(_read_assignors, STICKY)
 TAGS = Parser(_read_tags, "different names, separated by commas, or nothing")
+GROUPS = Parser(
+    _read_groups, f"at most {GROUPS_NAMED_MAX} different group ids, separated by commas or as a list, or nothing"
+)
 TEXT = Parser(_read_text, "text that is not empty")
 INT = integer(0, INT_MAX)
 POSITIVE = integer(1, INT_MAX)
@@ -568,6 +582,9 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The largest body of an HTTP request. Not a Kafka setting."),
         ("admin.request.time.ms", AdminConfig, POSITIVE, "milliseconds",
          "The most time that an HTTP request can take to arrive, and its response to be read. Not a Kafka setting."),
+        ("metrics.groups", AdminConfig, GROUPS, "",
+         "The groups that have metrics of their own: coordinator_group_lag by topic, and coordinator_group_rebalances_total."
+         " All other metrics are totals. Not a Kafka setting."),
     ),
 }
 # fmt: on

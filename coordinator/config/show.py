@@ -127,7 +127,9 @@ def _in_larger_units(value: Value, unit: str) -> str:
 def _scalar(value: Value) -> str:
     """A value as YAML, in quotes where YAML would read something else."""
     if isinstance(value, tuple):
-        return ",".join(value) or "''"
+        names = [_scalar(each) for each in value]
+        in_quotes = any(name.startswith("'") for name in names)
+        return f"[{', '.join(names)}]" if in_quotes else ",".join(names) or "''"
     if not isinstance(value, str):
         return str(value).lower()
     plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*|[A-Za-z0-9.-]+\.[A-Za-z0-9.-]+:[0-9]+", value)

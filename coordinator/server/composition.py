@@ -48,6 +48,7 @@ from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
+from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.result import Fact
@@ -115,6 +116,7 @@ class Server:
         self.entropy = entropy
         self.node_id = config.node_id
         self.statistics = Statistics()
+        self.group_rebalances = GroupRebalances(clock.monotonic_ms, config.admin.metrics_groups)
         self._refused_commits = LogOncePerClient(_log, clock.monotonic_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)
@@ -349,6 +351,7 @@ class Server:
 
     def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
+        self.group_rebalances.count(fact)
         if fact.name == COMMIT_REFUSED:
             # A client that does not know that it was replaced may repeat its commit without end.
             fields = fact.fields

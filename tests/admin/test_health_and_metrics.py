@@ -7,19 +7,26 @@ from typing import Any
 
 import pytest
 
+from coordinator.admin import named_groups
 from coordinator.admin.health import NAMED_MAX, health_routes
 from coordinator.admin.http import Request, Response
 from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
 from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.groups.kinds import Kind
+from coordinator.groups.offsets import value as values
 from coordinator.network.connection import Closed
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime import event_log
+from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
 from coordinator.transactions.transaction import State
 from tests.support.admin_client import parse_metrics
+
+STORED = values.encode(OffsetCommitValue(offset=30, metadata="m", commit_timestamp=1, expire_timestamp=-1))
+"""A committed offset."""
 
 
 def shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "", groups: int = 0) -> Any:
@@ -82,6 +89,7 @@ def server(
     partitions: tuple[tuple[str, str, str], ...] = (("t-0", "active", ""),),
     metadata_problem: str = "",
     transactions: tuple[Any, ...] = (),
+    named: tuple[str, ...] = (),
 ) -> Any:
     listener = SimpleNamespace(
         connections=[SimpleNamespace(waiting=2)],
@@ -90,11 +98,12 @@ def server(
         dispatcher=SimpleNamespace(routes=routes),
     )
     return SimpleNamespace(
-        groups=SimpleNamespace(shards=list(shards)),
+        groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
         shards=[*shards, *transactions],
         listeners=[listener],
         statistics=Statistics(),
+        group_rebalances=GroupRebalances(lambda: 0, named),
         stopping=stopping,
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),
@@ -104,7 +113,9 @@ def server(
             metadata=SimpleNamespace(problem=metadata_problem),
             registry=SimpleNamespace(topics={"t": SimpleNamespace(name="t", partitions=3)}),
             user_partition=lambda _name, index: SimpleNamespace(
-                log=None if index else SimpleNamespace(size_bytes=70)  # a partition has no log until the first write
+                log=None if index else SimpleNamespace(size_bytes=70),  # a partition has no log until the first write
+                high_watermark=70,
+                is_offline=False,
             ),
         ),
     )
@@ -183,7 +194,9 @@ def test_a_server_without_events_has_no_event_logs():
 
 
 def test_every_declared_metric_is_scraped():
-    served = server(shard(groups=1), routes=(route("Heartbeat", 1, {}),))
+    groups = shard(groups=1)
+    groups.state.offsets.by_group = {"group-0": {("t", 0): STORED}}
+    served = server(groups, routes=(route("Heartbeat", 1, {}),), named=("group-0",))
     served.statistics.count(Fact("rebalance_started", {"kind": "classic", "cause": "a new member joins"}))
     samples = scraped(served)
     for metric in METRICS:
@@ -245,6 +258,23 @@ def test_rebalances_are_counted_by_kind_and_cause_and_timed():
     buckets = samples["coordinator_rebalance_seconds_bucket"]
     assert (buckets["0.01",], buckets["3.0",], buckets["+Inf",]) == (1, 2, 3)
     assert samples["coordinator_rebalance_seconds_sum"] == {(): pytest.approx(10_002.005)}
+
+
+def test_a_named_group_has_the_lag_of_partitions_that_are_known_in_at_most_a_hundred_topics(monkeypatch):
+    monkeypatch.setattr(named_groups, "TOPICS_MAX", 2)
+    groups = shard(groups=1)
+    groups.state.offsets.by_group = {
+        "group-0": {("offline", 2): STORED} | {(topic, index): STORED for topic in "cba" for index in range(4)}
+    }
+    served = server(groups, named=("group-0", "unknown"))
+    partitions = [
+        SimpleNamespace(high_watermark=70, is_offline=False),
+        SimpleNamespace(high_watermark=20, is_offline=False),  # created again
+        SimpleNamespace(high_watermark=0, is_offline=True),
+        None,
+    ]
+    served.topics.user_partition = lambda _topic, index: partitions[index]
+    assert dict(named_groups.lags(served)) == {("group-0", "a"): 40, ("group-0", "b"): 40}
 
 
 def test_syncs_are_timed_and_failures_counted():

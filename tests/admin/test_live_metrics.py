@@ -3,6 +3,7 @@
 import socket
 
 from tests.support.admin_client import scrape
+from tests.support.record_batch import Batch
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
@@ -36,6 +37,33 @@ def test_names_that_clients_choose_do_not_become_labels(coordinator_process):
     assert {name: few[name].keys() for name in few} == {name: many[name].keys() for name in many}
     assert many["coordinator_offset_commits_total"][()] == 101
     assert many["coordinator_request_seconds_count"]["JoinGroup",] == 101
+
+
+def test_groups_that_the_configuration_names_have_lag_by_topic_and_rebalances_whatever_their_names(coordinator_process):
+    name = 'orders "new" \\ {x=y}'
+    server = coordinator_process(settings={"metrics.groups": f"{name},idle"})
+    records = Batch(values=[b"x"] * 5).encode()
+    with Connection(server.bootstrap) as connection:
+        topic = {"name": "t", "num_partitions": 3, "replication_factor": 1}
+        connection.call("CreateTopics", 5, topics=[topic], timeout_ms=5_000)
+        written = [{"index": index, "records": records} for index in (0, 1)]
+        connection.call("Produce", 8, acks=-1, timeout_ms=5_000, topic_data=[{"name": "t", "partition_data": written}])
+        for group in (name, "other"):
+            committed = [
+                {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
+                for index, offset in ((0, 1), (1, 3), (2, 0))
+            ]
+            elsewhere = {"name": "elsewhere", "partitions": committed}
+            connection.call(
+                "OffsetCommit", 8, group_id=group, topics=[{"name": "t", "partitions": committed}, elsewhere]
+            )
+        assert scrape(server)["coordinator_group_lag"] == {(name, "t"): 4 + 2}
+        for group in (name, "other"):
+            connection.call(
+                "JoinGroup", 3, group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=1_000, member_id="",
+                protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}],
+            )  # fmt: skip
+    assert scrape(server)["coordinator_group_rebalances_total"] == {(name,): 1, ("idle",): 0}
 
 
 def test_a_commit_of_a_former_member_is_counted_with_its_reason(coordinator_process):

@@ -1,5 +1,6 @@
 """Settings: the sources of values, what is refused, and that table, dataclasses and files agree."""
 
+import json
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -334,6 +335,19 @@ def test_streams_groups_have_one_assignor_and_optional_tags():
     assert load(None, [f"{name}=zone, rack"]).groups.group_streams_rack_aware_assignment_tags == ("zone", "rack")
     assert load(None, [f"{name}="]) == ServerConfig()
     assert "different names" in refusal(None, f"{name}=zone,zone")
+
+
+def test_groups_with_metrics_of_their_own_are_named_in_text_or_in_a_list(tmp_path):
+    assert load(None, ["metrics.groups=orders, bill it"]).admin.metrics_groups == ("orders", "bill it")
+    assert load(None, ["metrics.groups="]) == ServerConfig()
+    many = [f"g{number}" for number in range(101)]
+    assert load(None, [f"metrics.groups={','.join(many[:100])}"]).admin.metrics_groups == tuple(many[:100])
+    for refused in (",".join(many), "a,a", "a,,b", "a\nb"):
+        assert "at most 100 different group ids" in refusal(None, f"metrics.groups={refused}")
+    names = ("a,b", "c: #d", 'e"\\', "it's", "1", "yes", "plain")
+    listed = load(written(tmp_path, f"metrics.groups: {json.dumps(names)}\n"))
+    assert listed.admin.metrics_groups == names
+    assert load(written(tmp_path, as_yaml(listed))) == listed
 
 
 def test_an_address_that_clients_cannot_connect_to_is_not_advertised():

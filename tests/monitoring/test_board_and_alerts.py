@@ -14,7 +14,7 @@ BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").
 RULES = [rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 PROCESS = {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set()}
 """Metrics that the Prometheus library has for any process on Linux."""
-WORDS = {"sum", "by", "or", "rate", "increase", "histogram_quantile", "count", "le", "job", "m", "s"}
+WORDS = {"sum", "by", "or", "rate", "increase", "histogram_quantile", "count", "le", "job", "instance", "m", "s"}
 
 
 def samples() -> dict[str, set[str]]:
@@ -50,7 +50,27 @@ def test_legends_use_labels_of_their_expressions():
     for panel in BOARD["panels"]:
         for target in panel.get("targets", ()):
             for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
-                assert label in target["expr"] or label in samples()[target["expr"]], panel["title"]
+                assert label in target["expr"], panel["title"]
+
+
+def test_the_board_asks_for_its_data_source_job_and_instance():
+    variables = {each["name"]: each for each in BOARD["templating"]["list"]}
+    assert [each["type"] for each in variables.values()] == ["datasource", "query", "query"]
+    assert variables["datasource"]["query"] == "prometheus"
+    for name in ("job", "instance"):
+        metric = re.fullmatch(r"label_values\((\w+)(?:{job=~\"\$job\"})?, (\w+)\)", variables[name]["query"]["query"])
+        assert metric is not None
+        assert metric[1] in samples()
+        assert metric[2] == name
+    used = [each["datasource"] for each in (*variables.values(), *BOARD["panels"]) if "datasource" in each]
+    assert {json.dumps(each) for each in used} == {'{"type": "prometheus", "uid": "${datasource}"}'}
+
+
+def test_every_query_of_the_board_is_of_the_selected_servers():
+    for panel in BOARD["panels"]:
+        for target in panel.get("targets", ()):
+            for selector in re.findall(r"(?:coordinator|process)_\w+({[^}]*})?", target["expr"]):
+                assert selector.startswith('{job=~"$job", instance=~"$instance"'), target["expr"]
 
 
 def test_every_alert_has_a_summary_and_an_action():
