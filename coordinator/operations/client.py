@@ -197,6 +197,15 @@ class Client:
             self._coordinators.pop(group_id, None)
             time.sleep(RETRY_S)
 
+    def ask_leader(self, leader: Address, request: Message) -> Any:
+        """Sends a request to the leader of partitions, and retries while it does not know yet that it leads them."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            answer = self.to(leader).ask(request)
+            if ErrorCode.NOT_LEADER_OR_FOLLOWER not in _codes(answer) or time.monotonic() > deadline:
+                return answer
+            time.sleep(RETRY_S)
+
     def coordinator(self, group_id: str, deadline: float | None = None) -> Connection:
         """The connection to the coordinator of a group."""
         deadline = time.monotonic() + self._timeout_s if deadline is None else deadline

@@ -362,7 +362,7 @@ def positions(client: Client, wanted: Mapping[Partition, int]) -> dict[Partition
             by_leader.setdefault(leader, {}).setdefault(topic, []).append((partition, timestamp))
     out: dict[Partition, int] = {}
     for leader, topics in by_leader.items():
-        answer = cast(ListOffsetsResponse, client.to(leader).ask(_list_offsets(topics)))
+        answer = cast(ListOffsetsResponse, client.ask_leader(leader, _list_offsets(topics)))
         for each in answer.topics:
             for found in each.partitions:
                 where = f"{each.name}-{found.partition_index}"

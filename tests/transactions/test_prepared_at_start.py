@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
+from coordinator.operations import log_settle
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
 from coordinator.transactions.machine import RECORD_KEYS
@@ -26,6 +27,7 @@ GONE = ("gone", 0)
 
 def decide(server: ServerProcess, producer_id: int, epoch: int, state: State) -> None:
     """Writes the decision, like a server that was killed right afterwards."""
+    log_settle.run(server.data_dir)
     log = Log.open(
         RealDisk(), str(server.data_dir / "__transaction_state-0"), LogSettings(segment_ms=None, retention_ms=None)
     )
