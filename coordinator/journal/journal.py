@@ -347,7 +347,9 @@ class Journal:
         if full:
             self._begin_segments(full)
         self._flush_soon()
-        self._commit()
+        if self._gathered:
+            # Not at once: whoever waits in a socket joins the next entry, instead of waiting for it to be synced.
+            self._schedule_turn()
 
     def _entry_failed(self, error: OSError) -> None:
         """Drops the entry that is under way and what has gathered behind it."""

@@ -88,6 +88,7 @@ def test_commits_that_arrive_during_a_sync_share_the_next_one():
     world.finish_syncs()
     assert is_success(first)
     assert not any(other.answers for other in others)
+    world.turn()
     assert len(world.jobs) == 1
     world.finish_syncs()
     assert all(is_success(other) for other in others)
