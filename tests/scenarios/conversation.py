@@ -25,6 +25,7 @@ ANSWER_WITHIN_S = 20.0
 EVENTUALLY_WITHIN_S = 20.0
 SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # the id that a coordinator gives a consumer group member that sends none
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TOPIC_LIST = re.compile(r"(?<=missing: )[^;]+")
 NODE_FIELDS = {
     "node_id",
     "replica_id",
@@ -478,6 +479,8 @@ class Conversation:
             return "<folder>"
         for name, real in self.real.items():
             value = value.replace(real, name)
+        if key == "status_detail":  # the topics are in the order of a Java map, and their real names are made up
+            value = TOPIC_LIST.sub(lambda found: ", ".join(sorted(found[0].split(", "))), value)
         value = UUID.sub(self.uuid, value)
         if key in ("member_id", "leader"):
             value = SHORT_ID.sub(self.uuid, value)
