@@ -343,7 +343,10 @@ class Journal:
         self._unflushed_bytes += entry_bytes
         for writer, end in ends.items():
             if writer.log.failed is None:
-                writer.on_durable(end)
+                try:
+                    writer.on_durable(end)
+                except Exception:  # noqa: BLE001 - a bug in one owner must not affect the others
+                    _log.exception("event=durable_failed log=%s", writer.name)
         if full:
             self._begin_segments(full)
         self._flush_soon()
@@ -364,7 +367,10 @@ class Journal:
             for writer in lost:
                 writer.log.failed = writer.log.failed or error
         for writer in lost:
-            writer.fail(error)
+            try:
+                writer.fail(error)
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("event=failure_not_handled log=%s", writer.name)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 

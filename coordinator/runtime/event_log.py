@@ -324,13 +324,22 @@ class EventLog:
         elif not self._is_writing and self.log.failed is None:
             return
         if self.log.failed is None:
-            if not self._is_writing:
-                self._tail = read_tail(self.log, self._serde, _NOWHERE)
-                self._tail.undone_from, self._declared_to = self._undeclared, _NOWHERE
+            if not self._is_writing and not self._read_tail_again():
+                return
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
             self._set_status(Status.BLOCKED, f"the event log cannot be written: {error}; events are lost until it can")
         else:
             self._fail(f"the event log cannot be written: {error}; events are lost until the server is restarted")
+
+    def _read_tail_again(self) -> bool:
+        """Reads the end that the log has after it lost a write; returns whether it could."""
+        try:
+            self._tail = read_tail(self.log, self._serde, _NOWHERE)
+        except (OSError, ValueError, DecodeError, UnknownRecordVersion) as error:
+            self._fail(f"the event log cannot be read: {error}; events are lost until the server is restarted")
+            return False
+        self._tail.undone_from, self._declared_to = self._undeclared, _NOWHERE
+        return True
 
     def _fail(self, reason: str) -> None:
         self._set_status(Status.FAILED, reason)

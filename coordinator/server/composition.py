@@ -9,7 +9,7 @@ in the log by then, as it is at any moment.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator import requests
@@ -133,7 +133,7 @@ class Server:
         self.cluster_id = cluster_id(disk, config.log_dir, entropy, catalog)
         recovered = read_journal(disk, config.log_dir)
         check_journal(config.log_dir, catalog, recovered)
-        self._journaled = recovered.batches
+        self._journaled: Mapping[str, list[bytes]] = recovered.batches
         self.journal = Journal(
             disk,
             config.log_dir,
@@ -378,6 +378,7 @@ class Server:
                 if read:
                     _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
         self.journal.begin()
+        self._journaled = {}  # the logs have it now
         self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
         for topic in self.config.declared_topics:
             self.topics.declare(topic.name, topic.partitions, topic.configs)
