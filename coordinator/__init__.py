@@ -25,14 +25,18 @@ The packages, from the top. Each may import those below it, never those above (i
 
     pytest_plugin  a server as a fixture of a test suite
     cli         the command line: parses arguments, makes one call, returns an exit code
+    certify     puts a consumer program of any language through rare events, and judges what it did
+    control     the client of a server's control: faults, groups, time; sync and asyncio
     pipeline    Spark over the logs: who owned what, why groups rebalanced, which commits were from zombies
     operations  tools for people: inspect log folders, describe and change groups and topics
     bench       the server's speed, measured beside a bare echo server
     faults      simulated twins of everything outside; a whole server in a world of faults, reproducible from a seed
     server      the composition root: makes the parts, wires them, starts and stops them; the server's process
     fastpath    shortcuts for the most frequent work, which change no byte: repeated commits, event encoding, bulk replay
-    admin       HTTP: health, metrics, views of groups and transactions
+    admin       HTTP: health, metrics, views of groups and transactions, control; its OpenAPI document
+    page        the files of the page: groups and their timelines in a browser, also for the pipeline's report
     network     listeners and connections: limits, flow control, responses in the order of the requests
+    rules       fault rules and recordings: what a test lets fail, wait or get lost; what clients asked and were answered
     requests    one file per Kafka API, named as Kafka names it: versions, access, handler, refusal
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
     config      all settings, and how a file, the environment and the command line become one configuration

@@ -95,6 +95,7 @@ class AdminConfig:
     admin_header_bytes: int = 8 << 10
     admin_body_bytes: int = 64 << 10
     admin_request_time_ms: int = 10_000
+    admin_control_enable: bool = False
     metrics_groups: tuple[str, ...] = ()
 
 
@@ -582,6 +583,9 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The largest body of an HTTP request. Not a Kafka setting."),
         ("admin.request.time.ms", AdminConfig, POSITIVE, "milliseconds",
          "The most time that an HTTP request can take to arrive, and its response to be read. Not a Kafka setting."),
+        ("admin.control.enable", AdminConfig, BOOLEAN, "",
+         "Whether admin HTTP may inject faults, act on groups and set the clock (docs/control.md). It lets everybody who"
+         " reaches the address break groups, so it is for tests. Not a Kafka setting."),
         ("metrics.groups", AdminConfig, GROUPS, "",
          "The groups that have metrics of their own: coordinator_group_lag by topic, and coordinator_group_rebalances_total."
          " All other metrics are totals. Not a Kafka setting."),
