@@ -6,7 +6,7 @@ After an error that requires an abort, it aborts and reads again from the commit
 
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, report
 
 BATCH = 20
@@ -40,6 +40,16 @@ def read_again() -> None:
         consumer.seek(TopicPartition(place.topic, place.partition, max(place.offset, 0)))
 
 
+def transact(messages: list[Message]) -> None:
+    producer.begin_transaction()
+    for message in messages:
+        producer.produce(OUTPUT_TOPIC, message.value(), message.key())
+    positions = consumer.position(consumer.assignment())
+    metadata = consumer.consumer_group_metadata()
+    until_settled(lambda: producer.send_offsets_to_transaction(positions, metadata))
+    until_settled(producer.commit_transaction)
+
+
 until_settled(producer.init_transactions)
 consumer.subscribe([TOPIC])
 try:
@@ -48,13 +58,7 @@ try:
         if not messages:
             continue
         try:
-            producer.begin_transaction()
-            for message in messages:
-                producer.produce(OUTPUT_TOPIC, message.value(), message.key())
-            positions = consumer.position(consumer.assignment())
-            metadata = consumer.consumer_group_metadata()
-            until_settled(lambda: producer.send_offsets_to_transaction(positions, metadata))
-            until_settled(producer.commit_transaction)
+            transact(messages)
         except KafkaException as failure:
             if not failure.args[0].txn_requires_abort():
                 raise

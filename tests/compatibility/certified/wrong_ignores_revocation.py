@@ -33,7 +33,9 @@ while not stop:
         positions[message.topic(), message.partition()] = message.offset() + 1
     producer.flush()
     try:
-        member.commit(offsets=[TopicPartition(*place, offset) for place, offset in positions.items()], asynchronous=False)
+        member.commit(
+            offsets=[TopicPartition(*place, offset) for place, offset in positions.items()], asynchronous=False
+        )
     except KafkaException as failure:
         report("commit", failure)
 member.close()
