@@ -1,4 +1,4 @@
-"""An event of the curriculum: what happens to a program, what a right client does then, where Kafka says so, and what it may cost.
+"""An event of the curriculum: what happens to a program, what a right client does, where Kafka says so, and what it may cost.
 
 An event is data and one coroutine. The coroutine provokes the event on a stage where the program's instances already read and
 commit; before it, the stage starts them, and after it, the stage waits until the group has caught up (`rehearsal.py`). So the

@@ -25,7 +25,9 @@ def now_ms() -> int:
 class Instance:
     """One instance of the program. It has a listener of the server to itself, so its requests are known by their listener."""
 
-    def __init__(self, history: InstanceHistory, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, history: InstanceHistory, command: Sequence[str], environment: Mapping[str, str], log: Path
+    ) -> None:
         self.history = history
         self.log = log
         self.environment = dict(environment)

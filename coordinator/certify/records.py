@@ -84,7 +84,9 @@ class Producer:
             for partition in range(self.partitions)
         ]
         request = ProduceRequest(
-            acks=-1, timeout_ms=5_000, topic_data=[ProduceRequest.TopicProduceData(name=self._topic, partition_data=data)]
+            acks=-1,
+            timeout_ms=5_000,
+            topic_data=[ProduceRequest.TopicProduceData(name=self._topic, partition_data=data)],
         )
         try:
             if self._client is None:

@@ -1,9 +1,9 @@
 """One event from its first process to its evidence.
 
-    start     topics, instances and the stream of records; until every partition has a commit
-    event     what the event provokes
-    recovery  until every partition is read and committed to what was appended when the stream ended
-    stop      SIGTERM to all instances, then everything is collected
+start     topics, instances and the stream of records; until every partition has a commit
+event     what the event provokes
+recovery  until every partition is read and committed to what was appended when the stream ended
+stop      SIGTERM to all instances, then everything is collected
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.certify.event import Event, NotApplicable, Protocol
-from coordinator.certify.evidence import PHASES, Evidence, InstanceHistory
+from coordinator.certify.evidence import PHASES, Evidence, InstanceHistory, Phase
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator.certify.server import CertificationServer
@@ -97,7 +97,7 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
 
 async def _play(stage: Stage, evidence: Evidence) -> None:
     """The phases. What is not reached in time, or cannot happen to this program, ends them."""
-    phase = "start"
+    phase: Phase = "start"
     try:
         async with asyncio.timeout(stage.event.time_limit_s):
             stage.producer.start()
@@ -157,7 +157,9 @@ async def _collect(stage: Stage, evidence: Evidence) -> None:
     evidence.recreated_ms = stage.topics.recreated_ms
     evidence.inputs = await asyncio.to_thread(stage.topics.inputs)
     evidence.outputs = await asyncio.to_thread(stage.topics.outputs)
-    evidence.group_events = await asyncio.to_thread(_group_events, stage.server.bootstrap, stage.group, evidence.began_ms)
+    evidence.group_events = await asyncio.to_thread(
+        _group_events, stage.server.bootstrap, stage.group, evidence.began_ms
+    )
 
 
 def _group_events(bootstrap: str, group: str, since_ms: int) -> list[GroupEvent]:

@@ -59,4 +59,4 @@ def _free_addresses(count: int) -> Sequence[str]:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
-        return tuple("127.0.0.1:%d" % each.getsockname()[1] for each in sockets)
+        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)

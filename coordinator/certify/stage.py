@@ -7,7 +7,7 @@ is in vain raises NotReached, which the report shows.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 from coordinator.certify.event import Event, NotApplicable
 from coordinator.certify.evidence import Note
@@ -18,6 +18,7 @@ from coordinator.certify.server import CertificationServer
 from coordinator.certify.topics import Topics
 from coordinator.control import AsyncControl, ControlRefused, NotReached
 from coordinator.control.asynchronous import AsyncFault
+from coordinator.control.keywords import FaultKeywords
 from coordinator.control.steps import View
 from coordinator.rules.model import Entry
 
@@ -71,7 +72,7 @@ class Stage:
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
-    async def fault(self, instance: Instance | None = None, **rule: Any) -> AsyncFault:
+    async def fault(self, instance: Instance | None = None, **rule: Unpack[FaultKeywords]) -> AsyncFault:
         """Sets a fault rule for requests of one instance, or of any member of the group.
 
         `rule` has the keywords of `Control.fault`. Without an instance, a rule is for this group unless it names a topic or a
@@ -145,9 +146,7 @@ class Stage:
     async def committed(self) -> dict[int, int]:
         """Partition -> committed offset of the topic."""
         view = await self.group_view()
-        return {
-            each["partition"]: each["offset"] for each in view.get("committed", ()) if each["topic"] == self.topic
-        }
+        return {each["partition"]: each["offset"] for each in view.get("committed", ()) if each["topic"] == self.topic}
 
     async def member_of(self, instance: Instance) -> str:
         """The id of the member that an instance is. Raises NotReached if it is none."""

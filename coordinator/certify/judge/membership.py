@@ -15,7 +15,14 @@ FATAL_MS = 5_000
 """For how long requests may follow a fatal error: until the program polls again and learns of it."""
 REFUSED = frozenset({"GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL"})
 """Errors after which a process must not join again."""
-_OF_MEMBERS = ("SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat")
+_OF_MEMBERS = (
+    "SyncGroup",
+    "Heartbeat",
+    "OffsetCommit",
+    "TxnOffsetCommit",
+    "ConsumerGroupHeartbeat",
+    "StreamsGroupHeartbeat",
+)
 
 
 def read_by_two(promise: str, history: History) -> Finding:

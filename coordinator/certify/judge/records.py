@@ -22,7 +22,9 @@ def lost(promise: str, history: History) -> Finding:
             if not history.copies.get((partition, record.number))
         ]
         if missing:
-            return broken(promise, f"{len(missing)} records are committed and have no copy in the output topic", missing)
+            return broken(
+                promise, f"{len(missing)} records are committed and have no copy in the output topic", missing
+            )
         return kept(promise, "every committed record has a copy in the output topic")
     if evidence.entries_dropped:
         return not_judged(promise, _DROPPED)
@@ -53,7 +55,7 @@ def _was_sent(history: History, partition: int, record: InputRecord) -> bool:
 
 
 def delivered_twice(promise: str, history: History) -> Finding:
-    """Copies beyond those that at-least-once delivery permits, and records that were read again though they were committed."""
+    """Copies beyond those that at-least-once delivery permits, and records that were read again after their commit."""
     evidence = history.evidence
     if evidence.is_transactional:
         return _copied_once(promise, history)
@@ -70,9 +72,15 @@ def delivered_twice(promise: str, history: History) -> Finding:
         if first is not None and second is not None and _is_unexplained(history, partition, first, second)
     ]
     if twice:
-        return broken(promise, f"{len(twice)} records were copied again by a process whose position nothing had moved", twice)
+        return broken(
+            promise, f"{len(twice)} records were copied again by a process whose position nothing had moved", twice
+        )
     copies = sum(len(each) - 1 for each in history.copies.values())
-    return kept(promise, f"{copies} records were delivered again, as at-least-once delivery permits" if copies else "none", copies)
+    return kept(
+        promise,
+        f"{copies} records were delivered again, as at-least-once delivery permits" if copies else "none",
+        copies,
+    )
 
 
 def _copied_once(promise: str, history: History) -> Finding:
@@ -220,16 +228,20 @@ def progress(promise: str, history: History) -> Finding:
         if stall_ms > limit_s * 1000
     ]
     if found:
-        return broken(promise, f"a partition stood still for {seconds:g} s; the event allows {limit_s:g} s", found, seconds)
+        return broken(
+            promise, f"a partition stood still for {seconds:g} s; the event allows {limit_s:g} s", found, seconds
+        )
     if evidence.settled_ms is None:
         behind = _behind(history)
         if behind:
             return broken(promise, "the group did not catch up", behind, seconds)
-    return kept(promise, f"no partition stood still for more than {seconds:g} s; the event allows {limit_s:g} s", seconds)
+    return kept(
+        promise, f"no partition stood still for more than {seconds:g} s; the event allows {limit_s:g} s", seconds
+    )
 
 
 def _marks(history: History, partition: int, from_ms: int, to_ms: int) -> Sequence[int]:
-    """The start, the commits that advance the offset, and the end. A partition that begins later starts with its first commit."""
+    """The start, the commits that advance the offset, and the end; a new partition starts with its first commit."""
     commits: list[int] = []
     highest = -1
     since = [*history.evidence.recreated_ms, to_ms]
