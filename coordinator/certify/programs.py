@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from coordinator.certify.evidence import InstanceHistory, ProcessRun
+from coordinator.certify.case import InstanceHistory, ProcessRun
 
 STOPPED_WITHIN_S = 15.0
 

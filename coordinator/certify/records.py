@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from coordinator.certify.evidence import InputRecord, OutputRecord
+from coordinator.certify.case import InputRecord, OutputRecord
 from coordinator.log.batch import BatchHeader, key_values, read_header
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.transaction_outcomes import marker_commits

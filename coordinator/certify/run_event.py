@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.certify.case import PHASES, Evidence, InstanceHistory, Phase
 from coordinator.certify.event import Event, NotApplicable, Protocol
-from coordinator.certify.evidence import PHASES, Evidence, InstanceHistory, Phase
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator.certify.server import CertificationServer

@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar, Unpack
 
+from coordinator.certify.case import Note
 from coordinator.certify.event import Event, NotApplicable
-from coordinator.certify.evidence import Note
 from coordinator.certify.observation import Observation
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import Producer

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from coordinator.certify import records
-from coordinator.certify.evidence import InputRecord, OutputRecord
+from coordinator.certify.case import InputRecord, OutputRecord
 from coordinator.certify.programs import now_ms
 from coordinator.certify.records import TopicReader
 from coordinator.operations import topics as operations

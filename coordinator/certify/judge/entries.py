@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from coordinator.certify.evidence import TopicPartition
+from coordinator.certify.case import TopicPartition
 from coordinator.rules.model import Entry
 
 NONE = "NONE"

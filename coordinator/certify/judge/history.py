@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from coordinator.certify.evidence import Evidence, TopicPartition
+from coordinator.certify.case import Evidence, TopicPartition
 from coordinator.certify.judge.entries import NONE, Row, errors, generation, received, rows
 from coordinator.rules.model import Entry
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from coordinator.certify.evidence import Evidence
+from coordinator.certify.case import Evidence
 from coordinator.certify.judge import membership, records
 from coordinator.certify.judge.findings import Finding
 from coordinator.certify.judge.history import History

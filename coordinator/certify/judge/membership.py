@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.certify.evidence import Evidence
+from coordinator.certify.case import Evidence
 from coordinator.certify.judge.entries import cite, errors, generation, received, rows
 from coordinator.certify.judge.findings import Finding, broken, kept, not_judged
 from coordinator.certify.judge.history import Fetched, History, Owned, place

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from coordinator.certify.evidence import InputRecord
+from coordinator.certify.case import InputRecord
 from coordinator.certify.judge.entries import cite
 from coordinator.certify.judge.findings import Finding, broken, kept, not_judged
 from coordinator.certify.judge.history import Committed, Copied, History, place
