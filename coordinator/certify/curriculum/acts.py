@@ -1,4 +1,4 @@
-"""What several events of the curriculum do, and what an event may need that no program does: configs, records deleted, a fence."""
+"""What several events of the curriculum do: waiting for answers and epochs, ageing the clock, migrating, fencing a producer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping

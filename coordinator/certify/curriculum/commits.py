@@ -1,10 +1,10 @@
 """Events of offsets: commits that are answered late, lost or refused, and offsets that are gone."""
 
 from coordinator.certify.curriculum import acts
-from coordinator.certify.event import Allows, Source, event
+from coordinator.certify.event import Allows, Protocol, Source, event
 from coordinator.certify.stage import Stage
 
-BOTH = ("classic", "consumer")
+BOTH: tuple[Protocol, ...] = ("classic", "consumer")
 REPEATED = Source(
     "KafkaConsumer.commitSync",
     "a commit is repeated after an error that can be retried until it is answered; the last one that is accepted counts",
@@ -103,7 +103,7 @@ async def commit_stale_member_epoch(stage: Stage) -> None:
         Source("OffsetMetadataManager.cleanupExpiredOffsets", "offsets of a group without members expire"),
         Source("OffsetsRequestManager, auto.offset.reset", "a partition without a committed offset is reset"),
     ),
-    allows=Allows(rebalances=None, reads_again=True),
+    allows=Allows(rebalances=None),
 )
 async def offsets_expired(stage: Stage) -> None:
     for instance in stage.instances:
@@ -121,9 +121,22 @@ async def offsets_expired(stage: Stage) -> None:
     happens="A Fetch is answered with OFFSET_OUT_OF_RANGE, as when retention has overtaken the reader.",
     right_client="resets its position by auto.offset.reset, here to the earliest record, and reads on from there",
     provoked="a rule: a Fetch of one instance",
-    sources=(Source("FetchCollector.handleInitializeErrors", "OFFSET_OUT_OF_RANGE resets the position if there is a policy"),),
-    allows=Allows(rebalances=0, reads_again=True),
+    sources=(
+        Source("FetchCollector.handleInitializeErrors", "OFFSET_OUT_OF_RANGE resets the position if there is a policy"),
+    ),
+    allows=Allows(rebalances=0),
 )
 async def offset_out_of_range(stage: Stage) -> None:
     fault = await stage.fault(stage.first, api="Fetch", error="OFFSET_OUT_OF_RANGE")
     await stage.acted(fault)
+
+
+EVENTS = (
+    commit_answered_late,
+    commit_answer_lost,
+    commit_request_lost,
+    commit_rebalance_in_progress,
+    commit_stale_member_epoch,
+    offsets_expired,
+    offset_out_of_range,
+)

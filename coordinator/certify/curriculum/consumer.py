@@ -16,7 +16,8 @@ FATAL = Source(
 )
 FULL_HEARTBEAT = Source(
     "AbstractHeartbeatRequestManager.onFailure",
-    "resets what it remembers as sent, so the next heartbeat says everything again, and the coordinator answers with the assignment",
+    "resets what it remembers as sent, so the next heartbeat says everything again, and the coordinator answers with the "
+    "assignment",
 )
 
 
@@ -36,7 +37,8 @@ async def _lose_assignment(stage: Stage, times: int) -> None:
     protocols=("consumer",),
     happens="Another member leaves, and the heartbeat answer that brings its partitions is lost with the connection.",
     right_client="connects again and sends a full heartbeat, which is answered with the assignment",
-    provoked="an instance is stopped; a rule loses the answer to the first heartbeat of another one in Assigning or Reconciling",
+    provoked="an instance is stopped; a rule loses the answer to the first heartbeat of another one in Assigning or "
+    "Reconciling",
     sources=(FULL_HEARTBEAT,),
     allows=Allows(rebalances=2),
 )
@@ -78,7 +80,8 @@ async def heartbeat_fenced_member_epoch(stage: Stage) -> None:
     happens="A member is removed while it gives partitions up for a newcomer: the heartbeat that confirms it is answered with "
     "UNKNOWN_MEMBER_ID.",
     right_client="gives up everything that it has left as lost, and joins again",
-    provoked="an instance leaves and comes back; another one's second heartbeat in Reconciling is held, its member evicted, and "
+    provoked="an instance leaves and comes back; another one's second heartbeat in Reconciling is held, its member "
+    "evicted, and "
     "the heartbeat released",
     sources=(FENCED,),
     allows=Allows(rebalances=4, stall_s=30.0),
@@ -100,9 +103,11 @@ async def unknown_member_in_mid_revocation(stage: Stage) -> None:
 @event(
     "revocation-too-slow",
     protocols=("consumer",),
-    happens="A member that must give partitions up does not within its rebalance timeout, because its commit is not answered. It "
+    happens="A member that must give partitions up does not within its rebalance timeout, because its commit is not "
+    "answered. It "
     "sends heartbeats all the time; the coordinator removes it.",
-    right_client="notices at the next heartbeat (UNKNOWN_MEMBER_ID), gives its partitions up as lost and joins again; its commit "
+    right_client="notices at the next heartbeat (UNKNOWN_MEMBER_ID), gives its partitions up as lost and joins again; "
+    "its commit "
     "has been answered before anybody else read on",
     provoked="an instance leaves and comes back while the answer to another one's OffsetCommit is held; the server's clock is "
     "advanced beyond the rebalance timeout, with heartbeats in between",
@@ -132,6 +137,25 @@ async def revocation_too_slow(stage: Stage) -> None:
 
 
 @event(
+    "pause-and-zombie-commit",
+    protocols=("consumer", "streams"),
+    happens="An instance is stopped for longer than its session, so its partitions go to others. Then it goes on, a zombie.",
+    right_client="drops what it owned when its requests are refused, and joins again; its late commit counts for nothing",
+    provoked="SIGSTOP, the session expires by command, the others read on, SIGCONT",
+    sources=(FENCED,),
+    allows=Allows(rebalances=2, stall_s=40.0),
+)
+async def pause_and_zombie_commit(stage: Stage) -> None:
+    need_two(stage)
+    zombie = stage.first
+    stage.pause(zombie)
+    await stage.expire_session(zombie)
+    await stage.progress()
+    stage.resume(zombie)
+    await stage.stable()
+
+
+@event(
     "unreleased-instance-id",
     protocols=("consumer",),
     happens="A second process starts with the instance id of a member that lives.",
@@ -139,7 +163,8 @@ async def revocation_too_slow(stage: Stage) -> None:
     provoked="the last instance is stopped, its member removed, and it starts again with the instance id of the first",
     sources=(
         Source(
-            "GroupMetadataManager.throwIfInstanceIdIsUnreleased", "a member cannot join while another one owns its instance id"
+            "GroupMetadataManager.throwIfInstanceIdIsUnreleased",
+            "a member cannot join while another one owns its instance id",
         ),
         Source("ConsumerHeartbeatRequestManager.handleSpecificError", "UNRELEASED_INSTANCE_ID is fatal"),
     ),
@@ -165,12 +190,11 @@ async def unreleased_instance_id(stage: Stage) -> None:
     "static-member-back-in-time",
     protocols=("consumer",),
     happens="A static member stops and is back before its session ends.",
-    right_client="leaves with epoch -2, returns with epoch 0 and gets its partitions back; no partition moves to another member",
+    right_client="leaves with epoch -2, returns with epoch 0 and gets its partitions back; no partition moves to another "
+    "member",
     provoked="one instance is stopped and started again",
     sources=(
-        Source(
-            "ConsumerMembershipManager.leaveGroupEpoch", "a static member leaves with epoch -2, any other with -1"
-        ),
+        Source("ConsumerMembershipManager.leaveGroupEpoch", "a static member leaves with epoch -2, any other with -1"),
     ),
     allows=Allows(rebalances=0),
     is_static=True,
@@ -197,7 +221,8 @@ def _epoch_bumped(policy: str, then: str, right_client: str, source: Source) -> 
         protocols=("consumer",),
         happens=f"The member's epoch advances while its commit is on the way; with fencing policy {policy} {then}.",
         right_client=right_client,
-        provoked=f"consumer.fencing.policy={policy}; an OffsetCommit is held, the epoch bumped, and the commit released when the "
+        provoked=f"consumer.fencing.policy={policy}; an OffsetCommit is held, the epoch bumped, and the commit released "
+        "when the "
         "member is in the new epoch",
         sources=(source,),
         allows=Allows(rebalances=1),
@@ -212,11 +237,17 @@ epoch_bumped_strict = _epoch_bumped(
     "strict",
     "the commit is refused with STALE_MEMBER_EPOCH",
     "commits again with the new epoch, or reports the failure and commits with later records",
-    Source("CommitRequestManager.commitSyncExceptionForError", "STALE_MEMBER_EPOCH is a CommitFailedException of commitSync"),
+    Source(
+        "CommitRequestManager.commitSyncExceptionForError",
+        "STALE_MEMBER_EPOCH is a CommitFailedException of commitSync",
+    ),
 )
 _ACCEPTED = "goes on: its commit is accepted, because it has held the partitions since then"
 epoch_bumped_revocation = _epoch_bumped(
-    "revocation-epoch", "the commit is accepted", _ACCEPTED, Source("KAFKA-19779", "relaxes the check of offset commit epochs")
+    "revocation-epoch",
+    "the commit is accepted",
+    _ACCEPTED,
+    Source("KAFKA-19779", "relaxes the check of offset commit epochs"),
 )
 epoch_bumped_assignment = _epoch_bumped(
     "assignment-epoch", "the commit is accepted", _ACCEPTED, Source("KIP-1251", "assignment epochs for consumer groups")
@@ -260,3 +291,20 @@ async def assignor_not_supported(stage: Stage) -> None:
     await fault.clear()
     await acts.restart(stage, last)
     await stage.stable()
+
+
+EVENTS = (
+    assignment_answer_lost,
+    assignment_answer_lost_twice,
+    heartbeat_fenced_member_epoch,
+    unknown_member_in_mid_revocation,
+    revocation_too_slow,
+    pause_and_zombie_commit,
+    unreleased_instance_id,
+    static_member_back_in_time,
+    epoch_bumped_strict,
+    epoch_bumped_revocation,
+    epoch_bumped_assignment,
+    regex_matches_new_topic,
+    assignor_not_supported,
+)

@@ -13,7 +13,9 @@ ROLLING = "no record is lost, and no partition has two readers, in any mixture o
     happens="The instances start again one after the other with GROUP_PROTOCOL=consumer, while the others read on.",
     right_client=f"joins the group that the coordinator converts; {ROLLING}",
     provoked="each instance is stopped and started with the other protocol",
-    sources=(Source("GroupMetadataManager.validateOnlineUpgrade", "a classic group is converted by the first new member"),),
+    sources=(
+        Source("GroupMetadataManager.validateOnlineUpgrade", "a classic group is converted by the first new member"),
+    ),
     allows=Allows(rebalances=None, stall_s=40.0),
     time_limit_s=150.0,
 )
@@ -38,3 +40,6 @@ async def online_upgrade(stage: Stage) -> None:
 )
 async def online_downgrade(stage: Stage) -> None:
     await acts.migrate(stage, "classic")
+
+
+EVENTS = (online_upgrade, online_downgrade)

@@ -17,8 +17,11 @@ FENCED = Source(
     protocols=("streams",),
     happens="Another member leaves, and the heartbeat answer that brings its tasks is lost with the connection.",
     right_client="connects again and sends a full heartbeat, which is answered with its tasks",
-    provoked="an instance is stopped; a rule loses the answer to the first heartbeat of another one in Assigning or Reconciling",
-    sources=(Source("StreamsGroupHeartbeatRequestManager.onFailure", "forgets what was sent, so the next heartbeat is full"),),
+    provoked="an instance is stopped; a rule loses the answer to the first heartbeat of another one in Assigning or "
+    "Reconciling",
+    sources=(
+        Source("StreamsGroupHeartbeatRequestManager.onFailure", "forgets what was sent, so the next heartbeat is full"),
+    ),
     allows=Allows(rebalances=2, stall_s=40.0),
 )
 async def tasks_answer_lost(stage: Stage) -> None:
@@ -66,9 +69,11 @@ async def streams_member_removed(stage: Stage) -> None:
 @event(
     "streams-epoch-bumped-in-mid-commit",
     protocols=("streams",),
-    happens="The member's epoch advances while its commit is on the way; with fencing policy strict it gets STALE_MEMBER_EPOCH.",
+    happens="The member's epoch advances while its commit is on the way; with fencing policy strict it gets "
+    "STALE_MEMBER_EPOCH.",
     right_client="commits again with its new epoch, or gives its tasks up and joins again",
-    provoked="streams.fencing.policy=strict; an OffsetCommit is held, the epoch bumped, and the commit released when the member is "
+    provoked="streams.fencing.policy=strict; an OffsetCommit is held, the epoch bumped, and the commit released when the "
+    "member is "
     "in the new epoch",
     sources=(Source("CommitRequestManager.commitSyncExceptionForError", "STALE_MEMBER_EPOCH fails commitSync"),),
     allows=Allows(rebalances=2, stall_s=40.0),
@@ -82,3 +87,6 @@ async def streams_epoch_bumped(stage: Stage) -> None:
     await acts.in_epoch(stage, stage.first, epoch + 1)
     await hold.release()
     await stage.progress()
+
+
+EVENTS = (tasks_answer_lost, streams_fenced_member_epoch, streams_member_removed, streams_epoch_bumped)

@@ -1,14 +1,17 @@
-"""Events of read-process-write programs: transactions whose outcome is unknown, whose producer is fenced, or that last too long."""
+"""Events of read-process-write programs: a transaction's outcome is unknown, its producer is fenced, or it lasts too long."""
 
 from coordinator.certify.curriculum import acts
 from coordinator.certify.curriculum.acts import need_two
-from coordinator.certify.event import Allows, Source, event
+from coordinator.certify.event import Allows, Protocol, Source, event
 from coordinator.certify.stage import Stage
 
-BOTH = ("classic", "consumer")
-RETRIED = Source("TransactionManager.EndTxnHandler", "an error that can be retried puts the request into the queue again")
+BOTH: tuple[Protocol, ...] = ("classic", "consumer")
+RETRIED = Source(
+    "TransactionManager.EndTxnHandler", "an error that can be retried puts the request into the queue again"
+)
 FENCED = Source(
-    "TransactionManager.TxnOffsetCommitHandler", "INVALID_PRODUCER_EPOCH and PRODUCER_FENCED are fatal: the producer must close"
+    "TransactionManager.TxnOffsetCommitHandler",
+    "INVALID_PRODUCER_EPOCH and PRODUCER_FENCED are fatal: the producer must close",
 )
 _TRANSACTION_TIMEOUT_MAX_MS = 180_000
 
@@ -46,7 +49,8 @@ async def end_request_lost(stage: Stage) -> None:
 @event(
     "unstable-offset-commit",
     protocols=BOTH,
-    happens="A member is removed while its transaction is about to commit. Whoever gets its partitions asks for their offsets and "
+    happens="A member is removed while its transaction is about to commit. Whoever gets its partitions asks for their "
+    "offsets and "
     "is answered UNSTABLE_OFFSET_COMMIT until the transaction ends.",
     right_client="asks again until the offsets are stable, and reads on from those of the transaction",
     provoked="an EndTxn is held, its member's session expires, and EndTxn is released when another instance has been answered "
@@ -72,7 +76,8 @@ async def unstable_offset_commit(stage: Stage) -> None:
     "producer-fenced-in-transaction",
     protocols=BOTH,
     happens="Another process begins with the transactional id of an instance, between its records and its TxnOffsetCommit.",
-    right_client="ends, or closes this producer: neither its records nor its offsets count, and another instance reads them again",
+    right_client="ends, or closes this producer: neither its records nor its offsets count, and another instance reads "
+    "them again",
     provoked="a TxnOffsetCommit is held, InitProducerId of its transactional id sent, and the TxnOffsetCommit released",
     sources=(FENCED, Source("KIP-360, KIP-447", "InitProducerId aborts the open transaction and fences its producer")),
     allows=Allows(rebalances=2, stall_s=60.0, may_end=True),
@@ -94,7 +99,10 @@ async def producer_fenced(stage: Stage) -> None:
     provoked="a TxnOffsetCommit is held, the server's clock advanced until the transaction is aborted, and the TxnOffsetCommit "
     "released",
     sources=(
-        Source("KIP-98, transaction.timeout.ms", "the coordinator aborts a transaction that lasts longer, and bumps its epoch"),
+        Source(
+            "KIP-98, transaction.timeout.ms",
+            "the coordinator aborts a transaction that lasts longer, and bumps its epoch",
+        ),
         FENCED,
     ),
     allows=Allows(rebalances=None, stall_s=90.0, may_end=True),
@@ -118,7 +126,8 @@ async def transaction_timed_out(stage: Stage) -> None:
 @event(
     "concurrent-transactions",
     protocols=BOTH,
-    happens="For 5 s the coordinator answers CONCURRENT_TRANSACTIONS to whoever begins a transaction, as while it completes the one "
+    happens="For 5 s the coordinator answers CONCURRENT_TRANSACTIONS to whoever begins a transaction, as while it "
+    "completes the one "
     "before.",
     right_client="asks again after a pause, and neither aborts nor ends",
     provoked="a rule: AddPartitionsToTxn, AddOffsetsToTxn and InitProducerId of one instance, for 5 s",
@@ -156,3 +165,14 @@ async def coordinator_dies(stage: Stage) -> None:
     await stage.held(hold)
     await stage.kill_server()
     await stage.stable()
+
+
+EVENTS = (
+    end_answer_lost,
+    end_request_lost,
+    unstable_offset_commit,
+    producer_fenced,
+    transaction_timed_out,
+    concurrent_transactions,
+    coordinator_dies,
+)
