@@ -22,6 +22,7 @@ COMMANDS = {
     "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
     "config": Loaded("config", "Show settings."),
     "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),
+    "control": Loaded("control", "Inject faults, act on groups and set the clock of a server, over admin HTTP."),
     "topics": Loaded(
         "topics", "Show, create and delete topics over the Kafka protocol, on this server or a real Kafka."
     ),
