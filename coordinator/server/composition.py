@@ -88,6 +88,8 @@ _log = logging.getLogger(__name__)
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
 TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
+REPLAYS_MAX = 4
+"""Replays of a log for views of the past that may run at the same time."""
 WRITES_POLL_S = 0.001
 """How often a stop checks whether the last writes are on the disk."""
 
@@ -122,6 +124,7 @@ class Server:
         self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._turn = Turn(loop.call_soon, clock.machine_ms, self.statistics.count_turn)
+        self.replays = asyncio.Semaphore(REPLAYS_MAX)
         self.stopping = False
         self.closed = False
         """Whether the logs are closed."""
@@ -303,6 +306,10 @@ class Server:
             self._event_log(index),
             bulk_replayers if self._fastpath else None,
         )
+
+    def empty_group_state(self) -> GroupMachine:
+        """The groups of a shard before the first record of its log, for a replay that concerns nobody else."""
+        return GroupMachine(self.config.groups, self.topics, settings=self._group_settings, assignors=self._assignors)
 
     def _count_groups(self) -> int:
         return sum(shard.state.count for shard in self.groups.shards)
