@@ -13,11 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator import requests
-from coordinator.admin.api import api_routes
-from coordinator.admin.health import health_routes
-from coordinator.admin.http import AdminServer
-from coordinator.admin.index import index_routes
-from coordinator.admin.metrics import metrics_routes
+from coordinator.admin.server import AdminServer
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.api.encoded_topics import EncodedTopics
@@ -81,7 +77,7 @@ from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.schedule import Handle, Schedule
-from coordinator.world.worker import Worker
+from coordinator.world.worker import Done, Worker
 
 _log = logging.getLogger(__name__)
 
@@ -256,6 +252,10 @@ class Server:
         """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
 
+    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function in a worker thread, then `done` on the loop with what it returned or raised."""
+        self._worker.submit(function, done)
+
     def _known_logs(self) -> Iterator[KnownLog]:
         yield from self.topics.known_logs()
         for shard in self.shards:
@@ -413,9 +413,7 @@ class Server:
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
-        self._admin = AdminServer(
-            {**index_routes(), **health_routes(self), **metrics_routes(self), **api_routes(self)}, self.config.admin
-        )
+        self._admin = AdminServer(self, self.config.admin)
         try:
             admin_port = await self._admin.start()
         except OSError as error:
