@@ -1,4 +1,4 @@
-"""Classic groups: errors that tell a member that it is out of date, or not welcome."""
+"""Classic groups: errors for a member that is out of date, or not welcome."""
 
 from coordinator.certify.event import Allows, Source, event
 from coordinator.certify.stage import Stage
