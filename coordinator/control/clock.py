@@ -14,10 +14,15 @@ PATH = "/v1/clock"
 class Fired(Struct, frozen=True):
     """A timer that fell due while the clock was advanced."""
 
-    shard: int
     timer: str
     at_ms: int
+    """On the monotonic clock."""
+    topic: str | None = None
+    """The internal topic whose shard had armed it, None if the server itself had."""
+    shard: int | None = None
     group: str | None = None
+    """The group or transactional id that it is about."""
+    member: str | None = None
 
 
 class ClockReading(Struct, frozen=True):
@@ -31,7 +36,8 @@ class ClockReading(Struct, frozen=True):
     next_timer_ms: int | None = None
     """When the next of them is due, on the monotonic clock."""
     fired: list[Fired] = []
-    """The timers that fired while the clock was advanced, in order."""
+    """The timers that fired while the clock was advanced, in order; the first thousand."""
+    fired_count: int = 0
 
 
 class ClockCommands:

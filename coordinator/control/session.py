@@ -1,6 +1,7 @@
 """What both clients share: the server's URL, the scope, and what leaving undoes."""
 
 import uuid
+from urllib.parse import urlsplit
 
 from coordinator.control import faults, recordings, steps
 from coordinator.control.clock import ClockCommands
@@ -67,8 +68,11 @@ class ControlCommands:
 
 def base_url(address: str) -> str:
     """The URL of an admin address: "http://host:port" or "host:port". Raises ValueError."""
-    url = address if "://" in address else f"http://{address}"
-    scheme, _, rest = url.rstrip("/").partition("://")
-    if scheme not in {"http", "https"} or not rest or "/" in rest:
+    url = urlsplit(address if "://" in address else f"http://{address}")
+    try:
+        is_address = url.scheme in {"http", "https"} and url.hostname and (url.port or "://" in address)
+    except ValueError:  # the port is no number
+        is_address = False
+    if not is_address or url.path.strip("/") or url.query or url.fragment:
         raise ValueError(f"{address!r} is no admin address: it must be http://HOST:PORT or HOST:PORT")
-    return f"{scheme}://{rest}"
+    return f"{url.scheme}://{url.netloc}"

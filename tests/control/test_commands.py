@@ -176,7 +176,9 @@ def test_something_else_at_the_address_is_not_taken_for_the_server(answer):
         Group(answer).describe()
 
 
-@pytest.mark.parametrize("address", ["", "http://", "ftp://x:1", "http://x:1/path", "x:1/path"])
+@pytest.mark.parametrize(
+    "address", ["", "http://", "ftp://x:1", "http://x:1/path", "x:1/path", "nowhere", "x:y", "x:99999"]
+)
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(ValueError, match="must be http://HOST:PORT or HOST:PORT"):
         base_url(address)

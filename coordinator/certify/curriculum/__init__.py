@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable
 
-from coordinator.certify.curriculum import classic_failures
+from coordinator.certify.curriculum import classic_failures, commits, consumer, migration, streams, transactions
 from coordinator.certify.event import Event, Protocol
 
 THEMES: dict[str, tuple[Event, ...]] = {
     "members that die or fall silent (classic)": classic_failures.EVENTS,
+    "consumer groups": consumer.EVENTS,
+    "streams groups": streams.EVENTS,
+    "offsets": commits.EVENTS,
+    "transactions": transactions.EVENTS,
+    "online migration": migration.EVENTS,
 }
 """Title of a theme -> its events."""
 

@@ -7,7 +7,7 @@ stop      SIGTERM to all instances, then everything is collected
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +38,15 @@ class Plan(NamedTuple):
     """Where the output of the instances goes, in a folder for each event."""
 
 
-async def run_event(event: Event, plan: Plan, server: CertificationServer, listeners: Sequence[str]) -> Evidence:
+class Rehearsal(NamedTuple):
+    """What is left of an event."""
+
+    evidence: Evidence
+    printed: Mapping[int, str]
+    """Index of an instance -> the end of its output."""
+
+
+async def rehearse(event: Event, plan: Plan, server: CertificationServer, listeners: Sequence[str]) -> Rehearsal:
     """Runs one event, and returns what was seen. Raises OSError if the command cannot be executed."""
     stage = _stage(event, plan, server, listeners)
     began_ms = now_ms()
@@ -60,7 +68,7 @@ async def run_event(event: Event, plan: Plan, server: CertificationServer, liste
         finally:
             await _end(stage, evidence)
         await _collect(stage, evidence)
-    return evidence
+    return Rehearsal(evidence, {each.index: each.printed() for each in stage.instances})
 
 
 def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Sequence[str]) -> Stage:
