@@ -55,18 +55,20 @@ class _BatchedLog:
 class ForkedFolder:
     """A data folder that is made from scratch. Methods raise OSError. `close` makes all of it durable."""
 
-    def __init__(self, disk: Disk, folder: str, *, group_partitions: int, node_id: int, now_ms: int) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, *, group_partitions: int, segment_bytes: int, node_id: int, now_ms: int
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._group_partitions = group_partitions
+        self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=None, retention_ms=None)
         self._node_id = node_id
         self._now_ms = now_ms
         self._shards: dict[int, _BatchedLog] = {}
         self._metadata = self._open(names.CLUSTER_METADATA, 0)
 
     def _open(self, topic: str, index: int) -> _BatchedLog:
-        settings = LogSettings(segment_ms=None, retention_ms=None)
-        return _BatchedLog(self._disk, shard_folder(self._folder, topic, index), settings, self._now_ms)
+        return _BatchedLog(self._disk, shard_folder(self._folder, topic, index), self._settings, self._now_ms)
 
     def add_group_record(self, group_id: str, key: bytes, value: bytes) -> None:
         """Writes a record to the partition that the group has here."""

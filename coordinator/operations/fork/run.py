@@ -40,10 +40,10 @@ SUFFIX = ".unfinished-fork"
 def open_source(text: str, timeout_s: float, security: Security) -> Source:
     """The source of this name: a folder, or HOST:PORT. Raises ForkFailed and OSError."""
     path = Path(text)
-    if path.is_dir():
+    if text and path.is_dir():
         return FolderSource(path)
     if "/" in text or re.search(r":[0-9]+\Z", text) is None:
-        raise ForkFailed(f"{text} is neither a folder nor HOST:PORT")
+        raise ForkFailed(f"{text!r} is neither a folder nor HOST:PORT")
     try:
         for each in text.split(","):
             parse_address(each)
@@ -116,6 +116,7 @@ def _fork(source: Source, folder: str, config: ServerConfig, *, keep_members: bo
         RealDisk(),
         folder,
         group_partitions=config.log.offsets_topic_num_partitions,
+        segment_bytes=config.log.offsets_topic_segment_bytes,
         node_id=config.node_id,
         now_ms=now_ms,
     )
