@@ -1,8 +1,9 @@
 """The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.journal import Journal
@@ -14,11 +15,16 @@ from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
+from coordinator.transactions.marker_delivery import MarkerDelivery
+from coordinator.world.protocol_clock import ProtocolClock
+from coordinator.world.worker import Done
 
 
 class ServerView(Protocol):
     """The running server (server/composition.py), as the admin routes see it."""
 
+    @property
+    def config(self) -> ServerConfig: ...
     @property
     def groups(self) -> Router[GroupMachine]: ...
     @property
@@ -26,6 +32,10 @@ class ServerView(Protocol):
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups and of transactions."""
+        ...
+
+    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function outside the loop, then `done` on the loop with what it returned or raised."""
         ...
 
     @property
@@ -40,6 +50,10 @@ class ServerView(Protocol):
     def journal(self) -> Journal: ...
     @property
     def memory(self) -> Memory: ...
+    @property
+    def clock(self) -> ProtocolClock: ...
+    @property
+    def marker_delivery(self) -> MarkerDelivery: ...
     @property
     def held_bytes(self) -> HeldBytes: ...
     @property

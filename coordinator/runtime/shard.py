@@ -123,14 +123,17 @@ class Shard(Generic[S]):
         soon: Callable[[Callable[[], None]], object],
         at_turn_end: Callable[[Callable[[], None]], None],
         schedule: Schedule,
+        protocol_schedule: Schedule,
         commit_timeout_ms: int,
         on_fact: Callable[[int, Fact], None],
+        on_timer: Callable[[int, TimerKey], None],
         on_durable: Callable[[int], None],
         events: EventLog | None = None,
         bulk_replayers: BulkReplayers | None = None,
     ) -> None:
         """`load` must be called before the first request. `soon` calls back in the next turn of the loop, `at_turn_end` at the
-        end of this one, before everything that was written leaves.
+        end of this one, before everything that was written leaves. `schedule` goes by the machine's clock, `protocol_schedule`
+        by that of the protocol; `on_timer` is called with each timer that fires.
         """
         self.index = index
         self.log = log
@@ -150,12 +153,14 @@ class Shard(Generic[S]):
         self._soon = soon
         self._at_turn_end = at_turn_end
         self._schedule = schedule
+        self._protocol_schedule = protocol_schedule
         self._commit_timeout_ms = commit_timeout_ms
         self._on_fact = on_fact
+        self._on_timer = on_timer
         self._on_durable = on_durable
         self._writer = make_writer(log, self._durable, self._write_failed)
-        self._timers = Timers(clock.monotonic_ms, schedule, self._fire)
-        self._writes = TurnWrites(clock.wall_ms)
+        self._timers = Timers(clock, protocol_schedule, self._fire)
+        self._writes = TurnWrites(clock)
         self._offset_written = 0
         """The offset of the next record, including the records of this turn that are not in the log yet."""
         self._offset_durable = 0
@@ -167,6 +172,10 @@ class Shard(Generic[S]):
         self._is_first_load = True
         self._loading: Iterator[None] | None = None
         """The rest of a load in slices."""
+        self._is_held = False
+        """Whether an administrator's reload has not begun to read the log yet."""
+        self.watchers: list[Callable[[], None]] = []
+        """Called after each result that is applied (`watch`)."""
         self._status_after_load = (Status.ACTIVE, "")
         self._deferred: list[Callable[[], None]] = []
         """Internal changes that wait for the end of a load."""
@@ -181,6 +190,11 @@ class Shard(Generic[S]):
         return self._offset_durable
 
     @property
+    def offset_written(self) -> int:
+        """The offset of the next record; those of this turn count, which are not in the log yet."""
+        return self._offset_written
+
+    @property
     def has_unwritten(self) -> bool:
         """Whether records of this turn are not in the log yet."""
         return bool(self._writes.batch.count or self._writes.closed)
@@ -188,6 +202,16 @@ class Shard(Generic[S]):
     @property
     def timers_armed(self) -> int:
         return len(self._timers)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was decided is durable, every reply to it has left, and no log is being read."""
+        is_loading = self._loading is not None and not self._is_held
+        return self._offset_durable == self._offset_written and not self._after and not is_loading
+
+    def correct_timers(self) -> None:
+        """Lets the shard wake up when its next timer is due, and not earlier (`Timers.correct`)."""
+        self._timers.correct()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -280,7 +304,7 @@ class Shard(Generic[S]):
         if self.status is Status.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         refuses_all = self.status in (Status.FAILED, Status.STOPPED)
-        if refuses_all or (writes and self._clock.monotonic_ms() < self._full_until_ms):
+        if refuses_all or (writes and self._clock.machine_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -375,8 +399,30 @@ class Shard(Generic[S]):
         elif self._offset_durable == self._offset_written:
             target.send(payload)
         else:
-            self.parked.park(self._offset_written, self._clock.monotonic_ms(), target, payload)
+            self.parked.park(self._offset_written, self._clock.machine_ms(), target, payload)
             self._watch_parked()
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def watch(self, on_applied: Callable[[], None]) -> Callable[[], None]:
+        """Calls `on_applied` after each result that was applied, until the returned function is called.
+
+        It must not raise, nor submit anything. Nobody pays while nobody watches.
+        """
+        self.watchers.append(on_applied)
+        self._apply = self._apply_watched  # type: ignore[method-assign]
+
+        def end() -> None:
+            self.watchers.remove(on_applied)
+            if not self.watchers:
+                del self._apply
+
+        return end
+
+    def _apply_watched(self, result: Result, encoded: EncodedRecords, now_ms: int) -> None:
+        Shard._apply(self, result, encoded, now_ms)
+        for on_applied in self.watchers:
+            on_applied()
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -384,7 +430,7 @@ class Shard(Generic[S]):
         """Writes the records of this turn to the log, then its events to the event log."""
         if self.has_unwritten and self.status is not Status.FAILED:
             data, record_count = self._writes.take(self._offset_written)
-            self.parked.wait_for(self._offset_written, self._clock.monotonic_ms())
+            self.parked.wait_for(self._offset_written, self._clock.machine_ms())
             self._watch_parked()
             self._writer.write(data, record_count)
         if self.events is not None:
@@ -412,7 +458,7 @@ class Shard(Generic[S]):
 
     def _refuse_overdue(self) -> None:
         self._watchdog = None
-        now = self._clock.monotonic_ms()
+        now = self._clock.machine_ms()
         overdue: list[Any] = list(self.parked.take_parked_before(now - self._commit_timeout_ms + 1))
         _refuse(overdue, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         oldest = self.parked.oldest_ms
@@ -423,7 +469,7 @@ class Shard(Generic[S]):
 
     def _write_failed(self, error: OSError) -> None:
         if error.errno in NO_SPACE and not self.log.failed:
-            self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
+            self._full_until_ms = self._clock.machine_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
             if self._space_check is None:
                 self._space_check = self._schedule(FULL_DISK_RETRY_MS, self._check_space)
@@ -449,8 +495,23 @@ class Shard(Generic[S]):
         self._apply(result, self._encode_records(result), now_ms)
         return True
 
-    def _reload(self, error: KafkaError) -> None:
-        """Drops the state that the log does not have, and refuses every request that waits with `error`."""
+    def fail_over(self, for_ms: int) -> int:
+        """Loads the log again, as another broker would that takes the partition over; returns how many requests it refused.
+
+        Requests that wait get NOT_COORDINATOR. For `for_ms`, by the protocol's clock, and until the log is read, others get
+        COORDINATOR_LOAD_IN_PROGRESS. What was decided before is in the log. It must be ACTIVE, LOADING or FULL.
+        """
+        assert not self._busy
+        self.flush()
+        refused = len(self.parked) + len(self._waiting)
+        self._reload(KafkaError(ErrorCode.NOT_COORDINATOR), for_ms)
+        return refused
+
+    def _reload(self, error: KafkaError, hold_ms: int = 0) -> None:
+        """Drops the state that the log does not have, and refuses every request that waits with `error`.
+
+        `hold_ms`: when the load begins.
+        """
         self._writes.clear()
         requests: list[Any] = [*self.parked.take_all(), *self._waiting]
         self._waiting.clear()
@@ -461,21 +522,27 @@ class Shard(Generic[S]):
             if self.events is not None:
                 self.events.drop_after(self._offset_durable)
         else:
-            self._load_again()
+            self._load_again(hold_ms)
         _refuse(requests, error)
 
-    def _load_again(self) -> None:
+    def _load_again(self, hold_ms: int) -> None:
         """Loads the state from the log: at once if that is quick, else in slices."""
         if self._loading is None:
             self._status_after_load = self.status, self.reason
         self.state, self.loaded = self._make_state(), Loaded()
         self._offset_written, self._offset_durable = self.log.end_offset, self._writer.offset_durable
-        self._loading = load_in_slices(self.log, self._serde, self.state, self.loaded, self._bulk_replayers)
-        self._go_on_loading(self._loading)
+        slices = self._loading = load_in_slices(self.log, self._serde, self.state, self.loaded, self._bulk_replayers)
+        self._is_held = hold_ms > 0
+        if self._is_held:
+            self.status, self.reason = Status.LOADING, "an administrator lets it load its log again"
+            self._protocol_schedule(hold_ms, lambda: self._go_on_loading(slices))
+        else:
+            self._go_on_loading(slices)
 
     def _go_on_loading(self, slices: Iterator[None]) -> None:
         if self._loading is not slices:
             return  # stopped, or begun again
+        self._is_held = False
         try:
             next(slices)
         except StopIteration:
@@ -565,9 +632,10 @@ class Shard(Generic[S]):
             self.status = Status.STOPPED
 
     def _fire(self, key: TimerKey) -> None:
-        if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
+        if self.status is not Status.ACTIVE and self._clock.machine_ms() < self._full_until_ms:
             self._timers.arm(key, FULL_DISK_RETRY_MS)
             return
+        self._on_timer(self.index, key)
         scope = self.state.scope_of_timer(key)
         self._enter_internal(lambda: self._run_internal(lambda state, now_ms: state.fire(key, now_ms), scope))
 

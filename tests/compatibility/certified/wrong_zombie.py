@@ -3,6 +3,7 @@ join again, and goes on to read and to commit.
 """
 
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.coordinator.base import MemberState
 from kafka.errors import KafkaError
 from settings import BOOTSTRAP, GROUP, OUTPUT_TOPIC, TOPIC, Stop, classic_only, report
 
@@ -19,12 +20,12 @@ reset_generation = coordinator.reset_generation
 
 
 def keep_generation(member_id: str = "") -> None:
-    """Becomes a zombie if the coordinator disowns it; takes the member id that a first JoinGroup is answered with."""
-    if member_id and member_id != coordinator._generation.member_id:
-        reset_generation(member_id)
-    else:
+    """Becomes a zombie if the coordinator disowns a member that has an assignment."""
+    if coordinator.state is MemberState.STABLE:
         coordinator.request_rejoin = lambda: None
         coordinator.rejoin_needed = False
+    else:
+        reset_generation(member_id)
 
 
 coordinator.reset_generation = keep_generation

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,6 +25,9 @@ func main() {
 		kgo.ConsumeTopics(os.Getenv("TOPIC")),
 		kgo.DefaultProduceTopic(os.Getenv("OUTPUT_TOPIC")),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}
+	if strings.HasPrefix(os.Getenv("TOPIC"), "^") {
+		options = append(options, kgo.ConsumeRegex())
 	}
 	if instance := os.Getenv("GROUP_INSTANCE_ID"); instance != "" {
 		options = append(options, kgo.InstanceID(instance))

@@ -7,6 +7,7 @@ import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
@@ -47,7 +48,12 @@ public final class ObviousConsumer {
         }));
         try (consumer; KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(writing, new ByteArraySerializer(), new ByteArraySerializer())) {
-            consumer.subscribe(List.of(System.getenv("TOPIC")));
+            String topic = System.getenv("TOPIC");
+            if (topic.startsWith("^")) {
+                consumer.subscribe(new SubscriptionPattern(topic));
+            } else {
+                consumer.subscribe(List.of(topic));
+            }
             while (true) {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofSeconds(1));
                 if (records.isEmpty()) {
