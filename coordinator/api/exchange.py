@@ -191,7 +191,10 @@ class ReplyQueue(Protocol):
 class Interceptor(Protocol):
     """Gets the requests of some APIs before they do: fault rules and recordings (rules/)."""
 
-    exchange: type["Exchange[Any]"]
+    @property
+    def exchange(self) -> type["Exchange[Any]"]:
+        """The class of the exchanges of intercepted routes."""
+        ...
 
     def handle(self, server: Server, exchange: "Exchange[Any]") -> None:
         """Takes the place of the API's `handle`, which is `exchange.route.own_handle`."""
