@@ -12,7 +12,7 @@ from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.streams.group import State as StreamsState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.rules.elements import Named, has_partitions, named_by
-from coordinator.rules.errors import carries_errors, errors_met, has_field, has_partition_errors
+from coordinator.rules.errors import can_carry, errors_met, has_field, has_partition_errors
 from coordinator.rules.matching import names_test
 from coordinator.rules.model import Match, Names, Rule
 
@@ -123,7 +123,7 @@ def _needs_of_action(rule: Rule) -> Iterator[_Need]:
             f"can answer {code.name}{forced}",
             lambda api: (
                 (action.force or code in errors_met(api.name))
-                and any(carries_errors(api.name, version) for version in _versions(api, match))
+                and any(can_carry(api.name, version, code) for version in _versions(api, match))
             ),
         )
     if action.partitions is not None:

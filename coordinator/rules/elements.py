@@ -213,13 +213,22 @@ def _names(holder: Any, named: Named, topic_name: TopicName, *, is_element: bool
     if "resource_type" in attributes:
         kind = _RESOURCES.get(holder.resource_type)
         return named._replace(**{kind: holder.resource_name}) if kind else named
-    if is_element and "members" not in attributes:
+    if is_element:
         topic = next((value for each in _TOPIC_FIELDS if each in attributes and (value := getattr(holder, each))), None)
         if topic is None and "topic_id" in attributes and holder.topic_id != _NO_ID:
             topic = topic_name(holder.topic_id)
         if topic is not None:
             found["topic"] = topic
     return named._replace(**found)
+
+
+def explicit_metadata(request: Any, version: int, topics: Topics) -> Any:
+    """A Metadata request that names its topics: one for all topics (null, or none in version 0) names each."""
+    if request.topics or (request.topics is not None and version > 0):
+        return request
+    explicit = copy(request)
+    explicit.topics = [type(request).MetadataRequestTopic(name=name) for name in topics.topic_names()]
+    return explicit
 
 
 # --- Fetch ------------------------------------------------------------------------------------------------------------

@@ -135,6 +135,8 @@ SESSION_ERRORS = frozenset(
     {_E.FETCH_SESSION_ID_NOT_FOUND, _E.INVALID_FETCH_SESSION_EPOCH, _E.FETCH_SESSION_TOPIC_ID_ERROR}
 )
 """A Fetch answers these as a whole; all others for each partition."""
+_OF_WHOLE = {"Fetch": SESSION_ERRORS, "Metadata": frozenset({_E.REBOOTSTRAP_REQUIRED})}
+"""Errors that are nothing that an element could have."""
 OF_PARTITIONS = {
     "OffsetFetch": frozenset({*_TOPIC, _E.UNSTABLE_OFFSET_COMMIT}),
     "OffsetDelete": frozenset({*_TOPIC, _E.GROUP_SUBSCRIBED_TO_TOPIC}),
@@ -158,9 +160,15 @@ def has_field(api: str, version: int, attribute: str) -> bool:
     )
 
 
+def can_carry(api: str, version: int, code: ErrorCode) -> bool:
+    """Whether the response of this version has a place for the error, at its top or in an element."""
+    if code in _OF_WHOLE.get(api, ()):
+        return has_field(api, version, "error_code")
+    return _carries_errors(api, version)
+
+
 @cache
-def carries_errors(api: str, version: int) -> bool:
-    """Whether the response of this version has an error code, at its top or in an element."""
+def _carries_errors(api: str, version: int) -> bool:
     definition = Codec.of().definition(f"{api}Response")
     return _has_error_code(definition, definition.root, version)
 

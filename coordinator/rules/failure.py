@@ -42,11 +42,9 @@ def plan(action: Action, hit: Hit, matcher: Matcher, seen: Seen) -> Failure | No
     if responses.is_patched(api, code, names_partitions=partitions is not None):
         return _patched(code, partitions, matcher, seen)
     paths = responses.reach(api, version, code, hit.paths)
-    part, rest = split(api, version, seen.request, paths, partitions)
+    part, rest = split(api, version, seen.explicit, paths, partitions)
     if part is None and partitions is not None:
         return None
-    if api == "Metadata" and seen.request is not None and part.topics is None:
-        part = _all_topics(seen)
     refusal = responses.refused(seen.exchange.route, part, KafkaError(code, action.message))
     return None if refusal is None else Failure(refusal, rest)
 
@@ -87,11 +85,3 @@ def _patched(code: ErrorCode, partitions: frozenset[int] | None, matcher: Matche
         return Failure(rest=request, patch=lambda found: responses.patch_fetch(found, route.version, hit, code))
     patch = responses.patch_offset_fetch if route.name == "OffsetFetch" else responses.patch_metadata
     return Failure(rest=seen.request, patch=partial(patch, is_hit=is_hit, code=code, topic_name=topic_name))
-
-
-def _all_topics(seen: Seen) -> Any:
-    """A Metadata request that names every topic: before version 13 its response has no other place for an error."""
-    request: Any = copy(seen.request)
-    named = type(request).MetadataRequestTopic
-    request.topics = [named(name=name) for name in seen.server.topics.topic_names()]
-    return request

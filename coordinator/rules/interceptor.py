@@ -14,10 +14,9 @@ from coordinator.api.server import Server
 from coordinator.rules.failure import Failure, plan
 from coordinator.rules.faults import Fault, Faults
 from coordinator.rules.matching import Hit, Seen
-from coordinator.rules.passage import InterceptedExchange, Passage
+from coordinator.rules.passage import Clocks, InterceptedExchange, Passage
 from coordinator.rules.recordings import Recordings
 from coordinator.world.clock import Clock
-from coordinator.world.schedule import Schedule
 
 _ERRORS = ("error", "coordinator")
 
@@ -32,14 +31,14 @@ class Interceptor:
         server: Server,
         apis: dict[int, Api[Any]],
         clock: Clock,
-        schedule: Schedule,
+        clocks: Clocks,
         dispatchers: Callable[[], Iterable[Dispatcher]],
         queues: Callable[[], Iterable[ReplyQueue]],
     ) -> None:
         """`queues`: the connections that are open now."""
-        self.faults = Faults(apis, clock, schedule, self._install)
+        self.faults = Faults(apis, clock, clocks.schedule, self._install)
         self.recordings = Recordings(apis, clock, self._install)
-        self.schedule = schedule
+        self._clocks = clocks
         self._server = server
         self._clock = clock
         self._dispatchers = dispatchers
@@ -57,7 +56,7 @@ class Interceptor:
             exchange.route.own_handle(server, exchange)
             return
         assert isinstance(exchange, InterceptedExchange)
-        passage = exchange.passage = Passage(self.schedule, seen, exchange, entries, acting)
+        passage = exchange.passage = Passage(self._clocks, seen, exchange, entries, acting)
         if acting is not None:
             fault, hit, _ = acting
             self.faults.count_act(fault, api, exchange.client_id, hit)

@@ -9,7 +9,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.classic.round import Round
 from coordinator.protocol.messages import Message
-from coordinator.rules.elements import Element, FetchedOffset, Named, Path, elements, fetched
+from coordinator.rules.elements import Element, FetchedOffset, Named, Path, elements, explicit_metadata, fetched
 from coordinator.rules.model import Match, Names
 
 DEAD = "Dead"
@@ -22,13 +22,14 @@ Test = Callable[[str], Any]
 class Seen:
     """A request as matches see it. What they ask about it is looked up once."""
 
-    __slots__ = ("_elements", "_fetched", "exchange", "request", "server")
+    __slots__ = ("_elements", "_explicit", "_fetched", "exchange", "request", "server")
 
     def __init__(self, server: Server, exchange: Exchange[Any]) -> None:
         self.server = server
         self.exchange = exchange
         self.request: Message | None = exchange.request
         """The request as it came; the API may put another one into its exchange."""
+        self._explicit: Message | None = None
         self._elements: list[Element] | None = None
         self._fetched: list[FetchedOffset] | None = None
 
@@ -36,8 +37,19 @@ class Seen:
     def elements(self) -> list[Element]:
         if self._elements is None:
             route = self.exchange.route
-            self._elements = elements(route.name, route.version, self.request, self.server.topics)
+            self._elements = elements(route.name, route.version, self.explicit, self.server.topics)
         return self._elements
+
+    @property
+    def explicit(self) -> Message | None:
+        """The request; a Metadata request for all topics names them."""
+        if self._explicit is None:
+            route = self.exchange.route
+            is_metadata = route.name == "Metadata" and self.request is not None
+            self._explicit = (
+                explicit_metadata(self.request, route.version, self.server.topics) if is_metadata else self.request
+            )
+        return self._explicit
 
     @property
     def named(self) -> Named:

@@ -1,7 +1,7 @@
 """The passage of one intercepted request through its API: what its rule does to it, and to its answer."""
 
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from coordinator.api.exchange import Exchange, Parts, ReplyQueue, Route
 from coordinator.rules.failure import Failure
@@ -13,6 +13,15 @@ from coordinator.rules.responses import decoded, encoded, merge, throttled
 from coordinator.world.schedule import Schedule
 
 Payload = bytes | Parts
+
+
+class Clocks(NamedTuple):
+    """How a rule waits."""
+
+    schedule: Schedule
+    """By the clock of the protocol, which a test may stop: for delays."""
+    machine_schedule: Schedule
+    """For throttling: clients wait by their own clocks."""
 
 
 class InterceptedExchange(Exchange[Any]):
@@ -45,26 +54,26 @@ class InterceptedExchange(Exchange[Any]):
 class Passage:
     """One request on which a rule acts, or that is recorded."""
 
-    __slots__ = ("_entries", "_exchange", "_failure", "_fault", "_is_answered", "_schedule", "_seen")
+    __slots__ = ("_clocks", "_entries", "_exchange", "_failure", "_fault", "_is_answered", "_seen")
 
     def __init__(
         self,
-        schedule: Schedule,
+        clocks: "Clocks",
         seen: Seen,
         exchange: InterceptedExchange,
         entries: list[Pending],
         acting: tuple[Fault, Hit, Failure | None] | None,
     ) -> None:
-        self._schedule = schedule
+        self._clocks = clocks
         self._seen = seen
         self._exchange = exchange
         self._entries = entries
         self._fault: Fault | None = None
         self._failure: Failure | None = None
-        if acting is not None:
-            self._fault, _, self._failure = acting
         self._is_answered = False
         """Whether the API, or the rule in its place, has given its answer."""
+        if acting is not None:
+            self._fault, _, self._failure = acting
             for entry in entries:
                 entry.fault = self._fault.id
 
@@ -83,7 +92,7 @@ class Passage:
             if action.hold == "request":
                 fault.hold(self, self._handle)
             elif action.delay_ms is not None and action.when != "after":
-                fault.delay(self, self._schedule, action.delay_ms, self._handle)
+                fault.delay(self, self._clocks.schedule, action.delay_ms, self._handle)
             else:
                 self._handle()
 
@@ -151,7 +160,7 @@ class Passage:
         elif action.hold == "answer":
             fault.hold(self, give)
         elif action.delay_ms is not None and action.when == "after":
-            fault.delay(self, self._schedule, action.delay_ms, give)
+            fault.delay(self, self._clocks.schedule, action.delay_ms, give)
         elif action.close:
             self._exchange.queue.cut(self._exchange)
             give()
@@ -166,7 +175,7 @@ class Passage:
         mute = _Mute(exchange.queue)
         self._give(throttled(exchange.route, exchange.correlation_id, payload, throttle_ms))
         exchange.queue.hold(cast(Exchange[Any], mute))
-        self._schedule(throttle_ms, mute.end)
+        self._clocks.machine_schedule(throttle_ms, mute.end)
 
     def _give(self, payload: Payload) -> None:
         if not self._exchange.is_over:

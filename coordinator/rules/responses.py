@@ -29,7 +29,7 @@ _NO_LEADER = -1
 _MEMBERS_SINCE = 3
 _GROUPS_SINCE = 8
 _KEYS = ("group_id", "transactional_id", "key", "name", "topic", "topic_name", "topic_id", "producer_id")
-"""What tells apart the elements of an array that have arrays themselves."""
+"""What identifies the elements of an array that have arrays themselves."""
 
 IsHit = Callable[[str | None, str | None, int], bool]
 """`is_hit(group, topic, partition)`"""
