@@ -53,7 +53,7 @@ def clear_faults(server: ServerView, request: Request) -> Cleared:
 
 
 async def view_fault(server: ServerView, request: Request) -> FaultStatus:
-    """A rule, now or when it has acted, matched or held as often as asked; it ends early if it never can any more."""
+    """A rule, now or when it has acted, matched or held as often as asked, or is cleared."""
     faults, fault = _faults(server), _fault(server, request)
     until: str | None = request.query.until
     if until is None:
@@ -64,7 +64,7 @@ async def view_fault(server: ServerView, request: Request) -> FaultStatus:
     def is_reached() -> bool:
         return counted(fault) >= int(number)
 
-    await fault.changes.wait(lambda: is_reached() or _is_over(faults, fault), request.query.timeout_ms)
+    await fault.changes.wait(lambda: is_reached() or fault.id not in faults.by_id, request.query.timeout_ms)
     return structs.replace(fault.status, reached=is_reached())
 
 
@@ -91,11 +91,6 @@ def _fault(server: ServerView, request: Request) -> Fault:
     if fault is None:
         raise RefusedRequest(404, f"there is no fault {fault_id}: it never was, or is cleared")
     return fault
-
-
-def _is_over(faults: Faults, fault: Fault) -> bool:
-    """Whether the rule's counts can grow no more."""
-    return fault.id not in faults.by_id or not fault.active
 
 
 _FAULT = "/v1/faults/{fault_id}"
