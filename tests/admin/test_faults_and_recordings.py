@@ -90,7 +90,7 @@ def test_a_scope_is_cleared_alone(http):
         ({"match": {"api": "Heartbeat"}, "action": {"error": "OFFSET_OUT_OF_RANGE"}}, 422, "Heartbeat", "ILLEGAL_GENERATION"),
         ({"match": {"api": "Heartbeat", "topic": "t"}, "action": {"close": True}}, 422, "names a topic", "Fetch"),
         ({"match": {"api": "Heartbeat", "version": 9}, "action": {"close": True}}, 422, "has version 9", "JoinGroup"),
-        ({"match": {"api": "Heartbeat"}, "action": {"error": "INVALID_REQUEST", "partitions": [1]}}, 422, "one by one", "Fetch"),
+        ({"match": {"api": "Heartbeat"}, "action": {"error": "INVALID_REQUEST", "partitions": [1]}}, 422, "by one", "Fetch"),
         ({"match": {"api": "ListGroups"}, "action": {"coordinator": "moved"}}, 422, "coordinator", "Heartbeat"),
         ({"match": {"api": "WriteTxnMarkers"}, "action": {"throttle_ms": 5}}, 422, "throttle time", "Fetch"),
         ({"match": {"group_state": "Happy"}, "action": {"close": True}}, 422, "Happy", "Stable"),
