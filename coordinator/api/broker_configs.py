@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from coordinator.api.server import Server
 from coordinator.config.kafka_settings import ONLY_VALUE, WITHOUT_EFFECT
+from coordinator.config.parsers import INT_MAX
 from coordinator.config.settings import (
-    INT_MAX,
     SETTINGS,
     Setting,
     absolute_log_dir,
