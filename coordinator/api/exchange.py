@@ -18,6 +18,7 @@ from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
+from coordinator.security.principal import Principal
 
 _log = logging.getLogger(__name__)
 
@@ -159,6 +160,13 @@ NO_TEMPLATE = NoTemplate()
 """For a connection from whose requests nothing has been learned."""
 
 
+class SaslSession(Protocol):
+    """The authentication of a connection (network/sasl_gate.py)."""
+
+    def handshake(self, exchange: "Exchange[Any]") -> None: ...
+    def authenticate(self, exchange: "Exchange[Any]") -> None: ...
+
+
 class ReplyQueue(Protocol):
     """The client's connection (network/connection.py)."""
 
@@ -168,6 +176,9 @@ class ReplyQueue(Protocol):
     """Requests that `learn` has seen since it last made a template, or tried to."""
     advertised: tuple[str, int]
     client_host: str
+    principal: Principal
+    sasl: SaslSession | None
+    """None: the connection need not or must not authenticate now."""
 
     @property
     def turn(self) -> SharedTurn: ...
@@ -176,6 +187,7 @@ class ReplyQueue(Protocol):
     def count(self, response_bytes: int) -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
+    def authenticated(self, principal: Principal, dispatch: Callable[[bytes, "ReplyQueue"], None]) -> None: ...
 
 
 LearnTemplate = Callable[[ReplyQueue, bytes, int, Route, str | None], None]
@@ -224,6 +236,16 @@ class Exchange(Generic[R]):
     @property
     def client_host(self) -> str:
         return self._queue.client_host
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self._queue.principal
+
+    @property
+    def sasl(self) -> SaslSession | None:
+        """The authentication in progress."""
+        return self._queue.sasl
 
     @property
     def dialect(self) -> str | None:
@@ -336,6 +358,10 @@ class Exchange(Generic[R]):
         self._count(message, size)
         parts = [route.head(size + route.head_bytes, self.correlation_id), *parts]
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
+
+    def authenticated(self, principal: Principal, dispatch: Callable[[bytes, ReplyQueue], None]) -> None:
+        """Notes who the client is; `dispatch` handles its next requests."""
+        self._queue.authenticated(principal, dispatch)
 
     def no_reply(self) -> None:
         """Completes a request that expects no response (Produce with acks=0)."""

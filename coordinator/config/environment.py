@@ -12,7 +12,7 @@ Kafka's image sets up controllers and replication. `without_effect` lists those 
 what Kubernetes makes from the name of a service, such as COORDINATOR_PORT.
 
 As in Kafka, the security protocol of a listener is in KAFKA_LISTENER_SECURITY_PROTOCOL_MAP, or it is the listener's name. Where
-Kafka refuses a name that is neither, the listener is PLAINTEXT here. KAFKA_LISTENER_NAME_... variables are settings of one listener.
+Kafka refuses a name that is neither, the listener is PLAINTEXT here. KAFKA_LISTENER_NAME_... are settings of one listener.
 
 This module maps names to names and texts to texts; load.py checks them.
 """

@@ -525,9 +525,10 @@ STRUCTURED = {
     "listeners": StructuredSetting(
         "[NAME://]HOST:PORT, or a list of {address: HOST:PORT, name: NAME, advertise: HOST:PORT, dialect: NAME}",
         "The addresses that clients connect to. The name is a security protocol (PLAINTEXT, which is the default, SSL,"
-        " SASL_PLAINTEXT, SASL_SSL), or has one in listener.security.protocol.map, or is free. `advertise` is the address that the server"
-        " gives to clients, if it is another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal"
-        " defines it, `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as plain fields.",
+        " SASL_PLAINTEXT, SASL_SSL), or has one in listener.security.protocol.map, or is free. `advertise` is the address that"
+        " the server gives to clients, if it is another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that"
+        " proposal defines it, `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as"
+        " plain fields.",
     ),
     "listener.security.protocol.map": StructuredSetting(
         "NAME:PROTOCOL,... with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",

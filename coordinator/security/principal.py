@@ -3,8 +3,6 @@
 import re
 from typing import NamedTuple
 
-from cryptography import x509
-
 USER = "User"
 
 
@@ -79,6 +77,8 @@ class MappingRules:
 
     def principal(self, certificate: bytes) -> Principal:
         """The principal of a client's certificate (DER). Raises NoRuleApplies."""
+        from cryptography import x509  # noqa: PLC0415 - slow to import, and only such listeners need it
+
         subject = x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
         return Principal(USER, self.name(subject))
 

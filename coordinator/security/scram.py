@@ -16,6 +16,8 @@ from coordinator.security.mechanism import AuthenticationFailed
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 """Kafka's bounds (ScramMechanism, ScramControlManager)."""
+CODES = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Kafka's codes of the mechanisms."""
 HASHES = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
 
 
