@@ -14,6 +14,8 @@ from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
+from coordinator.transactions.marker_delivery import MarkerDelivery
+from coordinator.world.protocol_clock import ProtocolClock
 
 
 class ServerView(Protocol):
@@ -40,6 +42,10 @@ class ServerView(Protocol):
     def journal(self) -> Journal: ...
     @property
     def memory(self) -> Memory: ...
+    @property
+    def clock(self) -> ProtocolClock: ...
+    @property
+    def marker_delivery(self) -> MarkerDelivery: ...
     @property
     def held_bytes(self) -> HeldBytes: ...
     @property

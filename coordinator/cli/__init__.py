@@ -22,10 +22,12 @@ COMMANDS = {
     "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
     "config": Loaded("config", "Show settings."),
     "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),
+    "control": Loaded("control", "Inject faults, act on groups and set the clock of a server, over admin HTTP."),
     "topics": Loaded(
         "topics", "Show, create and delete topics over the Kafka protocol, on this server or a real Kafka."
     ),
     "log": Loaded("log", "Inspect log folders, repair damaged ones, and settle journals."),
+    "certify": Loaded("certify", "Put a consumer program of any language through rare events, and judge what it did."),
     "pipeline": Loaded("pipeline", "Analyse logs with Spark: tables, audits, reports."),
     "protocol": Loaded("protocol", "Show protocol messages."),
     "simulate": Loaded("simulate", "Run the whole server in a simulated world of faults, from a seed."),

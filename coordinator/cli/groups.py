@@ -17,6 +17,7 @@ from coordinator.cli.client_options import (
     with_client,
 )
 from coordinator.cli.command_line import Group, exactly_one, examples, fail
+from coordinator.cli.control_options import admin_option, with_control
 
 if TYPE_CHECKING:
     from coordinator.operations.client import Client
@@ -114,24 +115,17 @@ def delete(group: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> i
 @groups.command(epilog=examples("coordinator groups rebalance orders --reason racks-moved"))
 @_group
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is logged with the rebalance.")
-@click.option(
-    "--admin",
-    default="127.0.0.1:9644",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="The admin address of the server.",
-)
+@admin_option
 @timeout_option
 @json_option
 def rebalance(group: str, reason: str, admin: str, timeout: float, as_json: bool) -> int:
     """Make all members of a group rebalance; over admin HTTP, because Kafka's protocol has no such request."""
-    from coordinator.operations import force_rebalance
-    from coordinator.operations.client import OperationFailed
+    from coordinator.cli.control_shown import show_rebalanced
 
-    try:
-        return force_rebalance.run(admin, group, reason, timeout_s=timeout, as_json=as_json)
-    except OperationFailed as error:
-        return fail(error)
+    return with_control(
+        admin,
+        lambda control: show_rebalanced(control.group(group).rebalance(reason, timeout_s=timeout), as_json),
+    )
 
 
 @groups.command(epilog=examples("coordinator groups offsets orders --json"))

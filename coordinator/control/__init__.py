@@ -1,1 +1,20 @@
-"""The client of a server's control, for tests in Python: `Control` and, for asyncio, `AsyncControl` (docs/control.md)."""
+"""The client of a server's control, for tests in Python: `Control` and, for asyncio, `AsyncControl` (docs/control.md).
+
+with Control("http://127.0.0.1:9644") as control:
+    fault = control.fault(api="Heartbeat", group="billing", error="ILLEGAL_GENERATION")
+    fault.wait(acted=1)
+"""
+
+from coordinator.control.asynchronous import AsyncControl
+from coordinator.control.blocking import Control
+from coordinator.control.errors import ControlError, ControlOff, ControlRefused, ControlUnreachable, NotReached
+
+__all__ = [
+    "AsyncControl",
+    "Control",
+    "ControlError",
+    "ControlOff",
+    "ControlRefused",
+    "ControlUnreachable",
+    "NotReached",
+]

@@ -18,6 +18,8 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
 
+    machine_ms = monotonic_ms
+
     def advance(self, duration_ms: int) -> None:
         """Advances both clocks."""
         assert duration_ms >= 0
@@ -44,3 +46,5 @@ class LoopClock:
 
     def monotonic_ms(self) -> int:
         return int(self._time_s() * 1000)
+
+    machine_ms = monotonic_ms

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from coordinator.operations.rebalance_causes import JOINED, Client, Findings, GroupEvent, find_causes
-from coordinator.pipeline.drawing import duration
 from coordinator.pipeline.intervals import GROUP
 from coordinator.pipeline.names import Names
+from coordinator.pipeline.times import duration
 
 REBALANCES_MAX, INTERVALS_MAX, MARKS_MAX, BROKEN_MAX, MEMBERS_MAX = 1_000, 20_000, 2_000, 500, 300
 MEMBERS_NAMED_MAX = 10_000

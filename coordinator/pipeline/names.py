@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from coordinator.operations.rebalance_causes import KINDS, Client, client_of_member_id
-from coordinator.pipeline.markup import Markup, tag
+from coordinator.page.markup import Markup, tag
+from coordinator.page.style import COLOURED_MAX
 
-COLOURED_MAX = 10
-"""As many clients have a colour of their own; style.py defines them."""
 OTHERS = "others"
 _UUID = re.compile(r"(?P<head>[0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _LONG = 24
@@ -50,6 +49,11 @@ class Names:
     def client(self, member_id: str) -> Client:
         return self._clients.get(member_id) or client_of_member_id(member_id)
 
+    @property
+    def ranked(self) -> Iterable[Client]:
+        """The clients that have a colour, in the order of their colours."""
+        return self._colours
+
     def label(self, client: Client) -> str:
         """The client id, with the host if several hosts use the same one."""
         name = client.client_id or "a client without a name"
@@ -67,34 +71,7 @@ class Names:
         place = self._colours.get(client)
         return OTHERS if place is None else f"c{place}"
 
-    def legend(self, clients: Iterable[Client]) -> Markup:
-        """The swatches of these clients; those that share a colour share a swatch."""
-        shown = {self.colour(each): self.label(each) for each in clients}
-        if OTHERS in shown:
-            shown[OTHERS] = "other clients (bars have labels)"
-        return swatches(shown)
-
 
 def cause_colour(kind: str | None) -> str:
     """The class of the bars of rebalances with such a cause."""
     return f"k{KINDS.index(kind)}" if kind in KINDS else "k-unknown"
-
-
-CAUSES = dict(
-    zip(
-        KINDS,
-        (
-            "a client falls silent, or comes back", "a client stops polling", "a client does not follow in time",
-            "a member joins", "a member leaves", "the group starts", "something else",
-        ),
-        strict=True,
-    )
-)  # fmt: skip
-"""Kind of cause -> its words in the legend."""
-
-
-def swatches(names: Mapping[str, str]) -> Markup:
-    """A legend. `names`: class -> text."""
-    return tag(
-        "p", *(tag("span", tag("i", class_=f"swatch {each}"), text) for each, text in names.items()), class_="legend"
-    )

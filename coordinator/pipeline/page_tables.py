@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator.operations.groups_why import described
 from coordinator.operations.rebalance_causes import Findings, Rebalance
-from coordinator.pipeline.drawing import clock, duration, meter
+from coordinator.page.markup import Markup, join, tag
 from coordinator.pipeline.group_data import BROKEN_MAX, MEMBERS_MAX, GroupData, Row, known, lasted, partition_name
-from coordinator.pipeline.markup import Markup, join, tag
 from coordinator.pipeline.names import Names, cause_colour, code, host
+from coordinator.pipeline.times import clock, duration
 from coordinator.pipeline.vocabulary import ACCEPTED, CLASSIC, IN_FORCE, UNOWNED
 
 Cell = Markup | str | int | None
+OWNERS_MAX = 12
+"""The owners of a partition that its row names."""
 
 
 def table(
@@ -23,14 +25,13 @@ def table(
     texts: Iterable[int] = (),
     *,
     about: str,
-    anchors: Sequence[str] = (),
 ) -> Markup:
-    """A table. `numbers`: columns on the right; `texts`: columns of long text; `anchors`: the id of each row."""
+    """A table. `numbers`: columns on the right; `texts`: columns of long text."""
     classes = dict.fromkeys(texts, "text") | dict.fromkeys(numbers, "n")
     body = []
-    for place, row in enumerate(rows):
+    for row in rows:
         cells = (tag("td", cell, class_=classes.get(column)) for column, cell in enumerate(row))
-        body.append(tag("tr", *cells, id=anchors[place] if anchors else None))
+        body.append(tag("tr", *cells))
     head = tag("tr", *(tag("th", each, class_="n" if classes.get(i) == "n" else None) for i, each in enumerate(heads)))
     return tag(
         "div", tag("table", tag("thead", head), tag("tbody", *body)), class_="wide", tabindex=0, role="region",
@@ -46,6 +47,11 @@ def moment(time_ms: int | None) -> Markup | None:
 def whole(text: str) -> Markup:
     """A name that is not broken."""
     return tag("span", text, class_="whole")
+
+
+def meter(*shares: float) -> Markup:
+    """Parts of a whole as a small bar; the second is the bad one."""
+    return tag("div", join(*(tag("i", style=f"width:{share * 100:.1f}%") for share in shares)), class_="meter")
 
 
 def marked(count: int, mark: str) -> Markup:
@@ -106,11 +112,6 @@ def clients(findings: Findings, names: Names) -> Iterator[Markup]:
     )
 
 
-def anchor(row: Row) -> str:
-    """The id of a rebalance's row, to which its bar leads."""
-    return f"e{row['epoch']}-{row['offset'] if row['event_offset'] is None else row['event_offset']}"
-
-
 def rebalances(found: GroupData, by_epoch: dict[int, Rebalance]) -> Iterator[Markup]:
     """Each rebalance, the newest first."""
     rows = sorted(found.rebalances, key=lambda row: (row["time_ms"] or 0, row["epoch"]), reverse=True)
@@ -142,7 +143,6 @@ def rebalances(found: GroupData, by_epoch: dict[int, Rebalance]) -> Iterator[Mar
         (1, 9, 10),
         (2, 5),
         about="Rebalances",
-        anchors=[anchor(row) for row in rows],
     )
 
 
@@ -328,3 +328,32 @@ def members(found: GroupData) -> Iterator[Markup]:
         (6, 7),
         about="Members",
     )  # fmt: skip
+
+
+def ownership(found: GroupData) -> Iterator[Markup]:
+    """The owners of each partition in order: what the timeline shows, for paper and for a browser without scripts."""
+    if not found.ownership:
+        yield tag("p", "The log contains no readable assignment.", class_="nothing")
+        return
+    by_partition: dict[tuple[str, int], list[Row]] = {}
+    for row in sorted(found.ownership, key=lambda row: row["from_offset"]):
+        by_partition.setdefault((str(row["topic_name"] or row["topic_key"]), row["partition"]), []).append(row)
+    yield table(
+        ("partition", "owners", "from, client"),
+        (
+            (whole(f"{topic}-{partition}"), len(rows), _owners(found.names, rows))
+            for (topic, partition), rows in sorted(by_partition.items())
+        ),
+        (1,),
+        (2,),
+        about="Owners of partitions",
+    )
+
+
+def _owners(names: Names, rows: Sequence[Row]) -> str:
+    said = [
+        f"{clock(row['from_ms'])[11:19]} {names.label(names.client(row['member_id']))}" for row in rows[:OWNERS_MAX]
+    ]
+    if len(rows) > OWNERS_MAX:
+        said.append(f"and {len(rows) - OWNERS_MAX:,} more")
+    return ", ".join(said)

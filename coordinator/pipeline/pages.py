@@ -1,7 +1,7 @@
 """Renders the pages of the report as HTML, from the data that report.py collects.
 
-Each page is one file without scripts that loads nothing. A truncated list states its full length. A group's page opens with the
-answer to why the group rebalanced, the same that `coordinator groups why` gives.
+Each page is one file that loads nothing; its only script draws the timeline, as on the server's page. A truncated list states
+its full length. A group's page opens with the answer to why the group rebalanced, the same that `coordinator groups why` gives.
 """
 
 import hashlib
@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from coordinator.operations.groups_why import sentence
-from coordinator.operations.rebalance_causes import Client, Rebalance
-from coordinator.pipeline import drawing, page_tables
-from coordinator.pipeline.drawing import Axis, Bar, Mark, clock, duration
+from coordinator.operations.rebalance_causes import Rebalance
+from coordinator.page.markup import Markup, tag
+from coordinator.page.timeline import document, timeline_html
+from coordinator.pipeline import page_tables
 from coordinator.pipeline.group_data import (
     BROKEN_MAX,
     INTERVALS_MAX,
@@ -21,15 +22,12 @@ from coordinator.pipeline.group_data import (
     REBALANCES_MAX,
     GroupData,
     Row,
-    known,
-    lasted,
-    partition_name,
 )
 from coordinator.pipeline.intervals import GROUP
-from coordinator.pipeline.markup import Markup, page, tag
-from coordinator.pipeline.names import CAUSES, cause_colour, swatches
 from coordinator.pipeline.page_tables import marked, moment, table
 from coordinator.pipeline.style import STYLE
+from coordinator.pipeline.timeline_data import timeline_data
+from coordinator.pipeline.times import clock, duration
 from coordinator.pipeline.vocabulary import ACCEPTED, IN_FORCE, REFUSED, UNOWNED, ZOMBIES
 
 PARTITIONS_MAX = 200
@@ -49,7 +47,7 @@ def file_name(key: Sequence[Any]) -> str:
 
 def group_page(found: GroupData, title: str, index: str | None, *, has_events: bool) -> str:
     """Renders the page of one group."""
-    axis = _axis(found)
+    from_ms, to_ms = _times(found)
     group = found.group
     kind = group["kind"]
     by_epoch = {} if found.findings is None else {each.epoch: each for each in found.findings.rebalances}
@@ -58,36 +56,31 @@ def group_page(found: GroupData, title: str, index: str | None, *, has_events: b
         tag("h1", found.name),
         tag(
             "p",
-            f"{kind or 'simple'} group · {title} · shard {group['shard']} · {clock(axis.from_ms)} to "
-            f"{clock(axis.to_ms)} UTC",
+            f"{kind or 'simple'} group · {title} · shard {group['shard']} · {clock(from_ms)} to {clock(to_ms)} UTC",
             class_="about",
         ),
         *_why(found),
         _figures(found, has_events=has_events),
         *_notes(found, has_events=has_events),
-        _section("Epochs and rebalances", *_epochs(found, axis, by_epoch)),
-        _section("Partition ownership", *_ownership(found, axis)),
+        _section("Timeline", *_timeline(found, by_epoch)),
         _section("Broken invariants", *page_tables.broken(found, has_events=has_events)),
         _section("Replay of the fencing policies",
                  *page_tables.policies(found.policies, has_events=has_events, kind=kind)),
         _section("Commits of partitions the member did not own", *page_tables.marks(found, has_events=has_events)),
         _section("Rebalances", *page_tables.rebalances(found, by_epoch)),
         _section("Members", *page_tables.members(found)),
+        _section("Partition ownership", *page_tables.ownership(found)),
         _footer(),
     ]  # fmt: skip
-    return page(f"{found.name} - group report", STYLE, *body)
+    return document(f"{found.name} - group report", *body, style=STYLE)
 
 
-def _axis(found: GroupData) -> Axis:
+def _times(found: GroupData) -> tuple[int, int]:
+    """The first and the last moment of what the page shows (ms)."""
     times = [each for row in found.ownership for each in (row["from_ms"], row["to_ms"]) if each is not None]
     times += [row["time_ms"] + (row["duration_ms"] or 0) for row in found.rebalances if row["time_ms"] is not None]
-    times += [row["time_ms"] for row in found.marks]
-    times += [row["time_ms"] for row in found.rebalances if row["time_ms"] is not None]
-    if not times:
-        return Axis(found.group["first_ms"] or 0, (found.group["last_ms"] or 0) + 1)
-    first, last = min(times), max(times)
-    # Leaves room on the right, so that intervals still open at the end are visible.
-    return Axis(first, last + max((last - first) // 50, 1))
+    times += [row["time_ms"] for row in (*found.rebalances, *found.marks) if row["time_ms"] is not None]
+    return (min(times), max(times)) if times else (found.group["first_ms"] or 0, found.group["last_ms"] or 0)
 
 
 def _section(heading: str, *content: Markup | None) -> Markup:
@@ -156,92 +149,15 @@ def _notes(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
             yield tag("p", f"Showing {most:,} of {found.counts[name]:,} {said}; the tables have all.", class_="note")
 
 
-def _epochs(found: GroupData, axis: Axis, by_epoch: dict[int, Rebalance]) -> Iterator[Markup]:
-    rows = sorted((row for row in found.rebalances if row["time_ms"] is not None), key=_in_order)
-    if not rows:
-        yield tag("p", "The log contains no rebalance.", class_="nothing")
+def _timeline(found: GroupData, by_epoch: dict[int, Rebalance]) -> Iterator[Markup]:
+    if not found.rebalances and not found.ownership and not found.events:
+        yield tag("p", "The log contains no rebalance and no readable assignment.", class_="nothing")
         return
-    steps = [(row["time_ms"], row["epoch"]) for row in rows if row["offset"] is not None]
-    bars, kinds = [], set()
-    for row in rows:
-        rebalance = by_epoch.get(row["epoch"])
-        kind = rebalance.kind if rebalance is not None else None
-        kinds.add(kind)
-        label = "" if rebalance is None or rebalance.client is None else found.names.label(rebalance.client)
-        in_progress = rebalance is not None and rebalance.ended_ms is None
-        until = None if in_progress else row["time_ms"] + (row["duration_ms"] or 0)
-        tip = _rebalance_tip(found, row, rebalance)
-        bars.append(Bar(row["time_ms"], until, cause_colour(kind), label, tip, f"#{page_tables.anchor(row)}"))
-    yield drawing.epochs(axis, steps, bars)
-    legend = {cause_colour(kind): words for kind, words in CAUSES.items() if kind in kinds}
-    if None in kinds:
-        legend[cause_colour(None)] = "cause unknown"
-    yield swatches(legend)
-
-
-def _rebalance_tip(found: GroupData, row: Row, rebalance: Rebalance | None) -> str:
-    lines = [f"epoch {row['epoch']}: {row['cause'] or 'unknown cause'}, {lasted(row)}"]
-    if row["cause_member_id"]:
-        lines.append(f"caused by {found.names.member(row['cause_member_id'])}")
-    if rebalance is not None and rebalance.waited_longest_for is not None:
-        longest = rebalance.waited_longest_for
-        lines.append(f"waited longest for {found.names.label(longest)}: {duration(rebalance.waits[longest])}")
-    lines.append(f"{clock(row['time_ms'])}, offset {known(row['offset'])}")
-    return "\n".join(lines)
-
-
-def _in_order(row: Row) -> tuple[int, int]:
-    return row["time_ms"], row["epoch"]
-
-
-def _ownership(found: GroupData, axis: Axis) -> Iterator[Markup]:
-    if not found.ownership:
-        yield tag("p", "The log contains no readable assignment.", class_="nothing")
-        return
-    first = found.ownership[0]
-    if first["partitions"] > PARTITIONS_MAX:
-        yield tag(
-            "p",
-            f"Showing the {first['moving']:,} of {first['partitions']:,} partitions that changed owner.",
-            class_="note",
-        )
-    names = found.names
-    clients: dict[Client, None] = {}
-    by_partition: dict[tuple[str, int], list[Bar]] = {}
-    for row in sorted(found.ownership, key=lambda row: row["from_offset"]):
-        client = names.client(row["member_id"])
-        clients[client] = None
-        bar = Bar(row["from_ms"], row["to_ms"], names.colour(client), names.label(client), _tenure(found, row))
-        by_partition.setdefault((str(row["topic_name"] or row["topic_key"]), row["partition"]), []).append(bar)
-    marks: dict[str, list[Mark]] = {}
-    for row in found.marks:
-        if row["truth"] != UNOWNED:
-            tip = (
-                f"{names.member(row['member_id'])} committed {row['committed_offset']} with epoch {row['commit_epoch']}: "
-                f"{row['truth']}, {row['outcome']}\n{clock(row['time_ms'])}, event {row['offset']}"
-            )
-            mark = Mark(row["time_ms"], row["outcome"] == ACCEPTED, tip)
-            marks.setdefault(partition_name(row), []).append(mark)
-    yield names.legend(clients)
-    yield drawing.skip("after-ownership")
-    rows = [(f"{topic}-{partition}", by_partition[topic, partition]) for topic, partition in sorted(by_partition)]
-    yield drawing.gantt(axis, rows, marks)
-    yield tag(
-        "p",
-        "One colour is one client; a thin line divides its members. A red cross is an accepted zombie commit, a ring a refused "
-        "one. Two bars in one row at the same time are two owners.",
-        class_="key",
-        id="after-ownership",
-    )
-
-
-def _tenure(found: GroupData, row: Row) -> str:
-    """The tool tip of an ownership."""
-    return (
-        f"{found.names.member(row['member_id'])}\nepoch {known(row['acquired_epoch'])} to {row['last_epoch']}\n"
-        f"{clock(row['from_ms'])} to {clock(row['to_ms']) or 'the end'}\n"
-        f"offsets {row['from_offset']} to {'the end' if row['to_offset'] is None else row['to_offset']}"
-    )
+    if found.ownership and found.ownership[0]["partitions"] > PARTITIONS_MAX:
+        first = found.ownership[0]
+        said = f"Showing the {first['moving']:,} of {first['partitions']:,} partitions that changed owner."
+        yield tag("p", said, class_="note")
+    yield timeline_html(timeline_data(found, by_epoch))
 
 
 # --- the index page -----------------------------------------------------------------------------------------------------
@@ -289,7 +205,7 @@ def fleet_page(
         _section("Missing events", *_gaps(gaps)),
         _footer(),
     ]  # fmt: skip
-    return page("Consumer groups - report", STYLE, *body)
+    return document("Consumer groups - report", *body, style=STYLE)
 
 
 def _gaps(gaps: Sequence[Row] | None) -> Iterator[Markup]:

@@ -1,9 +1,9 @@
 """The report: one static HTML file per group, and an index if there are several. This module collects what pages.py renders.
 
-A page can be opened from disk, sent by mail and printed: one file, no scripts, nothing loaded. It answers, from top to
-bottom: why did the group rebalance, and which client caused it; is anything wrong; when did the group rebalance; who owned
-which partition; which invariants are broken, and at which log offset; what would another fencing policy have done; which
-commits came from zombies; why each rebalance happened and how long it took.
+A page can be opened from disk, sent by mail and printed: one file that loads nothing, and whose tables need no script. It
+answers, from top to bottom: why did the group rebalance, and which client caused it; is anything wrong; when did the group
+rebalance, and who owned which partition then; which invariants are broken, and at which log offset; what would another fencing
+policy have done; which commits came from zombies; why each rebalance happened and how long it took.
 
 The size of a page is bounded. For a group with many partitions, only those that changed owner are drawn; long lists show the
 worst or newest entries and state the full length. The tables have everything.

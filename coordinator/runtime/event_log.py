@@ -309,7 +309,7 @@ class EventLog:
     # --- failure ------------------------------------------------------------------------------------------------------
 
     def _may_try_again(self) -> bool:
-        return self.status is Status.BLOCKED and self._clock.monotonic_ms() >= self._retry_at_ms
+        return self.status is Status.BLOCKED and self._clock.machine_ms() >= self._retry_at_ms
 
     def _durable(self, offset: int) -> None:
         if offset >= self._declared_to:
@@ -326,7 +326,7 @@ class EventLog:
         if self.log.failed is None:
             if not self._is_writing and not self._read_tail_again():
                 return
-            self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
+            self._retry_at_ms = self._clock.machine_ms() + RETRY_MS
             self._set_status(Status.BLOCKED, f"the event log cannot be written: {error}; events are lost until it can")
         else:
             self._fail(f"the event log cannot be written: {error}; events are lost until the server is restarted")

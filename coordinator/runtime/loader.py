@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from coordinator.log.batch import CONTROL, TRANSACTIONAL, key_values
+from coordinator.log.batch import TRANSACTIONAL, BatchHeader, key_values
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import Log
 from coordinator.protocol.codec import DecodeError
 from coordinator.runtime.result import Marker, Producer, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
 
-_SPECIAL = CONTROL | TRANSACTIONAL
+_Records = list[tuple[int, bytes | None, bytes | None]]
 SLICE_RECORDS = 2_000
 """About ten milliseconds of a load."""
 
@@ -89,35 +89,63 @@ def load_in_slices(
 def _replay_batches(
     log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None, loaded: Loaded
 ) -> Iterator[None]:
-    decode, replay = serde.decode, state.replay
-    replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)
+    replayer = BatchReplayer(serde, state, loaded, bulk_replayers)
     pause_at = SLICE_RECORDS
     for buffer, position, header in log.batches():
         if loaded.records >= pause_at:
             pause_at = loaded.records + SLICE_RECORDS
             yield
+        replayer.replay(buffer, position, header)
+
+
+class BatchReplayer:
+    """Replays batches of one log into a state, in their order. Counts in `loaded`."""
+
+    __slots__ = ("_loaded", "_replayers", "_serde", "_state")
+
+    def __init__(
+        self, serde: Serde, state: StateMachine, loaded: Loaded, bulk_replayers: BulkReplayers | None = None
+    ) -> None:
+        self._serde = serde
+        self._state = state
+        self._loaded = loaded
+        self._replayers = {} if bulk_replayers is None else bulk_replayers(state, serde)
+
+    def replay(self, buffer: bytes, position: int, header: BatchHeader) -> None:
+        """Replays the batch at a position. Raises CorruptBatch, UnsupportedCompression, DecodeError, UnknownRecordVersion."""
+        loaded = self._loaded
         loaded.offset = header.base_offset
         records = key_values(buffer, position, header)
         loaded.records += len(records)
-        if header.attributes & _SPECIAL:
-            transactional = cast(TransactionalState, state)
-            producer = Producer(header.producer_id, header.producer_epoch)
-            for _, key, value in records:
-                if header.is_control:
-                    end = read_end_transaction(key, value)
-                    if end is not None:
-                        commit, coordinator_epoch = end
-                        transactional.replay_marker(Marker(*producer, commit, coordinator_epoch))
-                    continue
-                record = None if key is None else decode(key, value)
-                if record is None:
-                    loaded.records_skipped += 1
-                else:
-                    transactional.replay_pending(record, producer)
-            continue
+        if header.is_control:
+            self._replay_control(records, Producer(header.producer_id, header.producer_epoch))
+        elif header.attributes & TRANSACTIONAL:
+            self._replay_pending(records, Producer(header.producer_id, header.producer_epoch))
+        else:
+            self._replay_plain(records)
+
+    def _replay_control(self, records: _Records, producer: Producer) -> None:
+        state = cast(TransactionalState, self._state)
+        for _, key, value in records:
+            end = read_end_transaction(key, value)
+            if end is not None:
+                commit, coordinator_epoch = end
+                state.replay_marker(Marker(*producer, commit, coordinator_epoch))
+
+    def _replay_pending(self, records: _Records, producer: Producer) -> None:
+        state, decode = cast(TransactionalState, self._state), self._serde.decode
+        for _, key, value in records:
+            record = None if key is None else decode(key, value)
+            if record is None:
+                self._loaded.records_skipped += 1
+            else:
+                state.replay_pending(record, producer)
+
+    def _replay_plain(self, records: _Records) -> None:
+        decode, replay, replayers = self._serde.decode, self._state.replay, self._replayers
         for _, key, value in records:
             if key is None:
-                loaded.records_skipped += 1
+                self._loaded.records_skipped += 1
                 continue
             bulk_replay = replayers.get(key[:2])
             if bulk_replay is not None:
@@ -125,6 +153,6 @@ def _replay_batches(
                 continue
             record = decode(key, value)
             if record is None:
-                loaded.records_skipped += 1
+                self._loaded.records_skipped += 1
             else:
                 replay(record)

@@ -123,14 +123,17 @@ class Shard(Generic[S]):
         soon: Callable[[Callable[[], None]], object],
         at_turn_end: Callable[[Callable[[], None]], None],
         schedule: Schedule,
+        protocol_schedule: Schedule,
         commit_timeout_ms: int,
         on_fact: Callable[[int, Fact], None],
+        on_timer: Callable[[int, TimerKey], None],
         on_durable: Callable[[int], None],
         events: EventLog | None = None,
         bulk_replayers: BulkReplayers | None = None,
     ) -> None:
         """`load` must be called before the first request. `soon` calls back in the next turn of the loop, `at_turn_end` at the
-        end of this one, before everything that was written leaves.
+        end of this one, before everything that was written leaves. `schedule` goes by the machine's clock, `protocol_schedule`
+        by that of the protocol; `on_timer` is called with each timer that fires.
         """
         self.index = index
         self.log = log
@@ -152,10 +155,11 @@ class Shard(Generic[S]):
         self._schedule = schedule
         self._commit_timeout_ms = commit_timeout_ms
         self._on_fact = on_fact
+        self._on_timer = on_timer
         self._on_durable = on_durable
         self._writer = make_writer(log, self._durable, self._write_failed)
-        self._timers = Timers(clock.monotonic_ms, schedule, self._fire)
-        self._writes = TurnWrites(clock.wall_ms)
+        self._timers = Timers(clock, protocol_schedule, self._fire)
+        self._writes = TurnWrites(clock)
         self._offset_written = 0
         """The offset of the next record, including the records of this turn that are not in the log yet."""
         self._offset_durable = 0
@@ -181,6 +185,11 @@ class Shard(Generic[S]):
         return self._offset_durable
 
     @property
+    def offset_written(self) -> int:
+        """The offset of the next record; those of this turn count, which are not in the log yet."""
+        return self._offset_written
+
+    @property
     def has_unwritten(self) -> bool:
         """Whether records of this turn are not in the log yet."""
         return bool(self._writes.batch.count or self._writes.closed)
@@ -188,6 +197,15 @@ class Shard(Generic[S]):
     @property
     def timers_armed(self) -> int:
         return len(self._timers)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was decided is durable and every reply to it has left."""
+        return self._offset_durable == self._offset_written and not self._after and self._loading is None
+
+    def correct_timers(self) -> None:
+        """Lets the shard wake up when its next timer is due, and not earlier (`Timers.correct`)."""
+        self._timers.correct()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -280,7 +298,7 @@ class Shard(Generic[S]):
         if self.status is Status.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         refuses_all = self.status in (Status.FAILED, Status.STOPPED)
-        if refuses_all or (writes and self._clock.monotonic_ms() < self._full_until_ms):
+        if refuses_all or (writes and self._clock.machine_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -375,7 +393,7 @@ class Shard(Generic[S]):
         elif self._offset_durable == self._offset_written:
             target.send(payload)
         else:
-            self.parked.park(self._offset_written, self._clock.monotonic_ms(), target, payload)
+            self.parked.park(self._offset_written, self._clock.machine_ms(), target, payload)
             self._watch_parked()
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -384,7 +402,7 @@ class Shard(Generic[S]):
         """Writes the records of this turn to the log, then its events to the event log."""
         if self.has_unwritten and self.status is not Status.FAILED:
             data, record_count = self._writes.take(self._offset_written)
-            self.parked.wait_for(self._offset_written, self._clock.monotonic_ms())
+            self.parked.wait_for(self._offset_written, self._clock.machine_ms())
             self._watch_parked()
             self._writer.write(data, record_count)
         if self.events is not None:
@@ -412,7 +430,7 @@ class Shard(Generic[S]):
 
     def _refuse_overdue(self) -> None:
         self._watchdog = None
-        now = self._clock.monotonic_ms()
+        now = self._clock.machine_ms()
         overdue: list[Any] = list(self.parked.take_parked_before(now - self._commit_timeout_ms + 1))
         _refuse(overdue, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         oldest = self.parked.oldest_ms
@@ -423,7 +441,7 @@ class Shard(Generic[S]):
 
     def _write_failed(self, error: OSError) -> None:
         if error.errno in NO_SPACE and not self.log.failed:
-            self._full_until_ms = self._clock.monotonic_ms() + FULL_DISK_RETRY_MS
+            self._full_until_ms = self._clock.machine_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
             if self._space_check is None:
                 self._space_check = self._schedule(FULL_DISK_RETRY_MS, self._check_space)
@@ -565,9 +583,10 @@ class Shard(Generic[S]):
             self.status = Status.STOPPED
 
     def _fire(self, key: TimerKey) -> None:
-        if self.status is not Status.ACTIVE and self._clock.monotonic_ms() < self._full_until_ms:
+        if self.status is not Status.ACTIVE and self._clock.machine_ms() < self._full_until_ms:
             self._timers.arm(key, FULL_DISK_RETRY_MS)
             return
+        self._on_timer(self.index, key)
         scope = self.state.scope_of_timer(key)
         self._enter_internal(lambda: self._run_internal(lambda state, now_ms: state.fire(key, now_ms), scope))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from coordinator.runtime.result import TimerKey
+from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
 
 LATE_MS = 1_000
@@ -39,11 +40,11 @@ class Timers:
     """Keys with deadlines. Calls `fire(key)` once for each key whose deadline has passed, after disarming it."""
 
     __slots__ = (
-        "_entries", "_fire", "_graces", "_handle", "_heap", "_monotonic_ms", "_schedule", "_sequence", "_wake_at",
+        "_clock", "_entries", "_fire", "_graces", "_handle", "_heap", "_schedule", "_sequence", "_wake_at",
     )  # fmt: skip
 
-    def __init__(self, monotonic_ms: Callable[[], int], schedule: Schedule, fire: Callable[[TimerKey], None]) -> None:
-        self._monotonic_ms = monotonic_ms
+    def __init__(self, clock: Clock, schedule: Schedule, fire: Callable[[TimerKey], None]) -> None:
+        self._clock = clock
         self._schedule = schedule
         self._fire = fire
         self._entries: dict[TimerKey, _Entry] = {}
@@ -62,7 +63,7 @@ class Timers:
 
     def arm(self, key: TimerKey, delay_ms: int) -> None:
         """Lets `key` fire in `delay_ms`; this replaces an earlier deadline of the key."""
-        deadline = self._monotonic_ms() + delay_ms
+        deadline = self._clock.monotonic_ms() + delay_ms
         entry = self._entries.get(key)
         if entry is not None:
             entry.deadline = deadline
@@ -87,15 +88,38 @@ class Timers:
             self._handle.cancel()
             self._handle = None
 
+    def correct(self) -> None:
+        """Schedules the wake-up for the key that is due next, and for no earlier moment at which nothing fires."""
+        heap = self._heap
+        while heap:
+            due, _, key, entry = heap[0]
+            is_valid = entry.due == due and self._entries.get(key) is entry
+            if is_valid and entry.deadline == due:
+                break
+            heappop(heap)
+            if is_valid:
+                self._push_later(key, entry)
+        if heap and (self._handle is None or heap[0][0] != self._wake_at):
+            self._schedule_wake_up(heap[0][0])
+        elif not heap and self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _push_later(self, key: TimerKey, entry: _Entry) -> None:
+        """Moves the heap entry of a key, which was just taken from the heap, to its present deadline."""
+        entry.due = entry.deadline
+        self._sequence += 1
+        heappush(self._heap, (entry.deadline, self._sequence, key, entry))
+
     def _schedule_wake_up(self, deadline: int) -> None:
         if self._handle is not None:
             self._handle.cancel()
         self._wake_at = deadline
-        self._handle = self._schedule(max(0, deadline - self._monotonic_ms()), self._on_wake_up)
+        self._handle = self._schedule(max(0, deadline - self._clock.monotonic_ms()), self._on_wake_up)
 
     def _on_wake_up(self) -> None:
         self._handle = None
-        now = self._monotonic_ms()
+        now = self._clock.monotonic_ms()
         if now - self._wake_at > LATE_MS and self._graces < GRACES_MAX:
             self._graces += 1
             self._schedule_wake_up(now + GRACE_MS)
@@ -107,9 +131,7 @@ class Timers:
             if entry.due != due or self._entries.get(key) is not entry:
                 continue
             if entry.deadline > now:
-                entry.due = entry.deadline
-                self._sequence += 1
-                heappush(heap, (entry.deadline, self._sequence, key, entry))
+                self._push_later(key, entry)
                 continue
             del self._entries[key]
             self._fire(key)

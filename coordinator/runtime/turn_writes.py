@@ -7,21 +7,20 @@ batches of the turn are written together. They have one timestamp.
 The shard reads `batch`, `closed` and `closed_bytes` directly, because it does so with every request.
 """
 
-from collections.abc import Callable
-
 from coordinator.log.batch import TRANSACTIONAL
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.end_transaction_marker import end_transaction
 from coordinator.runtime.result import Marker, Producer
+from coordinator.world.clock import Clock
 
 
 class TurnWrites:
     """The batches of the present turn. `offset` is always the offset of the next record."""
 
-    __slots__ = ("_closed_records", "_time_ms", "_wall_ms", "batch", "closed", "closed_bytes")
+    __slots__ = ("_clock", "_closed_records", "_time_ms", "batch", "closed", "closed_bytes")
 
-    def __init__(self, wall_ms: Callable[[], int]) -> None:
-        self._wall_ms = wall_ms
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.clear()
 
     def clear(self) -> None:
@@ -63,12 +62,12 @@ class TurnWrites:
             self.clear()
         else:
             batch, self.batch = self.batch, BatchBuilder()
-            data, record_count = batch.build(offset - batch.count, self._wall_ms()), batch.count
+            data, record_count = batch.build(offset - batch.count, self._clock.wall_ms()), batch.count
         return data, record_count
 
     def _close_batch(self, offset: int) -> None:
         if not self.closed:
-            self._time_ms = self._wall_ms()
+            self._time_ms = self._clock.wall_ms()
         batch = self.batch
         if batch.count:
             self.batch = BatchBuilder()

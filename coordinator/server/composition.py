@@ -80,7 +80,8 @@ from coordinator.world import plugins
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
-from coordinator.world.schedule import Handle
+from coordinator.world.protocol_clock import ProtocolClock
+from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -113,20 +114,20 @@ class Server:
         """
         self._fastpath = fastpath
         self.config = config
-        self.clock = clock
+        self._loop = loop
+        self.clock = ProtocolClock(clock, self._schedule)
         self.entropy = entropy
         self.node_id = config.node_id
         self.statistics = Statistics()
-        self.group_rebalances = GroupRebalances(clock.monotonic_ms, config.admin.metrics_groups)
-        self._refused_commits = LogOncePerClient(_log, clock.monotonic_ms)
+        self.group_rebalances = GroupRebalances(clock.machine_ms, config.admin.metrics_groups)
+        self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
-        self._turn = Turn(loop.call_soon, clock.monotonic_ms, self.statistics.count_turn)
+        self._turn = Turn(loop.call_soon, clock.machine_ms, self.statistics.count_turn)
         self.stopping = False
         self.closed = False
         """Whether the logs are closed."""
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
-        self._loop = loop
         self._disk = disk
         self._worker = worker
         self._run_in_worker = self.statistics.timed(self._worker.submit)
@@ -153,10 +154,11 @@ class Server:
             config.topics,
             node_id=config.node_id,
             durability=config.log.durability,
-            clock=clock,
+            clock=self.clock,
             entropy=entropy,
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
+            protocol_schedule=self._periodic("log-retention"),
             on_fact=self._on_topics_fact,
             make_metadata_writer=self.journal.writer,
             catalog=catalog,
@@ -164,7 +166,7 @@ class Server:
         )
         self.topics.has_room = self.memory.has_room
         self.encoded_topics = EncodedTopics()
-        self.auto_topic_creation = AutoTopicCreation(self.topics, clock.monotonic_ms)
+        self.auto_topic_creation = AutoTopicCreation(self.topics, clock.machine_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
@@ -198,17 +200,19 @@ class Server:
         self._retention: Handle | None = None
         if self._event_logs:
             self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete")
-            self._retention = self._schedule(config.topics.log_retention_check_interval_ms, self._retain_events)
+            self._retention = self._periodic("event-retention")(
+                config.topics.log_retention_check_interval_ms, self._retain_events
+            )
         self.topics.on_topics_deleted = self._topics_deleted
         self.producer_ids = ProducerIdPool(self.topics)
         self.markers = MarkerWriter(
             self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, on_fact=self._on_topics_fact
         )
-        self._marker_delivery = MarkerDelivery(self.markers, self._schedule)
+        self.marker_delivery = MarkerDelivery(self.markers, self._schedule)
         self.transactions = Router(
             [self._transaction_shard(index) for index in range(config.log.transaction_state_log_num_partitions)]
         )
-        self._marker_delivery.transactions = self.transactions
+        self.marker_delivery.transactions = self.transactions
         self.topics.attach_internal(TRANSACTIONS_TOPIC, [shard.log for shard in self.transactions.shards])
         self.verification = Verification(
             self.transactions,
@@ -217,7 +221,7 @@ class Server:
         )
         self.cleaner = Cleaner(
             lambda: [*(shard.log for shard in self.shards), *self.topics.compacted_logs()],
-            clock,
+            self.clock,
             run_in_worker=self._run_in_worker,
             soon=loop.call_soon,
             schedule=self._schedule,
@@ -276,8 +280,11 @@ class Server:
         for shard in self.groups.shards:
             if shard.events is not None:
                 shard.events.retain(now_ms)
+        self._schedule_event_retention()
+
+    def _schedule_event_retention(self) -> None:
         interval_ms = self.config.topics.log_retention_check_interval_ms
-        self._retention = self._schedule(interval_ms, self._retain_events)
+        self._retention = self._periodic("event-retention")(interval_ms, self._retain_events)
 
     def _group_shard(self, index: int) -> Shard[GroupMachine]:
         config = self.config
@@ -307,7 +314,7 @@ class Server:
             TRANSACTIONS_TOPIC,
             index,
             config.log.transaction_state_log_segment_bytes,
-            lambda: TransactionMachine(config.transactions, self.producer_ids, self._marker_delivery.deliver),
+            lambda: TransactionMachine(config.transactions, self.producer_ids, self.marker_delivery.deliver),
             transaction_machine.RECORD_KEYS,
         )
 
@@ -340,8 +347,10 @@ class Server:
             soon=self._loop.call_soon,
             at_turn_end=self.journal.at_turn_end,
             schedule=self._schedule,
+            protocol_schedule=self.clock.schedule,
             commit_timeout_ms=config.log.offsets_commit_timeout_ms,
             on_fact=self._on_fact,
+            on_timer=lambda index, key: self.clock.on_fired(topic, index, key),
             on_durable=lambda index: self.topics.wake(topic, index),
             events=events,
             bulk_replayers=bulk_replayers,
@@ -349,6 +358,18 @@ class Server:
 
     def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
         return self._loop.call_later(delay_ms / 1000, callback)
+
+    def _periodic(self, name: str) -> Schedule:
+        """A schedule by the clock of the protocol for what belongs to no shard."""
+
+        def schedule(delay_ms: int, callback: Callable[[], None]) -> Handle:
+            def run() -> None:
+                self.clock.on_fired("", None, (name,))
+                callback()
+
+            return self.clock.schedule(delay_ms, run)
+
+        return schedule
 
     def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
@@ -416,7 +437,7 @@ class Server:
             connections_max=network.max_connections,
             connections_per_ip_max=network.max_connections_per_ip,
             connections_per_second_max=network.max_connection_creation_rate,
-            now_ms=self.clock.monotonic_ms,
+            now_ms=self.clock.machine_ms,
             **self._protection(config),
         )
         try:

@@ -77,7 +77,7 @@ def _verifier(config: SaslConfig, clock: Clock, run_in_worker: RunInWorker) -> T
     keys = Keys(
         config.sasl_oauthbearer_jwks_endpoint_url,
         config.sasl_oauthbearer_jwks_endpoint_refresh_ms,
-        clock.monotonic_ms,
+        clock.machine_ms,
         run_in_worker,
     )
     return SignedTokens(config, keys, clock)

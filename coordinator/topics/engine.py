@@ -57,6 +57,7 @@ class Topics:
         entropy: Entropy,
         run_in_worker: RunInWorker,
         schedule: Schedule,
+        protocol_schedule: Schedule,
         on_fact: Callable[[Fact], None],
         make_metadata_writer: MakeWriter,
         catalog: Catalog = NO_CATALOG,
@@ -64,7 +65,8 @@ class Topics:
     ) -> None:
         """Reads the registry and opens the partitions that have been written to. `catalog`: the logs that should be there.
 
-        `metadata_journaled`: what the journal has of the metadata log.
+        `metadata_journaled`: what the journal has of the metadata log. `schedule` goes by the machine's clock,
+        `protocol_schedule`, for retention, by that of the protocol.
 
         Raises OSError, and DamagedLog or DecodeError for the metadata log. The damaged log of a user topic fails only its
         partition.
@@ -73,6 +75,7 @@ class Topics:
         self.node_id = node_id
         self.clock = clock
         self.schedule = schedule
+        self._protocol_schedule = protocol_schedule
         self.registry = Registry()
         self.claimed: set[str] = set()
         """Collision keys of the names that are being created or deleted."""
@@ -118,7 +121,7 @@ class Topics:
             if offline:
                 self.offline[name] = offline
         self.metadata.compact(node_id)
-        self._retention: Handle = schedule(config.log_retention_check_interval_ms, self._retain)
+        self._retention: Handle = protocol_schedule(config.log_retention_check_interval_ms, self._retain)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
@@ -463,4 +466,4 @@ class Topics:
                     self._on_fact(
                         Fact("retention_failed", {"topic": name, "partition": partition.index, "error": str(error)})
                     )
-        self._retention = self.schedule(self.config.log_retention_check_interval_ms, self._retain)
+        self._retention = self._protocol_schedule(self.config.log_retention_check_interval_ms, self._retain)

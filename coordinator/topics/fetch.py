@@ -188,7 +188,7 @@ class Fetch:
             fetched,
             forgotten,
             uses_ids=by_id,
-            now_ms=self._topics.clock.monotonic_ms(),
+            now_ms=self._topics.clock.machine_ms(),
         )
         return self._session.partitions if self._session is not None else fetched
 
@@ -225,7 +225,7 @@ class Fetch:
             for fetched, data in found:
                 fetched.update(data)
             response.session_id = self._topics.fetch_sessions.begin(
-                dict(self._fetched), uses_ids=self._version >= IDS_SINCE, now_ms=self._topics.clock.monotonic_ms()
+                dict(self._fetched), uses_ids=self._version >= IDS_SINCE, now_ms=self._topics.clock.machine_ms()
             )
         for fetched, data in found:
             _add(response.responses, fetched.topic or "", fetched.topic_id, data)

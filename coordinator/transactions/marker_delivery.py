@@ -139,13 +139,14 @@ class MarkerDelivery:
         """The transaction shards. They are made with `deliver`, so they are set afterwards."""
         self._markers = markers
         self._schedule = schedule
-        self._in_progress: set[Completion] = set()
+        self.in_progress: set[Completion] = set()
+        """The deliveries that are not complete."""
 
     def deliver(self, transactional_id: str, marker: Marker, remaining: set[Partition]) -> None:
         """Starts a delivery unless it is in progress: a shard asks again for all of its decisions after a reload."""
         completion = Completion(transactional_id, marker.producer_id, marker.producer_epoch)
-        if completion not in self._in_progress and not self._markers.stopped:
-            self._in_progress.add(completion)
+        if completion not in self.in_progress and not self._markers.stopped:
+            self.in_progress.add(completion)
             self._markers.write(marker, remaining, lambda: self._complete(completion))
 
     def _complete(self, completion: Completion) -> None:
@@ -156,7 +157,7 @@ class MarkerDelivery:
             if isinstance(outcome, KafkaError) and shard.status is not Status.FAILED and not self._markers.stopped:
                 self._schedule(RETRY_MS_MAX, lambda: self._retry(completion))
             else:
-                self._in_progress.discard(completion)
+                self.in_progress.discard(completion)
 
         shard.submit(complete, InternalRequest(completion, on_outcome))
 

@@ -1,8 +1,11 @@
-"""The two clocks of the outside world (Kafka: `Time`).
+"""The clocks of the outside world (Kafka: `Time`).
 
 The wall clock is for record timestamps and retention; it may jump. The monotonic clock is for sessions, timeouts and delays;
 it never goes back, and its zero is arbitrary. Code that mixes the two would expire whole groups when an operator corrects
 the time, so each clock has its own method and there is no plain `now()`.
+
+The monotonic clock of the protocol can be stopped by a test (protocol_clock.py). That of the machine cannot: time limits of
+the network and the disks go by it.
 """
 
 import time
@@ -10,13 +13,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Both clocks return integer milliseconds, so that floats never reach records or comparisons."""
+    """All clocks return integer milliseconds, so that floats never reach records or comparisons."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may go back."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary moment; never goes back."""
+
+    def machine_ms(self) -> int:
+        """As `monotonic_ms`, for what does not belong to the protocol."""
 
 
 class RealClock:
@@ -29,3 +35,5 @@ class RealClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    machine_ms = monotonic_ms

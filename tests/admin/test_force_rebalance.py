@@ -150,10 +150,13 @@ def test_the_error_of_the_command_is_one_line(shared_server, capsys):
     assert run(shared_server, capsys, "none", "--reason", "x") == (
         1,
         "",
-        "coordinator: cannot rebalance group none: no such group\n",
+        "coordinator: no such group\n",
     )
     code, _, error = run(shared_server, capsys, "none", "--reason", "x", "--admin", "nowhere")
-    assert (code, error) == (1, "coordinator: 'nowhere': an admin address must be HOST:PORT\n")
+    assert (code, error) == (
+        2,
+        "coordinator: 'nowhere' is no admin address: it must be http://HOST:PORT or HOST:PORT\n",
+    )
     assert run(shared_server, capsys, "none", "--reason", "x", "--admin", "127.0.0.1:1")[0] == 1
 
 

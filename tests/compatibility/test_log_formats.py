@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from coordinator.control import Control
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
-from coordinator.operations.force_rebalance import force_rebalance
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders
 from coordinator.protocol.errors import ErrorCode
@@ -259,7 +259,8 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         for member in members:
             member.die()
         # Kafka skips the record of a rebalance from outside: the group is Stable there.
-        assert force_rebalance(server.admin.removeprefix("http://"), "pair", "a test", 10)["started"]
+        with Control(server.admin) as control:
+            assert control.group("pair").rebalance("a test").started
         server.terminate()
         ours = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
         kafka = KafkaBroker(tmp_path / "kafka")

@@ -32,7 +32,7 @@ def installed(tmp_path_factory) -> Path:
     for name in SOURCES:
         path = REPOSITORY / name
         if path.is_dir():
-            shutil.copytree(path, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(path, sources / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
         else:
             shutil.copy(path, sources)
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(folder), "."]
@@ -66,6 +66,14 @@ def test_every_definition_and_configuration_is_in_the_wheel(installed):
         assert there == {
             path.relative_to(REPOSITORY / name) for path in (REPOSITORY / name).rglob("*") if path.is_file()
         }
+
+
+def test_the_files_of_the_page_are_in_the_wheel_and_their_sources_are_not(installed):
+    bundled = installed / "coordinator" / "page"
+    there = {path.name for path in (bundled / "static").iterdir()}
+    assert there == {path.name for path in (REPOSITORY / "coordinator" / "page" / "static").iterdir()}
+    assert (bundled / "palette.json").exists()
+    assert not (bundled / "source").exists()
 
 
 def test_the_wheel_holds_the_licence_and_names_it(installed):

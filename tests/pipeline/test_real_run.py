@@ -19,7 +19,7 @@ from tests.support.wire import Connection
 pytest.importorskip("pyspark")
 
 from coordinator.pipeline import report, sources, tables
-from coordinator.pipeline.drawing import clock
+from coordinator.pipeline.times import clock
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

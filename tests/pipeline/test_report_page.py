@@ -1,5 +1,9 @@
-"""The report's pages from given rows, without Spark: names are escaped, nothing is loaded, unknown values stay unknown."""
+"""The report's pages from given rows, without Spark: names are escaped, nothing is loaded, unknown values stay unknown.
 
+What the timeline draws from its data is in tests/page.
+"""
+
+import json
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -9,12 +13,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 from coordinator.operations.rebalance_causes import KINDS, Client
-from coordinator.pipeline import drawing, group_data, pages
-from coordinator.pipeline.drawing import Bar
+from coordinator.page.files import text_of
+from coordinator.page.markup import Markup, tag, visible
+from coordinator.page.style import COLOURED_MAX, colour_rules, palette
+from coordinator.page.timeline import script_hash
+from coordinator.pipeline import group_data, pages
 from coordinator.pipeline.group_data import GroupData
-from coordinator.pipeline.markup import Markup, tag, visible
-from coordinator.pipeline.names import COLOURED_MAX, OTHERS, Names, cause_colour, short_id
-from coordinator.pipeline.style import STYLE
+from coordinator.pipeline.names import OTHERS, Names, cause_colour, short_id
 
 EVIL = "<script>alert('x')</script>&\"\u202egnp.\0"
 
@@ -62,6 +67,12 @@ class Page(HTMLParser):
     def count(self, name: str, **attributes: str) -> int:
         wanted = {key.rstrip("_"): value for key, value in attributes.items()}
         return sum(tag == name and wanted.items() <= found.items() for tag, found in self.tags)
+
+
+def timeline(text: str) -> dict[str, Any]:
+    """The data of the timeline on a page."""
+    [data] = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    return json.loads(data)
 
 
 def member(member_id: str, client_id: str, host: str = "/10.0.0.1") -> dict[str, Any]:
@@ -123,34 +134,39 @@ def test_a_name_cannot_inject_markup():
                      "other_member_id": EVIL, "topic_key": EVIL, "partition": 0, "detail": EVIL}]  # fmt: skip
     text = pages.group_page(story, EVIL, pages.INDEX, has_events=True)
     page = Page(text)
-    assert page.count("script") == 0
+    assert [attributes.get("type") for name, attributes in page.tags if name == "script"] == ["application/json", None]
+    assert "<script>alert" not in text
     assert "\u202e" not in text
     assert "\0" not in text
     assert not any(key.startswith("on") for _, attributes in page.tags for key in attributes)
+    assert timeline(text)["group"] == EVIL
 
 
-def test_a_page_loads_nothing():
-    page = Page(pages.group_page(whole(), "log", None, has_events=True))
-    assert {name for name, _ in page.tags} & {"script", "img", "link", "iframe", "object"} == set()
+def test_a_page_loads_nothing_and_runs_only_the_script_of_the_timeline():
+    text = pages.group_page(whole(), "log", None, has_events=True)
+    page = Page(text)
+    assert {name for name, _ in page.tags} & {"img", "link", "iframe", "object"} == set()
     assert not any(attributes.keys() & {"src", "srcset", "action"} for _, attributes in page.tags)
     policy = next(each["content"] for name, each in page.tags if each.get("http-equiv"))
-    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src '{script_hash()}'"
+    assert f"<script>{text_of('timeline.js')}</script>" in text, "the script is as it was hashed"
 
 
-def test_ownerships_are_bars_and_zombies_are_crosses_or_rings():
-    text = pages.group_page(whole(), "log", None, has_events=True)
-    gantt = Page(text[text.index("partition ownership over time") : text.index("One colour is one client")])
-    assert gantt.count("div", class_="lane") == 2
-    assert sum("bar" in (each.get("class") or "").split() for _, each in gantt.tags) == 3
-    assert (gantt.count("i", class_="mark cross"), gantt.count("i", class_="mark ring")) == (1, 1)
+def test_the_timeline_has_ownerships_and_the_commits_of_zombies():
+    data = timeline(pages.group_page(whole(), "log", None, has_events=True))
+    owners = [(each["topic"], each["partition"], each["member_id"], each["to_ms"]) for each in data["ownership"]]
+    assert owners == [("t", 0, "m1", None), ("t", 1, "m1", 1600), ("t", 1, "m2", None)]
+    commits = [each for each in data["events"] if each["type"] == "CommitDecided"]
+    errors = [each["topics"][0]["partitions"][0]["error_code"] for each in commits]
+    assert [each["truth"] for each in commits] == ["lost", "lost"]
+    assert errors == [0, "STALE_MEMBER_EPOCH"]
 
 
-def test_two_simultaneous_owners_are_both_visible():
-    axis = drawing.Axis(0, 100)
-    bars = [Bar(0, 60, "c0", "a", ""), Bar(40, None, "c1", "b", "")]
-    picture = drawing.gantt(axis, [("t-0", bars)], {})
-    classes = [each["class"] for name, each in Page(picture).tags if name == "b"]
-    assert [each.split()[2] for each in classes] == ["upper", "lower"]
+def test_owners_are_on_paper_and_there_without_scripts_too():
+    text = pages.group_page(whole(events=stormy(), members=[member("m1", "gc")]), "log", None, has_events=True)
+    table = " ".join(Page(text[text.index('aria-label="Owners of partitions"') :]).text)
+    assert "t-1 2 00:00:01 gc, 00:00:01 gc" in re.sub(r"\s+", " ", table)
+    assert "Without it: the newest 9 of 9" in text[text.index("<noscript>") : text.index("</noscript>")]
 
 
 def test_unknown_values_are_shown_as_unknown():
@@ -162,16 +178,16 @@ def test_unknown_values_are_shown_as_unknown():
     assert "no policy can be replayed" in text
 
 
-def test_a_rebalance_of_unknown_duration_is_a_line_and_one_in_progress_lasts_until_the_end():
-    unknown = Page(pages.group_page(found(rebalances=[rebalance(1, duration_ms=None)]), "log", None, has_events=False))
-    bars = [each["style"] for name, each in unknown.tags if name == "a" and each["class"].startswith("bar")]
-    assert [each.partition("width:")[2] for each in bars] == ["0.00%"]
+def test_a_rebalance_of_unknown_duration_ends_at_once_and_one_in_progress_does_not():
+    text = pages.group_page(found(rebalances=[rebalance(1, duration_ms=None)]), "log", None, has_events=False)
+    assert [(each["type"], each["time_ms"], each.get("duration_ms")) for each in timeline(text)["events"]] == [
+        ("RebalanceStarted", 1000, None), ("RebalanceCompleted", 1000, -1),
+    ]  # fmt: skip
     going_on = [event("RebalanceStarted", 7, 50_000, member_id="m3", epoch=2, cause="?"), *stormy()]
-    story = found(rebalances=[rebalance(2, time_ms=50_000, duration_ms=None, completed=False)], events=going_on,
-                  ownership=[owned(0, "m1", 0, 100_000)])  # fmt: skip
-    page = Page(pages.group_page(story, "log", None, has_events=True))
-    [style] = [each["style"] for name, each in page.tags if name == "a" and each["class"].startswith("bar")]
-    assert float(style.partition("width:")[2].rstrip("%")) > 50
+    story = found(rebalances=[rebalance(2, time_ms=50_000, duration_ms=None, completed=False)], events=going_on)
+    events = timeline(pages.group_page(story, "log", None, has_events=True))["events"]
+    assert [each["type"] for each in events if each.get("epoch") == 2] == ["RebalanceStarted"]
+    assert [each["kind"] for each in events if "kind" in each] == ["falls silent", "other"]
 
 
 # --- no false all-clear -------------------------------------------------------------------------------------------------
@@ -236,17 +252,10 @@ def test_tool_tips_and_tables_have_clients_hosts_and_short_ids():
             row |= {name: long_id for name in row if name.endswith("member_id")}
     text = pages.group_page(story, "log", None, has_events=True)
     assert short_id(long_id) == "orders-gc-697b886c…"
-    bars = [
-        each["title"]
-        for name, each in Page(text).tags
-        if name in ("a", "b") and each.get("class", "").startswith("bar")
-    ]
-    assert bars
-    assert all(uuid not in tip for tip in bars)
-    assert sum("orders-gc on 10.0.0.1, orders-gc-697b886c…" in tip for tip in bars) == 5
     refused = text[text.index("Commits of partitions the member did not own") : text.index("<h2>Rebalances")]
     assert "orders-gc @ 10.0.0.1" in refused
-    assert re.findall(r">[^<]*" + uuid, text) == [], "only tool tips of codes have the whole id"
+    without_data = re.sub(r"<(script|noscript).*?</\1>", "", text, flags=re.DOTALL)
+    assert re.findall(r">[^<]*" + uuid, without_data) == [], "only tool tips of codes have the whole id"
 
 
 def test_each_client_has_one_colour_and_no_colour_means_two_clients():
@@ -255,22 +264,18 @@ def test_each_client_has_one_colour_and_no_colour_means_two_clients():
     colours = [names.colour(each) for each in clients.values()]
     own = [each for each in colours if each != OTHERS]
     assert len(own) == len(set(own)) == COLOURED_MAX
-    assert names.legend(clients.values()).count("swatch") == COLOURED_MAX + 1
-    assert all(f".{each}{{" in STYLE for each in own)
-
-
-def test_long_bars_have_labels_because_clients_may_share_a_colour():
-    axis = drawing.Axis(0, 100)
-    bars = [Bar(0, 30, OTHERS, "client-12", ""), Bar(30, 31, OTHERS, "client-13", ""), Bar(31, None, OTHERS, "x", "")]
-    text = Page(drawing.gantt(axis, [("t-0", bars)], {})).text
-    assert [each for each in text if each in {"client-12", "client-13", "x"}] == ["client-12", "x"]
+    assert names.colour(Client("client-40", "")) == OTHERS
+    rules = re.findall(r"\.(c[0-9]+)\{background:([^}]*)\}", colour_rules())
+    assert set(own) == {name for name, _ in rules}
+    assert len({look for _, look in rules}) == COLOURED_MAX
 
 
 def test_causes_have_colours_of_their_own():
-    rules = dict(re.findall(r"\.([a-z0-9-]+)\{background:(#[0-9a-f]+)\}", STYLE))
-    causes = {rules[cause_colour(kind)] for kind in KINDS}
-    assert len(causes) == len(KINDS)
-    assert causes.isdisjoint({rules[f"c{place}"] for place in range(COLOURED_MAX)})
+    assert list(palette()["causes"]) == list(KINDS)
+    causes = {*palette()["causes"].values(), palette()["unknown"]}
+    assert len(causes) == len(KINDS) + 1
+    assert causes.isdisjoint({*palette()["clients"], palette()["others"]})
+    assert f".{cause_colour(KINDS[-1])}{{background:{palette()['causes'][KINDS[-1]]}}}" in colour_rules()
 
 
 def luminance(colour: str) -> float:
@@ -281,36 +286,20 @@ def luminance(colour: str) -> float:
 
 def test_labels_are_readable_on_every_colour():
     """Contrast of at least 4.5, as WCAG asks of small text."""
-    for name, colour in re.findall(r"\.([ck][0-9])\{background:(#[0-9a-f]+)\}", STYLE):
-        text = luminance("#ffffff" if name[0] == "c" else "#1d2733")
-        low, high = sorted((luminance(colour), text))
-        assert (high + 0.05) / (low + 0.05) >= 4.5, name
+    for colour in (*palette()["clients"], *palette()["causes"].values(), palette()["others"], palette()["unknown"]):
+        low, high = sorted((luminance(colour), luminance("#1d2733")))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, colour
 
 
-# --- charts without a mouse, on a phone, in the dark --------------------------------------------------------------------
+# --- without a mouse, and in part --------------------------------------------------------------------
 
 
-def test_charts_and_tables_take_the_focus_and_have_names():
+def test_tables_take_the_focus_and_have_names():
     text = pages.group_page(whole(events=stormy(), members=[member("m1", "gc")]), "log", None, has_events=True)
     page = Page(text)
     tables = [each for name, each in page.tags if name == "div" and each.get("class") == "wide"]
-    assert tables
+    assert len(tables) > 4
     assert all(each["tabindex"] == "0" and each["role"] == "region" and each["aria-label"] for each in tables)
-    lanes = [each for _, each in page.tags if each.get("class") == "lane" and each.get("tabindex") == "0"]
-    assert [each["aria-label"].splitlines()[0] for each in lanes] == ["t-0, owned by", "t-1, owned by"]
-    targets = {each["id"] for _, each in page.tags if "id" in each}
-    links = [each for name, each in page.tags if name == "a" and each["href"].startswith("#")]
-    assert len(links) == 3, "two rebalances, and one past the chart"
-    assert {each["href"][1:] for each in links} <= targets
-
-
-def test_pages_have_a_dark_mode_and_fit_a_phone():
-    assert "prefers-color-scheme:dark" in STYLE
-    page = Page(pages.group_page(whole(), "log", None, has_events=True))
-    assert any(each.get("name") == "viewport" for _, each in page.tags)
-    widths = [each["style"] for _, each in page.tags if "style" in each]
-    assert widths
-    assert not any("px" in each for each in widths), "charts follow the width of the screen"
 
 
 def test_gaps_and_truncated_lists_are_stated():
@@ -319,14 +308,6 @@ def test_gaps_and_truncated_lists_are_stated():
     text = " ".join(Page(pages.group_page(story, "log", None, has_events=True)).text)
     assert "Events lost in this shard from state offset 4 to the end of the log" in text
     assert re.search(r"Showing 1,000 of 1,001 rebalances", text)
-
-
-@pytest.mark.parametrize("span_ms", [1, 700, 60_000, 86_400_000, 400 * 86_400_000, 60 * 365 * 86_400_000])
-def test_an_axis_has_a_few_ticks(span_ms):
-    ticks = drawing.Axis(1_760_000_000_123, 1_760_000_000_123 + span_ms).ticks()
-    assert 1 <= len(ticks) <= 11
-    assert all(0 <= x <= 100 for x, _ in ticks)
-    assert [x for x, _ in ticks] == sorted(x for x, _ in ticks)
 
 
 def test_file_names_are_safe_and_unique():

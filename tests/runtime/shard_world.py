@@ -103,6 +103,8 @@ class ShardWorld:
             soon=self.soon.append,
             at_turn_end=self.journal.at_turn_end,
             schedule=self.schedule,
+            protocol_schedule=self.schedule,
+            on_timer=lambda index, key: None,
             commit_timeout_ms=5_000,
             on_fact=lambda index, fact: self.facts.append(fact),
             on_durable=lambda index: None,

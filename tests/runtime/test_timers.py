@@ -56,7 +56,7 @@ steps = st.lists(
 @given(steps)
 def test_a_key_fires_once_at_its_newest_deadline_and_never_after_it_was_disarmed(history):
     world, fired = World(), []
-    timers = Timers(world.monotonic_ms, world.schedule, lambda key: fired.append((world.now, key)))
+    timers = Timers(world, world.schedule, lambda key: fired.append((world.now, key)))
     model, expected = {}, []
     for verb, key, amount in history:
         if verb == "arm":
@@ -77,7 +77,7 @@ def test_a_key_fires_once_at_its_newest_deadline_and_never_after_it_was_disarmed
 
 def test_a_heartbeat_that_rearms_a_session_adds_no_heap_entry():
     world = World()
-    timers = Timers(world.monotonic_ms, world.schedule, lambda key: None)
+    timers = Timers(world, world.schedule, lambda key: None)
     for _ in range(10_000):
         timers.arm(("session",), 1_000)
         world.now += 1
@@ -86,7 +86,7 @@ def test_a_heartbeat_that_rearms_a_session_adds_no_heap_entry():
 
 def test_one_wake_up_is_scheduled_for_any_number_of_keys():
     world = World()
-    timers = Timers(world.monotonic_ms, world.schedule, lambda key: None)
+    timers = Timers(world, world.schedule, lambda key: None)
     for key in range(1_000):
         timers.arm((key,), 1_000 - key)
     assert len(world.scheduled) == 1
@@ -95,7 +95,7 @@ def test_one_wake_up_is_scheduled_for_any_number_of_keys():
 def test_after_a_pause_of_the_process_the_sockets_are_read_before_a_deadline_counts():
     """A session that ran out while the server was stopped is saved by the heartbeat that lay in the socket."""
     world, fired = World(), []
-    timers = Timers(world.monotonic_ms, world.schedule, lambda key: fired.append((world.now, key)))
+    timers = Timers(world, world.schedule, lambda key: fired.append((world.now, key)))
     timers.arm(("saved",), 6_000)
     timers.arm(("lost",), 6_000)
     world.now = 20_000  # SIGSTOP, SIGCONT
@@ -110,7 +110,7 @@ def test_after_a_pause_of_the_process_the_sockets_are_read_before_a_deadline_cou
 
 def test_deadlines_count_on_a_server_that_is_always_late():
     world, fired = World(), []
-    timers = Timers(world.monotonic_ms, world.schedule, fired.append)
+    timers = Timers(world, world.schedule, fired.append)
     timers.arm(("session",), 6_000)
     for _ in range(GRACES_MAX + 1):
         assert not fired

@@ -119,6 +119,7 @@ class DataPlane:
             entropy=self.entropy,
             run_in_worker=self._run,
             schedule=self._schedule,
+            protocol_schedule=self._schedule,
             on_fact=self.facts.append,
             make_metadata_writer=self.journal.writer,
             catalog=catalog,

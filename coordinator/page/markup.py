@@ -1,4 +1,4 @@
-"""HTML and SVG as values, so that escaping cannot be forgotten.
+"""HTML as values, so that escaping cannot be forgotten.
 
 `tag("td", name)` escapes the name; only the results of `tag` are inserted verbatim. Group, member and topic names are chosen
 by clients, so invisible characters, and those that change the direction of text, are shown as code points.
@@ -7,7 +7,7 @@ by clients, so invisible characters, and those that change the direction of text
 import unicodedata
 from html import escape
 
-_VOID = {"meta", "br", "link", "rect", "circle", "line", "path", "polyline"}
+_VOID = {"meta", "br", "link"}
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 Child = "Markup | str | int | None"
 
@@ -28,10 +28,7 @@ def tag(name: str, /, *children: "Markup | str | int | None", **attributes: obje
         if value is not None:
             parts.append(f' {key.rstrip("_").replace("_", "-")}="{escape(visible(str(value)))}"')
     content = join(*children)
-    if name in _VOID and not content:
-        parts.append("/>" if name not in {"meta", "br", "link"} else ">")
-    else:
-        parts.append(f">{content}</{name}>")
+    parts.append(">" if name in _VOID else f">{content}</{name}>")
     return Markup("".join(parts))
 
 
@@ -54,16 +51,3 @@ def visible(text: str) -> str:
         else f"\\u{{{ord(character):x}}}"
         for character in text
     )
-
-
-def page(title: str, style: str, *body: "Markup | str | int | None") -> str:
-    """Builds a complete, self-contained document that is not allowed to load anything."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", title),
-        tag("style", Markup(style)),
-    )
-    return "<!doctype html>\n" + tag("html", head, tag("body", *body), lang="en") + "\n"

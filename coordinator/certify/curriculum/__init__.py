@@ -1,0 +1,32 @@
+"""The curriculum: all events, by theme. A module declares the events of one theme; the order here is that of every list."""
+
+from collections.abc import Iterable
+
+from coordinator.certify.curriculum import classic_failures, commits, consumer, migration, streams, transactions
+from coordinator.certify.event import Event, Protocol
+
+THEMES: dict[str, tuple[Event, ...]] = {
+    "members that die or fall silent (classic)": classic_failures.EVENTS,
+    "consumer groups": consumer.EVENTS,
+    "streams groups": streams.EVENTS,
+    "offsets": commits.EVENTS,
+    "transactions": transactions.EVENTS,
+    "online migration": migration.EVENTS,
+}
+"""Title of a theme -> its events."""
+
+
+class NoSuchEvent(Exception):
+    """The curriculum has no event of this name for the protocol. The text lists those that it has."""
+
+
+def events_of(protocol: Protocol, names: Iterable[str] = ()) -> list[Event]:
+    """The events of a protocol, or those of these names. Raises NoSuchEvent."""
+    found = {event.name: event for events in THEMES.values() for event in events if protocol in event.protocols}
+    chosen = list(names)
+    unknown = [name for name in chosen if name not in found]
+    if unknown:
+        raise NoSuchEvent(
+            f"there is no event {', '.join(unknown)} for {protocol} groups; allowed: {', '.join(found) or 'none yet'}"
+        )
+    return [found[name] for name in chosen] if chosen else list(found.values())

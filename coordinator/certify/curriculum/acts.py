@@ -1,0 +1,225 @@
+"""What several events of the curriculum do: waiting for answers and epochs, ageing the clock, migrating, fencing a producer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, cast
+
+from coordinator.certify.event import NotApplicable
+from coordinator.certify.programs import Instance, now_ms
+from coordinator.certify.records import ANSWERED_WITHIN_S, Producer
+from coordinator.certify.stage import Stage
+from coordinator.control import NotReached
+from coordinator.operations import topics
+from coordinator.operations.client import Client, OperationFailed, refuse_error
+from coordinator.protocol.messages import (
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    Message,
+)
+
+HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat", "streams": "StreamsGroupHeartbeat"}
+"""GROUP_PROTOCOL -> the API by which its members stay alive."""
+COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+RECONCILING = ("Assigning", "Reconciling")
+"""The states of a consumer or streams group in which members learn what they are assigned and confirm what they gave up."""
+_GROUP_RESOURCE = 32
+_SET = 0
+
+
+def heartbeat_of(instance: Instance) -> str:
+    """The API of an instance's heartbeats."""
+    return HEARTBEATS[instance.environment["GROUP_PROTOCOL"]]
+
+
+def need_two(stage: Stage) -> None:
+    """Raises NotApplicable if there is nobody to take partitions over."""
+    if len(stage.instances) < 2:
+        raise NotApplicable("it needs two instances")
+
+
+async def answered_with(stage: Stage, instance: Instance, api: str, error: str) -> None:
+    """Waits until an instance has been answered with this error. Raises NotReached."""
+
+    async def found() -> bool:
+        return any(
+            entry.listener == instance.listener and entry.api == api and error in str(entry.response)
+            for entry in stage.observation.entries
+        )
+
+    await stage.until(found, f"{error} to {api} of instance {instance.index}")
+
+
+async def answered_times(stage: Stage, api: str, error: str, times: int) -> None:
+    """Waits until instances have been answered with this error so often. Raises NotReached."""
+
+    async def found() -> bool:
+        answered = [each for each in stage.observation.entries if each.api == api and error in str(each.response)]
+        return len(answered) >= times
+
+    await stage.until(found, f"{error} to {api}, {times} times")
+
+
+async def ended_or_again(stage: Stage, instance: Instance, api: str) -> None:
+    """Waits until an instance has ended, or has sent such a request from now on. Starts it again if it has ended."""
+    since_ms = now_ms()
+
+    async def found() -> str | None:
+        if not instance.runs:
+            return "ended"
+        later = stage.observation.last(
+            lambda entry: entry.listener == instance.listener and entry.api == api and entry.time_ms >= since_ms
+        )
+        return "again" if later else None
+
+    if await stage.until(found, f"the end of instance {instance.index}, or {api} of it") == "ended":
+        await stage.start(instance)
+    await stage.stable()
+
+
+async def epoch_of(stage: Stage, instance: Instance) -> int:
+    """The epoch that the member of an instance is in. Raises NotReached if it is none."""
+    member_id = await stage.member_of(instance)
+    members = (await stage.group_view())["members"]
+    return next(int(each["member_epoch"]) for each in members if each["member_id"] == member_id)
+
+
+async def in_epoch(stage: Stage, instance: Instance, epoch: int) -> None:
+    """Waits until the member of an instance is in this epoch or a later one. Raises NotReached."""
+
+    async def reached() -> bool:
+        return await epoch_of(stage, instance) >= epoch
+
+    await stage.until(reached, f"epoch {epoch} of instance {instance.index}")
+
+
+async def in_state(stage: Stage, states: Collection[str]) -> None:
+    """Waits until the group is in one of these states. Raises NotReached."""
+
+    async def reached() -> bool:
+        return (await stage.group_view()).get("state") in states
+
+    await stage.until(reached, f"the group in {' or '.join(states)}")
+
+
+async def age_until(stage: Stage, reached: Callable[[], Awaitable[bool]], what: str, ms_max: int, step_ms: int) -> None:
+    """Advances the server's clock, in steps in which every running member sends a heartbeat, so that no session ends. For
+    events that are alone. Raises NotReached if that did not come within `ms_max`.
+    """
+    stage.note(f"the server's clock is advanced until {what}")
+    await stage.control.clock.manual()
+    try:
+        for _ in range(0, ms_max, step_ms):
+            await stage.control.clock.advance(step_ms)
+            if await reached():
+                return
+            await asyncio.gather(*(stage.request(heartbeat_of(each), each) for each in stage.instances if each.runs))
+    finally:
+        await stage.control.clock.real()
+    raise NotReached(f"{what} did not come within {ms_max} ms of the server's clock")
+
+
+async def age_until_removed(stage: Stage, instance: Instance) -> None:
+    """Advances the server's clock until the coordinator removes the member of an instance. Raises NotReached."""
+    member_id = await stage.member_of(instance)
+
+    async def removed() -> bool:
+        return all(each["member_id"] != member_id for each in (await stage.group_view())["members"])
+
+    await age_until(stage, removed, f"member {member_id} is removed", ms_max=600_000, step_ms=40_000)
+
+
+async def restart(stage: Stage, instance: Instance, environment: Mapping[str, str] | None = None) -> None:
+    """Stops an instance and starts it, with some variables changed."""
+    await stage.stop(instance)
+    instance.environment.update(environment or {})
+    await stage.start(instance)
+
+
+async def migrate(stage: Stage, protocol: str) -> None:
+    """Restarts the instances one after the other with another GROUP_PROTOCOL, while the others read.
+
+    Raises NotApplicable if the program ends because it does not have that protocol.
+    """
+    join = {"classic": "JoinGroup", "consumer": "ConsumerGroupHeartbeat"}[protocol]
+    for instance in stage.instances:
+        await restart(stage, instance, {"GROUP_PROTOCOL": protocol})
+
+        async def joined_or_ended(instance: Instance = instance) -> str | None:
+            if not instance.runs:
+                return "ended"
+            began_ms = instance.history.runs[-1].started_ms
+            joined = stage.observation.last(
+                lambda entry: entry.listener == instance.listener and entry.api == join and entry.time_ms >= began_ms
+            )
+            return "joined" if joined else None
+
+        if await stage.until(joined_or_ended, f"{join} of instance {instance.index}") == "ended":
+            raise NotApplicable(f"the program ends with GROUP_PROTOCOL={protocol}")
+        await stage.stable()
+
+
+async def set_group_config(stage: Stage, name: str, value: str) -> None:
+    """Sets a dynamic config of the group. Raises OperationFailed."""
+    stage.note(f"{name}={value}")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=_GROUP_RESOURCE,
+        resource_name=stage.group,
+        configs=[IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=_SET, value=value)],
+    )
+    answer = await _ask(stage, IncrementalAlterConfigsRequest(resources=[resource]))
+    [found] = answer.responses
+    refuse_error(found.error_code, f"cannot set {name}", found.error_message)
+
+
+async def fence_producer(stage: Stage, transactional_id: str) -> None:
+    """Gives the transactional id a new epoch, as another process with it would: its open transaction is aborted.
+
+    Raises OperationFailed.
+    """
+    stage.note(f"another producer begins with {transactional_id}")
+
+    def ask() -> None:
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=10_000, producer_id=-1, producer_epoch=-1
+        )
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            find = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+            refuse_error(client.any().ask(find).coordinators[0].error_code, "there is no transaction coordinator")
+            for _ in range(100):
+                answer = client.any().ask(request)
+                if answer.error_code == 0:
+                    return
+            raise OperationFailed(f"cannot fence {transactional_id}: error {answer.error_code}")
+
+    await asyncio.to_thread(ask)
+
+
+async def read_new_topic(stage: Stage, name: str) -> None:
+    """Makes a topic, writes to it, and waits until the group has committed what was written. Raises NotReached."""
+    stage.note(f"topic {name} is made")
+
+    def make() -> None:
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            topics.create(client, name, 1, 1, {})
+
+    await asyncio.to_thread(make)
+    producer = Producer(stage.server.bootstrap, name, 1)
+    producer.start()
+
+    async def committed() -> bool:
+        found = (await stage.group_view()).get("committed", ())
+        return any(each["topic"] == name and each["offset"] > 0 for each in found)
+
+    try:
+        await stage.until(committed, f"a commit of {name}")
+    finally:
+        await producer.stop()
+
+
+async def _ask(stage: Stage, request: Message) -> Any:
+    def ask() -> Any:
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            return client.any().ask(request)
+
+    return cast(Any, await asyncio.to_thread(ask))

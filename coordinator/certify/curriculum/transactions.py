@@ -1,0 +1,178 @@
+"""Events of read-process-write programs: a transaction's outcome is unknown, its producer is fenced, or it lasts too long."""
+
+from coordinator.certify.curriculum import acts
+from coordinator.certify.curriculum.acts import need_two
+from coordinator.certify.event import Allows, Protocol, Source, event
+from coordinator.certify.stage import Stage
+
+BOTH: tuple[Protocol, ...] = ("classic", "consumer")
+RETRIED = Source(
+    "TransactionManager.EndTxnHandler", "an error that can be retried puts the request into the queue again"
+)
+FENCED = Source(
+    "TransactionManager.TxnOffsetCommitHandler",
+    "INVALID_PRODUCER_EPOCH and PRODUCER_FENCED are fatal: the producer must close",
+)
+_TRANSACTION_TIMEOUT_MAX_MS = 180_000
+
+
+@event(
+    "commit-of-transaction-answer-lost",
+    protocols=BOTH,
+    happens="EndTxn takes effect, and its answer is lost with the connection.",
+    right_client="connects again and repeats EndTxn, whose answer says that the transaction is committed",
+    provoked="a rule loses the answer to the next EndTxn of one instance",
+    sources=(RETRIED,),
+    allows=Allows(rebalances=0),
+    is_transactional=True,
+)
+async def end_answer_lost(stage: Stage) -> None:
+    fault = await stage.fault(stage.first, api="EndTxn", lose="answer")
+    await stage.acted(fault)
+
+
+@event(
+    "commit-of-transaction-request-lost",
+    protocols=BOTH,
+    happens="EndTxn is lost with the connection and has no effect.",
+    right_client="connects again and repeats EndTxn",
+    provoked="a rule loses the next EndTxn of one instance",
+    sources=(RETRIED,),
+    allows=Allows(rebalances=0),
+    is_transactional=True,
+)
+async def end_request_lost(stage: Stage) -> None:
+    fault = await stage.fault(stage.first, api="EndTxn", lose="request")
+    await stage.acted(fault)
+
+
+@event(
+    "unstable-offset-commit",
+    protocols=BOTH,
+    happens="A member is removed while its transaction is about to commit. Whoever gets its partitions asks for their "
+    "offsets and "
+    "is answered UNSTABLE_OFFSET_COMMIT until the transaction ends.",
+    right_client="asks again until the offsets are stable, and reads on from those of the transaction",
+    provoked="an EndTxn is held, its member's session expires, and EndTxn is released when another instance has been answered "
+    "UNSTABLE_OFFSET_COMMIT three times",
+    sources=(
+        Source("KIP-447", "OffsetFetch with RequireStable waits for pending transactional offsets"),
+        Source("ConsumerCoordinator.OffsetFetchResponseHandler", "UNSTABLE_OFFSET_COMMIT is retried"),
+    ),
+    allows=Allows(rebalances=3, stall_s=40.0),
+    is_transactional=True,
+)
+async def unstable_offset_commit(stage: Stage) -> None:
+    need_two(stage)
+    hold = await stage.fault(stage.first, api="EndTxn", hold="request")
+    await stage.held(hold)
+    await stage.expire_session(stage.first)
+    await acts.answered_times(stage, "OffsetFetch", "UNSTABLE_OFFSET_COMMIT", 3)
+    await hold.release()
+    await stage.stable()
+
+
+@event(
+    "producer-fenced-in-transaction",
+    protocols=BOTH,
+    happens="Another process begins with the transactional id of an instance, between its records and its TxnOffsetCommit.",
+    right_client="ends, or closes this producer: neither its records nor its offsets count, and another instance reads "
+    "them again",
+    provoked="a TxnOffsetCommit is held, InitProducerId of its transactional id sent, and the TxnOffsetCommit released",
+    sources=(FENCED, Source("KIP-360, KIP-447", "InitProducerId aborts the open transaction and fences its producer")),
+    allows=Allows(rebalances=2, stall_s=60.0, may_end=True),
+    is_transactional=True,
+)
+async def producer_fenced(stage: Stage) -> None:
+    hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
+    await stage.held(hold)
+    await acts.fence_producer(stage, stage.first.environment["TRANSACTIONAL_ID"])
+    await hold.release()
+    await acts.ended_or_again(stage, stage.first, "EndTxn")
+
+
+@event(
+    "transaction-timed-out",
+    protocols=BOTH,
+    happens="A transaction is open for longer than its timeout: the coordinator aborts it and fences its producer.",
+    right_client="ends, or aborts and begins again: nothing of the transaction counts, and its records are processed once more",
+    provoked="a TxnOffsetCommit is held, the server's clock advanced until the transaction is aborted, and the TxnOffsetCommit "
+    "released",
+    sources=(
+        Source(
+            "KIP-98, transaction.timeout.ms",
+            "the coordinator aborts a transaction that lasts longer, and bumps its epoch",
+        ),
+        FENCED,
+    ),
+    allows=Allows(rebalances=None, stall_s=90.0, may_end=True),
+    is_transactional=True,
+    is_alone=True,
+    time_limit_s=180.0,
+)
+async def transaction_timed_out(stage: Stage) -> None:
+    transaction = stage.control.transaction(stage.first.environment["TRANSACTIONAL_ID"])
+    hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
+    await stage.held(hold)
+
+    async def aborted() -> bool:
+        return str((await transaction.describe())["state"]) in {"CompleteAbort", "PrepareAbort", "PrepareEpochFence"}
+
+    await acts.age_until(stage, aborted, "the transaction is aborted", _TRANSACTION_TIMEOUT_MAX_MS, 8_000)
+    await hold.release()
+    await acts.ended_or_again(stage, stage.first, "EndTxn")
+
+
+@event(
+    "concurrent-transactions",
+    protocols=BOTH,
+    happens="For 5 s the coordinator answers CONCURRENT_TRANSACTIONS to whoever begins a transaction, as while it "
+    "completes the one "
+    "before.",
+    right_client="asks again after a pause, and neither aborts nor ends",
+    provoked="a rule: AddPartitionsToTxn, AddOffsetsToTxn and InitProducerId of one instance, for 5 s",
+    sources=(
+        Source("TransactionManager.AddPartitionsToTxnHandler", "CONCURRENT_TRANSACTIONS is repeated after a backoff"),
+        Source("KIP-890", "with transaction.version 2, TxnOffsetCommit and Produce may be answered so, too"),
+    ),
+    allows=Allows(rebalances=0, stall_s=30.0),
+    is_transactional=True,
+)
+async def concurrent_transactions(stage: Stage) -> None:
+    fault = await stage.fault(
+        stage.first,
+        api=("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId"),
+        error="CONCURRENT_TRANSACTIONS",
+        for_ms=5_000,
+    )
+    await stage.acted(fault)
+
+
+@event(
+    "coordinator-dies-after-the-decision",
+    protocols=BOTH,
+    happens="The coordinator dies when the decision to commit is durable, before the client hears of it.",
+    right_client="asks again when the coordinator is back, and is answered that the transaction is committed",
+    provoked="the answer to an EndTxn is held, and the server killed and started again; markers that it has not written follow",
+    sources=(RETRIED, Source("KIP-98", "a new coordinator completes the transactions that are in PrepareCommit")),
+    allows=Allows(rebalances=None, stall_s=60.0),
+    is_transactional=True,
+    is_alone=True,
+    time_limit_s=150.0,
+)
+async def coordinator_dies(stage: Stage) -> None:
+    hold = await stage.fault(stage.first, api="EndTxn", hold="answer")
+    await stage.held(hold)
+    await stage.kill_server()
+    await stage.stable()
+
+
+EVENTS = (
+    end_answer_lost,
+    end_request_lost,
+    unstable_offset_commit,
+    producer_fenced,
+    transaction_timed_out,
+    concurrent_transactions,
+    coordinator_dies,
+)

@@ -1,0 +1,85 @@
+"""All promises, in the order of the report."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from coordinator.certify.case import Evidence
+from coordinator.certify.judge import membership, records
+from coordinator.certify.judge.findings import Finding
+from coordinator.certify.judge.history import History
+
+
+class Promise(NamedTuple):
+    """A promise of a right client."""
+
+    check: Callable[[str, History], Finding]
+    rule: str
+    """How it is judged, for people."""
+
+
+PROMISES: Mapping[str, Promise] = {
+    "records lost": Promise(
+        records.lost,
+        (
+            "No record is behind the committed offset of its partition without a copy in the output topic. Without an "
+            "output topic: no record is behind it that no instance was sent."
+        ),
+    ),
+    "delivered twice": Promise(
+        records.delivered_twice,
+        (
+            "A record may be copied again by an instance that took its position (OffsetFetch) at or before it, because "
+            "its offset was not committed then. It may not be copied twice by one process that neither joined again "
+            "nor took its position in between, and an instance may not read records again that are behind the "
+            "committed offset that it was given. In a transactional event no record may have two committed copies."
+        ),
+    ),
+    "committed too early": Promise(
+        records.committed_too_early,
+        (
+            "An accepted commit covers only records that the process was sent before and, if the program copies, "
+            "records whose first copy arrived before the commit did."
+        ),
+    ),
+    "read by two at once": Promise(
+        membership.read_by_two,
+        (
+            "No instance is sent records of a partition more than 3 s after it gave the partition up (JoinGroup, "
+            "LeaveGroup, a heartbeat without it) or was disowned, while another instance owns it."
+        ),
+    ),
+    "seconds without progress": Promise(
+        records.progress,
+        (
+            "From the provocation until the group has caught up, the committed offset of every partition advances at "
+            "least once in the time that the event allows."
+        ),
+    ),
+    "rebalances": Promise(
+        membership.rebalances,
+        (
+            "From the provocation on, the group rebalances no more often than the event allows: twice as often if "
+            "members own partitions while they join (cooperative assignors)."
+        ),
+    ),
+    "requests after a fatal error": Promise(
+        membership.requests_after_fatal,
+        (
+            "5 s after the coordinator disowned a member id (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), a generation "
+            "(ILLEGAL_GENERATION) or a member epoch (FENCED_MEMBER_EPOCH), nothing is sent with it any more; nobody "
+            "who was refused for good (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL) asks again from the same "
+            "process."
+        ),
+    ),
+    "program ended": Promise(
+        membership.program_ended,
+        ("No process ends by itself, unless the event is fatal to it."),
+    ),
+}
+"""The promises in the order of the report."""
+
+
+def judge(evidence: Evidence) -> list[Finding]:
+    """A finding for each promise."""
+    history = History(evidence)
+    return [promise.check(name, history) for name, promise in PROMISES.items()]

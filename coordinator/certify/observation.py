@@ -1,0 +1,85 @@
+"""What was recorded of the instances' requests so far, kept up to date while an event runs.
+
+An entry is listed when its request arrives and is complete when its outcome is certain, so entries that are pending are read
+again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from coordinator.control import AsyncControl
+from coordinator.control.asynchronous import AsyncRecording
+from coordinator.rules.model import Entry
+
+POLL_MS = 200
+"""For how long one reading waits for a new entry. The outcomes of pending entries are seen this late at most."""
+
+
+class Observation:
+    """The entries of all instances of one event. `changed` is set when there is something new."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.dropped = 0
+        """Entries that made room for later ones before they were read."""
+        self._entries: dict[tuple[int, str, int], Entry] = {}
+        self._run = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._readers: list[_Reader] = []
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries in the order of their arrival."""
+        return sorted(self._entries.values(), key=lambda entry: (entry.time_ms, entry.number))
+
+    def last(self, condition: Callable[[Entry], bool]) -> Entry | None:
+        """The last entry for which this is true."""
+        return next((entry for entry in reversed(self.entries) if condition(entry)), None)
+
+    async def start(self, control: AsyncControl, listeners: Iterable[str]) -> None:
+        """Begins to record; again after the server was started again, because it forgets its recordings."""
+        self._run += 1
+        self._readers = [_Reader(await control.record(listener=each, limit=100_000), each) for each in listeners]
+        self._tasks = [asyncio.create_task(self._follow(reader)) for reader in self._readers]
+
+    async def stop(self) -> None:
+        """Reads what there is, and reads no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for reader in self._readers:
+            await self._read(reader, 0)
+        self._tasks, self._readers = [], []
+
+    async def _follow(self, reader: "_Reader") -> None:
+        while True:
+            await self._read(reader, POLL_MS)
+
+    async def _read(self, reader: "_Reader", wait_ms: int) -> None:
+        page = await reader.recording.page(after=reader.after, wait_ms=wait_ms)
+        reader.after = page.next
+        self.dropped += page.dropped - reader.dropped
+        reader.dropped = page.dropped
+        self._take(reader, page.entries)
+        if reader.pending:
+            self._take(reader, (await reader.recording.page(after=min(reader.pending) - 1)).entries)
+
+    def _take(self, reader: "_Reader", entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._entries[self._run, reader.listener, entry.number] = entry
+            if entry.outcome == "pending":
+                reader.pending.add(entry.number)
+            else:
+                reader.pending.discard(entry.number)
+            self.changed.set()
+
+
+class _Reader:
+    """How far the recording of one listener was read."""
+
+    def __init__(self, recording: AsyncRecording, listener: str) -> None:
+        self.recording = recording
+        self.listener = listener
+        self.after = 0
+        self.pending: set[int] = set()
+        self.dropped = 0

@@ -1,0 +1,71 @@
+"""A certification: one server, all events, some of them at the same time, and the certificate."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from coordinator.certify.certificate import SCHEMA_VERSION, Certificate, EventReport, event_report
+from coordinator.certify.event import Event
+from coordinator.certify.judge import judge
+from coordinator.certify.programs import now_ms
+from coordinator.certify.rehearsal import Plan, Rehearsal, rehearse
+from coordinator.certify.server import CertificationServer
+
+
+async def certify(
+    plan: Plan, events: Sequence[Event], jobs: int, on_report: Callable[[EventReport], None]
+) -> Certificate:
+    """Runs the events, `jobs` at a time, and those that need the server to themselves behind the others.
+
+    Raises DidNotStart, and OSError if the command cannot be executed.
+    """
+    began_ms = now_ms()
+    reports: dict[str, EventReport] = {}
+    width = max(event.instances or plan.instances for event in events)
+    with tempfile.TemporaryDirectory(prefix="coordinator-certify-") as folder:
+        server = CertificationServer(Path(folder), jobs * width)
+        await asyncio.to_thread(server.start)
+        slots: asyncio.Queue[Sequence[str]] = asyncio.Queue()
+        for first in range(0, jobs * width, width):
+            slots.put_nowait(server.listeners[first : first + width])
+
+        async def run(event: Event) -> None:
+            listeners = await slots.get()
+            try:
+                rehearsal = await rehearse(event, plan, server, listeners)
+            finally:
+                slots.put_nowait(listeners)
+            reports[event.name] = report_of(event, rehearsal)
+            on_report(reports[event.name])
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for event in events:
+                    if not event.is_alone:
+                        group.create_task(run(event))
+            for event in events:
+                if event.is_alone:
+                    await run(event)
+        finally:
+            await asyncio.to_thread(server.stop)
+    return Certificate(
+        schema_version=SCHEMA_VERSION,
+        server_version=version("kafka-group-coordinator"),
+        protocol=plan.protocol,
+        command=plan.command,
+        instances=plan.instances,
+        output_topic=plan.uses_output_topic,
+        outcome="passed"
+        if all(each.outcome in ("passed", "not applicable") for each in reports.values())
+        else "failed",
+        began_ms=began_ms,
+        ended_ms=now_ms(),
+        events=[reports[event.name] for event in events],
+    )
+
+
+def report_of(event: Event, rehearsal: Rehearsal) -> EventReport:
+    """The report of an event: the judge's findings beside what happened."""
+    return event_report(event, rehearsal.evidence, judge(rehearsal.evidence), rehearsal.printed)

@@ -1,0 +1,303 @@
+"""The stage of one event: the program's instances, its group and topics, and everything that may happen to them.
+
+An event waits for conditions, never for a time: for a fault that acted, a state of the group, a recorded request. A wait that
+is in vain raises NotReached, which the report shows.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar, Unpack
+
+from coordinator.certify.case import Note
+from coordinator.certify.event import Event, NotApplicable
+from coordinator.certify.observation import Observation
+from coordinator.certify.programs import Instance, now_ms
+from coordinator.certify.records import Producer
+from coordinator.certify.server import CertificationServer
+from coordinator.certify.topics import Topics
+from coordinator.control import AsyncControl, ControlRefused, NotReached
+from coordinator.control.asynchronous import AsyncFault
+from coordinator.control.keywords import FaultKeywords
+from coordinator.control.steps import View
+from coordinator.rules.model import Entry
+
+WITHIN_S = 45.0
+"""How long an event waits for one condition: longer than the default session of every client library but Java's 45 s, which the
+events let expire by command."""
+LOOK_S = 0.25
+"""The longest time until a condition is looked at again, if no entry comes."""
+
+T = TypeVar("T")
+
+
+class Stage:
+    """What an event may use. Group and topics are its own; a fault has the scope of the event and is cleared after it."""
+
+    def __init__(
+        self,
+        *,
+        event: Event,
+        server: CertificationServer,
+        control: AsyncControl,
+        instances: Sequence[Instance],
+        group: str,
+        topic: str,
+        output_topic: str | None,
+        topics: Topics,
+        producer: Producer,
+    ) -> None:
+        self.event = event
+        self.server = server
+        self.control = control
+        """Its scope is that of the event."""
+        self.instances = instances
+        self.group = group
+        self.topic = topic
+        self.output_topic = output_topic
+        self.topics = topics
+        self.producer = producer
+        self.observation = Observation()
+        self.notes: list[Note] = []
+        self.outages: list[tuple[int, int]] = []
+
+    @property
+    def first(self) -> Instance:
+        """The first instance."""
+        return self.instances[0]
+
+    def note(self, text: str) -> None:
+        """Adds a line to the event's report."""
+        self.notes.append(Note(now_ms(), text))
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    async def fault(self, instance: Instance | None = None, **rule: Unpack[FaultKeywords]) -> AsyncFault:
+        """Sets a fault rule for requests of one instance, or of any member of the group.
+
+        `rule` has the keywords of `Control.fault`. Without an instance, a rule is for this group unless it names a topic or a
+        transactional id.
+        """
+        if instance is not None:
+            rule.setdefault("listener", instance.listener)
+        elif not rule.keys() & {"topic", "transactional_id"}:
+            rule.setdefault("group", self.group)
+        self.note(f"fault: {', '.join(f'{name}={value}' for name, value in rule.items())}")
+        return await self.control.fault(**rule)
+
+    async def acted(self, fault: AsyncFault, times: int = 1, within_s: float = WITHIN_S) -> None:
+        """Waits until a rule has acted so often. Raises NotReached."""
+        await fault.wait(acted=times, timeout_s=within_s)
+        self.note(f"{fault.id} acted")
+
+    async def held(self, fault: AsyncFault, count: int = 1, within_s: float = WITHIN_S) -> None:
+        """Waits until a rule holds so many requests or answers. Raises NotReached."""
+        await fault.wait(held=count, timeout_s=within_s)
+        self.note(f"{fault.id} holds {count}")
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    async def group_view(self) -> View:
+        """The group as `/v1/groups/{group}` shows it; empty if there is none yet."""
+        try:
+            return await self.control.group(self.group).describe()
+        except ControlRefused as refused:
+            if refused.status == 404:
+                return {}
+            raise
+
+    async def stable(self, members: int | None = None, within_s: float = WITHIN_S) -> View:
+        """Waits until the group is Stable with so many members, of as many instances as run if None. Raises NotReached."""
+        wanted = members if members is not None else sum(each.runs for each in self.instances)
+        return await self.control.group(self.group).wait(state="Stable", members=wanted, timeout_s=within_s)
+
+    async def rebalance(self, reason: str = "certification") -> None:
+        """Makes all members rebalance."""
+        self.note("the group rebalances")
+        await self.control.group(self.group).rebalance(reason=reason)
+
+    async def evict(self, instance: Instance) -> None:
+        """Removes the member of an instance from the group."""
+        member_id = await self.member_of(instance)
+        self.note(f"member {member_id} of instance {instance.index} is evicted")
+        await self.control.group(self.group).evict(member_id)
+
+    async def expire_session(self, instance: Instance) -> None:
+        """Ends the session of an instance's member, as if it had been silent for longer than its session timeout."""
+        member_id = await self.member_of(instance)
+        self.note(f"the session of member {member_id} of instance {instance.index} expires")
+        await self.control.group(self.group).expire_session(member_id)
+
+    async def reload(self, for_ms: int = 0) -> None:
+        """The group's coordinator moves: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for so long, then back from its log."""
+        self.note(f"the coordinator loads its log again, for {for_ms} ms")
+        await self.control.group(self.group).reload(for_ms=for_ms)
+
+    async def bump_epoch(self) -> None:
+        """Begins a new generation or epoch."""
+        self.note("the epoch is bumped")
+        await self.control.group(self.group).bump_epoch()
+
+    async def expire_offsets(self) -> None:
+        """Expires all committed offsets of the group."""
+        self.note("the committed offsets expire")
+        await self.control.group(self.group).expire_offsets()
+
+    async def committed(self) -> dict[int, int]:
+        """Partition -> committed offset of the topic."""
+        view = await self.group_view()
+        return {each["partition"]: each["offset"] for each in view.get("committed", ()) if each["topic"] == self.topic}
+
+    async def member_of(self, instance: Instance) -> str:
+        """The id of the member that an instance is. Raises NotReached if it is none."""
+        known = {member["member_id"] for member in (await self.group_view()).get("members", ())}
+        for entry in reversed(self.observation.entries):
+            member_id = _member_id(entry) if entry.listener == instance.listener else None
+            if member_id in known:
+                return str(member_id)
+        raise NotReached(f"instance {instance.index} is no member of the group")
+
+    async def instance_of(self, member_id: str) -> Instance:
+        """The instance that is this member. Raises NotReached if none is."""
+        for entry in reversed(self.observation.entries):
+            if _member_id(entry) == member_id:
+                return next(each for each in self.instances if each.listener == entry.listener)
+        raise NotReached(f"no instance is member {member_id}")
+
+    async def leader(self) -> Instance:
+        """The instance whose member leads the classic group."""
+        return await self.instance_of(str((await self.group_view()).get("leader")))
+
+    async def follower(self) -> Instance:
+        """An instance whose member does not lead the classic group. Raises NotApplicable if there is none."""
+        leader = await self.leader()
+        for each in self.instances:
+            if each is not leader and each.runs:
+                return each
+        raise NotApplicable("it needs two instances")
+
+    async def owner_instance(self) -> Instance:
+        """An instance that owns a partition of the topic."""
+        return await self.instance_of(await self._some_owner())
+
+    async def _some_owner(self) -> str:
+        async def found() -> str | None:
+            for entry in reversed(self.observation.entries):
+                if entry.api in ("OffsetCommit", "TxnOffsetCommit") and entry.outcome == "answered":
+                    return str(_member_id(entry))
+            return None
+
+        return await self.until(found, "a commit of an instance")
+
+    # --- the processes ------------------------------------------------------------------------------------------------
+
+    async def start(self, instance: Instance) -> None:
+        """Starts an instance that does not run."""
+        self.note(f"instance {instance.index} starts")
+        await instance.start()
+
+    async def stop(self, instance: Instance) -> None:
+        """SIGTERM: the instance has time to commit and to leave."""
+        self.note(f"instance {instance.index} is stopped")
+        await instance.stop()
+
+    async def kill(self, instance: Instance) -> None:
+        """kill -9: the instance neither commits nor leaves."""
+        self.note(f"instance {instance.index} is killed")
+        await instance.kill()
+
+    def pause(self, instance: Instance) -> None:
+        """SIGSTOP: the instance is silent, and does not know it."""
+        self.note(f"instance {instance.index} is paused")
+        instance.pause()
+
+    def resume(self, instance: Instance) -> None:
+        """SIGCONT."""
+        self.note(f"instance {instance.index} resumes")
+        instance.resume()
+
+    async def kill_server(self) -> None:
+        """kill -9 of the server, and a new start with the same data. Only for events that are alone.
+
+        Requests that arrive meanwhile are held before, so that everything that had an effect was recorded.
+        """
+        assert self.event.is_alone
+        began_ms = now_ms()
+        for each in self.instances:
+            await self.control.fault(listener=each.listener, hold="request", until="cleared")
+        await self.observation.stop()
+        self.note("the server is killed")
+        await asyncio.to_thread(self.server.kill_and_start)
+        self.outages.append((began_ms, now_ms()))
+        self.note("the server is back")
+        await self.observation.start(self.control, [each.listener for each in self.instances])
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    async def add_partitions(self, count: int) -> None:
+        """Makes the topic have so many partitions, and the stream of records uses them all."""
+        self.note(f"the topic grows to {count} partitions")
+        await asyncio.to_thread(self.topics.grow, self.topic, count)
+        self.producer.partitions = count
+
+    async def recreate_topic(self) -> None:
+        """Deletes the topic when all of it was read, and makes it again with as many partitions."""
+        await self.producer.stop()
+        await self.caught_up()
+        self.note("the topic is deleted and made again")
+        await asyncio.to_thread(self.topics.recreate, self.topic, self.producer.partitions)
+        self.producer.start()
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], Awaitable[T | None]], what: str, within_s: float = WITHIN_S) -> T:
+        """The first value of the condition that is true. Looks again at each new entry. Raises NotReached."""
+        deadline = time.monotonic() + within_s
+        while True:
+            self.observation.changed.clear()
+            found = await condition()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise NotReached(f"{what} did not come within {within_s:g} s")
+            try:
+                await asyncio.wait_for(self.observation.changed.wait(), LOOK_S)
+            except TimeoutError:
+                continue
+
+    async def request(
+        self, api: str | Iterable[str], instance: Instance | None = None, *, within_s: float = WITHIN_S
+    ) -> Entry:
+        """The next request of this API that arrives from now on. Raises NotReached."""
+        apis, since_ms = {api} if isinstance(api, str) else set(api), now_ms()
+
+        async def found() -> Entry | None:
+            return self.observation.last(
+                lambda entry: (
+                    entry.api in apis
+                    and entry.time_ms >= since_ms
+                    and (instance is None or entry.listener == instance.listener)
+                )
+            )
+
+        return await self.until(found, f"a request {' or '.join(sorted(apis))}", within_s)
+
+    async def progress(self, within_s: float = WITHIN_S) -> None:
+        """Waits until every partition has a commit beyond what is appended now. Raises NotReached."""
+        ends = await asyncio.to_thread(self.topics.ends, self.topic, self.producer.partitions)
+
+        async def passed() -> bool:
+            committed = await self.committed()
+            return all(committed.get(partition, 0) >= end for partition, end in ends.items())
+
+        await self.until(passed, "a commit of every partition", within_s)
+
+    async def caught_up(self, within_s: float = WITHIN_S) -> None:
+        """Waits until all that was appended is committed. Only useful while the stream of records stands still."""
+        await self.progress(within_s)
+
+
+def _member_id(entry: Entry) -> str | None:
+    """The member that a request is of: what it says, or what its response to a first join or heartbeat says."""
+    found = (entry.response or {}).get("member_id") or entry.request.get("member_id")
+    return str(found) if found else None

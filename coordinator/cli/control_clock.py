@@ -1,0 +1,50 @@
+"""`coordinator control clock`: shows the server's clock, stops it and advances it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from coordinator.cli.client_options import json_option
+from coordinator.cli.command_line import Command, exactly_one, examples
+from coordinator.cli.control_options import admin_option, with_control
+
+if TYPE_CHECKING:
+    from coordinator.control import Control
+    from coordinator.control.clock import ClockReading
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "coordinator control clock",
+        "coordinator control clock manual",
+        "coordinator control clock advance --ms 45000",
+        "coordinator control clock advance --to-next",
+    ),
+)
+@click.argument("action", required=False, type=click.Choice(["manual", "real", "advance"]))
+@click.option("--ms", type=int, metavar="MS", help="With advance: by so many milliseconds.")
+@click.option("--to-next", is_flag=True, default=None, help="With advance: to the next timer.")
+@admin_option
+@json_option
+def clock(action: str | None, ms: int | None, to_next: bool | None, admin: str, as_json: bool) -> int:
+    """Show the server's clock; stop it (manual), let it run (real), or advance it while it stands."""
+    from coordinator.cli.control_shown import show_clock
+
+    if action == "advance":
+        exactly_one(ms=ms, to_next=to_next)
+    elif ms is not None or to_next:
+        raise click.UsageError("--ms and --to-next belong to `advance`.", click.get_current_context())
+    return with_control(admin, lambda control: show_clock(_act(control, action, ms), as_json))
+
+
+def _act(control: "Control", action: str | None, ms: int | None) -> "ClockReading":
+    match action:
+        case "manual":
+            return control.clock.manual()
+        case "real":
+            return control.clock.real()
+        case "advance":
+            return control.clock.advance_to_next() if ms is None else control.clock.advance(ms)
+        case _:
+            return control.clock.read()

@@ -1,0 +1,92 @@
+// Events, times and ids in words, for tool tips, tables and screen readers.
+
+import { utcFormat } from "d3-time-format";
+import errors from "./errors.json";
+
+const UUID = /([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const LONG = 24;
+const moment = utcFormat("%Y-%m-%d %H:%M:%S.%L");
+const time = utcFormat("%H:%M:%S.%L");
+
+export const clock = (ms) => (ms === null || ms === undefined ? "" : moment(new Date(ms)));
+export const clockTime = (ms) => time(new Date(ms));
+
+export function duration(ms) {
+  if (ms === null || ms === undefined || ms < 0) return "unknown";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.floor((ms % 60_000) / 1000)} s`;
+  return `${Math.floor(ms / 3_600_000)} h ${Math.floor((ms % 3_600_000) / 60_000)} min`;
+}
+
+// A member id for people: of a UUID only its first eight digits.
+export function shortId(id) {
+  const found = UUID.exec(id ?? "");
+  if (found) return `${id.slice(0, found.index)}${found[1]}…`;
+  return (id ?? "").length <= LONG ? (id ?? "") : `${id.slice(0, LONG - 1)}…`;
+}
+
+export const hostName = (host) => (host ?? "").replace(/^\//, "");
+export const errorName = (code) => errors[code] ?? (typeof code === "string" ? code : `error ${code}`);
+export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+// A member as its client, host and short id. `clients`: member id -> {client_id, host}.
+export function member(id, clients) {
+  if (!id) return "a request without a member";
+  const client = clients.get(id);
+  if (!client?.client_id) return shortId(id);
+  return `${client.client_id}${client.host ? ` on ${hostName(client.host)}` : ""}, ${shortId(id)}`;
+}
+
+const PHRASES = {
+  EventLogOpened: (e) => ({ start: "the server started", reload: "the group's state was loaded again" })[e.cause]
+    ?? "the event log accepts events again",
+  EventLogClosed: () => "the server stopped",
+  RebalanceStarted: (e, who) =>
+    `rebalance to epoch ${e.epoch} started: ${e.cause || "unknown cause"}${e.member_id ? ` (${who(e.member_id)})` : ""}`
+    + (e.reason ? `; reason given: ${e.reason}` : ""),
+  RebalanceCompleted: (e, who) => `epoch ${e.epoch} reached after ${duration(e.duration_ms)}, with ${count(e.members ?? 0, "member")}`
+    + waits(e, who),
+  RebalanceOvertaken: (e, who) => `rebalance to epoch ${e.epoch} was overtaken by another after ${duration(e.duration_ms)}${waits(e, who)}`,
+  MemberJoined: (e, who) => `${who(e.member_id)} joined`,
+  MemberLeft: (e, who) => `${who(e.member_id)} left${e.epoch === -2 ? " and will return" : ""}${e.reason ? `: ${e.reason}` : ""}`,
+  MemberExpired: (e, who) => `${who(e.member_id)} was removed: its ${e.timeout} timeout ran out`
+    + (e.timeout_ms > 0 ? ` (${duration(e.timeout_ms)})` : ""),
+  MemberFenced: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}`,
+  AssignmentDelivered: (e, who) => `${who(e.member_id)} received ${count(assigned(e), "partition")} in epoch ${e.epoch}`,
+  AssignmentAcknowledged: (e, who) => `${who(e.member_id)} owns exactly its assignment of epoch ${e.epoch}`,
+  AssignmentInvalid: (e, who) => `the assignment of ${who(e.member_id)} breaks rules${e.refused ? " and was refused" : ""}`,
+  AssignmentFailed: (e, who) => `${who(e.member_id)} cannot assign epoch ${e.epoch}: ${errorName(e.error_code)}`,
+  GroupConverted: (e) => `the group was converted; its epoch is ${e.epoch}`,
+  GroupResynced: (e, who) => `${who(e.member_id)} replaced the assignments of epoch ${e.epoch}`,
+  CommitDecided: commit,
+  FaultActed: (e, who) => `fault ${e.fault} acted on ${e.api}${e.member_id ? ` of ${who(e.member_id)}` : ""}: ${action(e.action)}`,
+};
+
+// What an event says, as a sentence without a full stop.
+export function sentence(event, clients) {
+  return PHRASES[event.type]?.(event, (id) => member(id, clients)) ?? event.type;
+}
+
+export function action(value) {
+  return typeof value === "object" && value !== null
+    ? Object.entries(value).map(([key, each]) => `${key} ${typeof each === "object" ? JSON.stringify(each) : each}`).join(", ")
+    : String(value);
+}
+
+function waits(event, who) {
+  const longest = [...(event.waited_for ?? [])].sort((a, b) => b.waited_ms - a.waited_ms)[0];
+  return longest?.waited_ms ? `; waited longest for ${who(longest.member_id)}: ${duration(longest.waited_ms)}` : "";
+}
+
+const assigned = (event) => (event.topics ?? []).reduce((sum, topic) => sum + topic.partitions.length, 0);
+
+function commit(event, who) {
+  const partitions = (event.topics ?? []).flatMap((topic) =>
+    topic.partitions.map((each) => ({ name: `${topic.topic_name}-${each.partition}`, ...each })));
+  const refused = partitions.filter((each) => each.error_code);
+  const named = partitions.length === 1 ? `${partitions[0].name} at ${partitions[0].committed_offset}` : count(partitions.length, "partition");
+  const outcome = event.error_code ? `was refused: ${errorName(event.error_code)}`
+    : refused.length ? `was refused for ${count(refused.length, "partition")}: ${errorName(refused[0].error_code)}` : "was accepted";
+  return `a commit of ${who(event.member_id)} (${named}) ${outcome}`;
+}

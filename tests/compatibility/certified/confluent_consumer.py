@@ -1,0 +1,42 @@
+"""The obvious consumer of confluent-kafka (librdkafka): it polls, processes, and commits each message synchronously.
+
+A commit that fails is reported; the loop goes on, because whoever owns the partition reads the message again.
+"""
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from settings import BOOTSTRAP, GROUP, GROUP_INSTANCE_ID, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
+
+stop = Stop()
+settings = {
+    "bootstrap.servers": BOOTSTRAP,
+    "group.id": GROUP,
+    "group.protocol": GROUP_PROTOCOL,
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+}
+if GROUP_INSTANCE_ID:
+    settings["group.instance.id"] = GROUP_INSTANCE_ID
+consumer = Consumer(settings)
+producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "linger.ms": 0})
+consumer.subscribe([TOPIC])
+try:
+    while not stop:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if message.error():
+            if message.error().fatal():
+                raise KafkaException(message.error())
+            report("poll", message.error())
+            continue
+        if OUTPUT_TOPIC:
+            producer.produce(OUTPUT_TOPIC, message.value(), message.key())
+            producer.flush()
+        try:
+            consumer.commit(message=message, asynchronous=False)
+        except KafkaException as failure:
+            if failure.args[0].fatal():
+                raise
+            report("commit", failure)
+finally:
+    consumer.close()

@@ -1,0 +1,43 @@
+"""A wrong program: a zombie. Whatever fatal error the coordinator answers, it keeps its member id and its generation, does not
+join again, and goes on to read and to commit.
+"""
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.coordinator.base import MemberState
+from kafka.errors import KafkaError
+from settings import BOOTSTRAP, GROUP, OUTPUT_TOPIC, TOPIC, Stop, classic_only, report
+
+classic_only("kafka-python")
+stop = Stop()
+consumer = KafkaConsumer(
+    TOPIC, bootstrap_servers=BOOTSTRAP, group_id=GROUP, auto_offset_reset="earliest", enable_auto_commit=False
+)
+producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)
+
+
+coordinator = consumer._coordinator
+reset_generation = coordinator.reset_generation
+
+
+def keep_generation(member_id: str = "") -> None:
+    """Becomes a zombie if the coordinator disowns a member that has an assignment."""
+    if coordinator.state is MemberState.STABLE:
+        coordinator.request_rejoin = lambda: None
+        coordinator.rejoin_needed = False
+    else:
+        reset_generation(member_id)
+
+
+coordinator.reset_generation = keep_generation
+while not stop:
+    batches = consumer.poll(timeout_ms=200)
+    if OUTPUT_TOPIC:
+        for records in batches.values():
+            for record in records:
+                producer.send(OUTPUT_TOPIC, key=record.key, value=record.value)
+        producer.flush()
+    try:
+        if consumer.assignment():
+            consumer.commit()
+    except KafkaError as failure:
+        report("commit", failure)
