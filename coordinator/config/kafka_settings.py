@@ -13,6 +13,8 @@ ONLY_VALUE: dict[str, tuple[Any, str]] = {
     "transaction.state.log.replication.factor": (1, "there is one node"),
     "transaction.state.log.min.isr": (1, "there is one node"),
     "offsets.topic.compression.codec": (0, "the groups' log is not compressed"),
+    "ssl.keystore.type": ("PEM", "OpenSSL reads no other; convert a JKS or PKCS12 file with `openssl pkcs12 -nodes`"),
+    "ssl.truststore.type": ("PEM", "OpenSSL reads no other"),
     "group.coordinator.append.linger.ms": (-1, "the server writes a batch as soon as it is free to"),
 }
 """Settings of Kafka that can have only one value here, and why."""

@@ -41,12 +41,10 @@ class TlsConfig:
 
     ssl_client_auth: str = "none"
     ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-    ssl_keystore_type: str = "PEM"
     ssl_keystore_location: str = ""
     ssl_keystore_certificate_chain: str = ""
     ssl_keystore_key: str = field(default="", repr=False)
     ssl_key_password: str = field(default="", repr=False)
-    ssl_truststore_type: str = "PEM"
     ssl_truststore_location: str = ""
     ssl_truststore_certificates: str = ""
     ssl_principal_mapping_rules: str = "DEFAULT"
@@ -91,8 +89,6 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      "Whether clients present a certificate. Its subject becomes the client's principal (ssl.principal.mapping.rules)."),
     ("ssl.enabled.protocols", TlsConfig, listed("TLSv1.2", "TLSv1.3"), "",
      "The versions of TLS that clients can use."),
-    ("ssl.keystore.type", TlsConfig, choice("PEM"), "",
-     "The format of the server's key and certificates. Convert a JKS or PKCS12 file with `openssl pkcs12 -nodes`."),
     ("ssl.keystore.location", TlsConfig, MAYBE_TEXT, "",
      "A PEM file with the server's private key and its certificate chain. The server reads it again when it changes, within"
      " seconds and without a restart."),
@@ -102,8 +98,6 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      "The server's private key as PEM text, with ssl.keystore.certificate.chain."),
     ("ssl.key.password", TlsConfig, SECRET, "",
      "The password of the private key, if it is encrypted."),
-    ("ssl.truststore.type", TlsConfig, choice("PEM"), "",
-     "The format of the certificates of the authorities that sign clients' certificates."),
     ("ssl.truststore.location", TlsConfig, MAYBE_TEXT, "",
      "A PEM file with the certificates of the authorities that sign clients' certificates. The server reads it again when it"
      " changes."),

@@ -21,7 +21,7 @@ def handle(server: Server, exchange: Exchange[DescribeUserScramCredentialsReques
     by_user: dict[str, list[_Info]] = {}
     for (user, mechanism), credential in credentials.items():
         by_user.setdefault(user, []).append(_Info(mechanism, credential.iterations))
-    names = Counter([each.name for each in exchange.request.users or ()] or by_user)
+    names = Counter([each.name for each in exchange.request.users or ()] or list(by_user))
     results = [_described(name, times, by_user.get(name)) for name, times in names.items()]
     exchange.reply(DescribeUserScramCredentialsResponse(results=results))
 

@@ -243,7 +243,9 @@ class Server:
     def endpoints(self) -> list[Endpoint]:
         """The listeners, once they listen."""
         return [
-            Endpoint((config.dialect or config.name).upper(), listener.bound, listener.advertised)
+            Endpoint(
+                (config.dialect or config.name).upper(), listener.bound, listener.advertised, config.security.protocol
+            )
             for config, listener in zip(self.config.listeners, self.listeners, strict=True)
         ]
 

@@ -8,7 +8,7 @@ from coordinator.network.listener import Protection, SaslSetup
 from coordinator.security.authenticator import MechanismSetup
 from coordinator.security.mechanism import MakeMechanism
 from coordinator.security.oauthbearer import OAuthBearer, TokenVerifier
-from coordinator.security.plain import Plain
+from coordinator.security.password import Plain
 from coordinator.security.principal import InvalidRules
 from coordinator.security.scram import CODES, ITERATIONS_MIN, Credential, Scram, credential_of_password
 from coordinator.security.tls import TlsContext, UnusableTls
