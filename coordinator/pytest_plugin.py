@@ -5,6 +5,9 @@ pytest-xdist, one per worker). It is ready in a fraction of a second. Its data i
 affect each other because `topic()` and `group()` return names that no other test has. If a test fails, the report has the
 lines that the server logged during the test.
 
+`kafka_coordinator.control` injects faults, acts on groups and moves the clock (docs/control.md). It has a scope of its own for
+each test, which ends with the test even if that fails: its rules are cleared, what they hold is released, and the clock runs.
+
 The server is a process and not a thread, because client libraries block, and because tests can kill and restart it
 (`kafka_coordinator.server.restart()`).
 
@@ -14,10 +17,16 @@ config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partitio
 
 import uuid
 from collections.abc import Generator, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pytest
 
 from coordinator.operations import throwaway_server
+
+if TYPE_CHECKING:
+    from coordinator.control import AsyncControl, Control
+    from coordinator.control.clock import ClockCommands
 
 _SETTINGS = "kafka_coordinator_settings"
 
@@ -39,6 +48,7 @@ class KafkaCoordinator:
     def __init__(self, server: CoordinatorServer) -> None:
         self.server = server
         self._unique = uuid.uuid4().hex[:8]
+        self._clocks: list[ClockCommands] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -63,6 +73,37 @@ class KafkaCoordinator:
     def group(self, name: str = "group") -> str:
         """A group name that no other test has; the same `name` gives the same result."""
         return f"{name}-{self._unique}"
+
+    @cached_property
+    def control(self) -> "Control":
+        """Faults, groups, time and recordings of the server, in a scope that no other test has. It ends with the test."""
+        from coordinator.control import Control  # noqa: PLC0415 - not every test needs it
+
+        control = Control(self.admin_url, self._scope)
+        self._clocks.append(control.clock)
+        return control
+
+    def async_control(self) -> "AsyncControl":
+        """The same for an asyncio test, in the same scope: `async with kafka_coordinator.async_control() as control`."""
+        from coordinator.control import AsyncControl  # noqa: PLC0415 - as above
+
+        control = AsyncControl(self.admin_url, self._scope)
+        self._clocks.append(control.clock)
+        return control
+
+    @property
+    def _scope(self) -> str:
+        return f"test-{self._unique}"
+
+    def end(self) -> None:
+        """Ends the scope of `control`. A server that the test has killed has nothing left to clear."""
+        if not self._clocks:
+            return
+        if self.server.alive:
+            self.control.clock.made_manual = any(clock.made_manual for clock in self._clocks)
+            self.control.close()
+        else:
+            self.control.disconnect()
 
     def _create(self, name: str, partitions: int) -> None:
         from coordinator.operations.client import Client, OperationFailed, refuse_error  # noqa: PLC0415 - not every test needs it
@@ -102,12 +143,18 @@ def kafka_coordinator_server(
 
 
 @pytest.fixture
-def kafka_coordinator(request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer) -> KafkaCoordinator:
+def kafka_coordinator(
+    request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer
+) -> Iterator[KafkaCoordinator]:
     """The server of the session with names for this test, started again if an earlier test killed it."""
     if not kafka_coordinator_server.alive:
         kafka_coordinator_server.start()
     request.node.stash[_LOG_FROM] = (kafka_coordinator_server, kafka_coordinator_server.log_size())
-    return KafkaCoordinator(kafka_coordinator_server)
+    coordinator = KafkaCoordinator(kafka_coordinator_server)
+    try:
+        yield coordinator
+    finally:
+        coordinator.end()
 
 
 @pytest.hookimpl(wrapper=True)

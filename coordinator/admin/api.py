@@ -4,68 +4,30 @@ Views show the state in memory, which can be slightly ahead of the log: unlike r
 wait until it is durable. The response to a command does.
 """
 
-import asyncio
-import re
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
-from coordinator.admin.http import RefusedRequest, Request, Response, Routes, json_body, json_response
+from msgspec import Meta, Struct
+
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
+from coordinator.admin.group_command import Reason, check_reason, run_on_group
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import force_rebalance as forced
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.internal_request import InternalRequest
 from coordinator.transactions.transaction import NAMES, Transaction
 
 PAGE_MAX = 500
 """Rows of a list in one response. They are made on the event loop, which serves the groups too."""
 
 
-def api_routes(server: ServerView) -> Routes:
-    """The routes of `/v1/groups` and `/v1/transactions`, for all and for one by its id, and of commands to a group."""
+class Page(Struct, forbid_unknown_fields=True):
+    """A part of a list: at most `limit` names behind `after`."""
 
-    def groups(request: Request) -> Response:
-        return json_response(list_groups(server, page_of(request)))
-
-    def group(request: Request) -> Response:
-        return json_response(describe_group(server, request.parameters["group_id"]))
-
-    async def rebalance(request: Request) -> Response:
-        return json_response(await force_rebalance(server, request))
-
-    def transactions(request: Request) -> Response:
-        return json_response(list_transactions(server, page_of(request)))
-
-    def transaction(request: Request) -> Response:
-        return json_response(describe_transaction(server, request.parameters["transactional_id"]))
-
-    return {
-        ("GET", "/v1/groups"): groups,
-        ("GET", "/v1/groups/{group_id}"): group,
-        ("POST", "/v1/groups/{group_id}/rebalance"): rebalance,
-        ("GET", "/v1/transactions"): transactions,
-        ("GET", "/v1/transactions/{transactional_id}"): transaction,
-    }
-
-
-class Page(NamedTuple):
-    """A part of a list: at most `limit` names behind `after`. None: from the first name on."""
-
-    after: str | None
-    limit: int
-
-
-def page_of(request: Request) -> Page:
-    """The page that a query names by `after` and `limit`. Raises RefusedRequest."""
-    if request.query.keys() - {"after", "limit"} or any(len(values) > 1 for values in request.query.values()):
-        raise RefusedRequest(400, "the query can have the fields after and limit, each of them once")
-    (after,), (limit,) = request.query.get("after", [None]), request.query.get("limit", [str(PAGE_MAX)])
-    if re.fullmatch("[0-9]{1,4}", str(limit), re.ASCII) is None or not 1 <= int(str(limit)) <= PAGE_MAX:
-        raise RefusedRequest(400, f"limit must be a number from 1 to {PAGE_MAX}")
-    return Page(after, int(str(limit)))
+    after: Annotated[str, Meta(description="The last name of the page before.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = PAGE_MAX
 
 
 def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
@@ -78,7 +40,7 @@ def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dic
     return listed
 
 
-def list_groups(server: ServerView, page: Page) -> dict[str, Any]:
+def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
     """A page of the groups in the order of their names, including groups that only have offsets."""
 
     def row(group_id: str) -> dict[str, Any]:
@@ -86,11 +48,12 @@ def list_groups(server: ServerView, page: Page) -> dict[str, Any]:
         return _summary(state, state.by_id[group_id])
 
     states: list[Any] = [shard.state for shard in server.groups.shards]
-    return _listed("groups", page, (group_id for state in states for group_id in state.by_id), row)
+    return _listed("groups", request.query, (group_id for state in states for group_id in state.by_id), row)
 
 
-def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
-    """One group with members, assignments, recent rebalances and offsets. Raises RefusedRequest if there is none."""
+def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
+    """One group with members, assignments, recent rebalances and offsets. Raises RefusedRequest: 404 there is none."""
+    group_id = request.parameters["group_id"]
     state: Any = server.groups.shard_of(group_id).state
     group = state.by_id.get(group_id)
     if group is None:
@@ -105,51 +68,35 @@ def describe_group(server: ServerView, group_id: str) -> dict[str, Any]:
     return view
 
 
-async def force_rebalance(server: ServerView, request: Request) -> dict[str, Any]:
+class ForceRebalance(Struct, forbid_unknown_fields=True):
+    """Why an administrator rebalances a group."""
+
+    reason: Reason
+
+
+class ForcedRebalance(Struct):
+    """What was done."""
+
+    group_id: str
+    kind: str
+    started: bool
+    """False if the group was at the start of a rebalance already."""
+    state: str
+    """The group's state before."""
+    epoch: int | None
+    """The generation or group epoch to which the rebalance leads."""
+
+
+async def force_rebalance(server: ServerView, request: Request) -> ForcedRebalance:
     """Starts a rebalance of a group, and returns when it is durable.
 
-    Raises RefusedRequest: 400, 415 the request is not as it must be; 404 there is no such group; 409 it has no members; 503 its
+    Raises RefusedRequest: 404 there is no such group; 409 it has no members; 422 the reason is not one line; 503 its
     coordinator cannot write now, and it is unknown whether the rebalance was started.
     """
-    group_id, reason = request.parameters["group_id"], _reason(json_body(request))
-    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def done(reply: Any) -> None:
-        if not outcome.done():  # the client may have gone
-            outcome.set_result(reply)
-
-    operation: Any = forced.force_rebalance
-    server.groups.submit(group_id, operation, InternalRequest(forced.ForceRebalance(group_id, reason), done))
-    reply = await outcome
-    if isinstance(reply, KafkaError):
-        raise RefusedRequest(_STATUS.get(reply.code, 503), reply.message or f"{reply.code.name}: try again")
-    return {
-        "group_id": group_id,
-        "kind": reply.kind.label,
-        "started": reply.epoch is not None,
-        "state": reply.state,
-        "epoch": reply.epoch,
-    }
-
-
-_STATUS = {
-    ErrorCode.GROUP_ID_NOT_FOUND: 404,
-    ErrorCode.INVALID_REQUEST: 409,
-    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
-}
-"""The HTTP status of an error; 503 for all others: the coordinator is not available."""
-
-
-def _reason(body: dict[str, Any]) -> str:
-    """The reason for a command. Raises RefusedRequest."""
-    reason = body.get("reason")
-    if body.keys() - {"reason"} or not isinstance(reason, str) or not reason.strip():
-        raise RefusedRequest(400, 'the body must be {"reason": TEXT}')
-    if len(reason) > forced.REASON_CHARS_MAX or not reason.isprintable():
-        raise RefusedRequest(
-            400, f"the reason must be one line of at most {forced.REASON_CHARS_MAX} printable characters"
-        )
-    return reason
+    group_id, reason = request.parameters["group_id"], check_reason(request.body.reason)
+    command = forced.ForceRebalance(group_id, reason)
+    reply = await run_on_group(server, group_id, forced.force_rebalance, command)
+    return ForcedRebalance(group_id, reply.kind.label, reply.epoch is not None, reply.state, reply.epoch)
 
 
 def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, Any]]:
@@ -175,7 +122,7 @@ def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, An
     ]
 
 
-def list_transactions(server: ServerView, page: Page) -> dict[str, Any]:
+def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
     """A page of the transactional ids, in order."""
 
     def row(transactional_id: str) -> dict[str, Any]:
@@ -183,11 +130,12 @@ def list_transactions(server: ServerView, page: Page) -> dict[str, Any]:
         return _transaction(state.by_id[transactional_id])
 
     states: list[Any] = [shard.state for shard in server.transactions.shards]
-    return _listed("transactions", page, (each for state in states for each in state.by_id), row)
+    return _listed("transactions", request.query, (each for state in states for each in state.by_id), row)
 
 
-def describe_transaction(server: ServerView, transactional_id: str) -> dict[str, Any]:
-    """One transactional id and the partitions of its transaction. Raises RefusedRequest if there is none."""
+def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
+    """One transactional id and the partitions of its transaction. Raises RefusedRequest: 404 there is none."""
+    transactional_id = request.parameters["transactional_id"]
     state: Any = server.transactions.shard_of(transactional_id).state
     transaction = state.by_id.get(transactional_id)
     if transaction is None:
@@ -225,3 +173,102 @@ def _summary(state: Any, group: Group) -> dict[str, Any]:
         "member_count": len(group.members),
         "offset_count": len(state.offsets.by_group.get(group.group_id, ())),
     }
+
+
+class GroupSummary(Struct):
+    """A group in a list."""
+
+    group_id: str
+    kind: str
+    """classic, consumer or streams; simple for a classic group that only ever had offsets."""
+    state: str
+    generation: int
+    """The generation of a classic group, the group epoch of another one."""
+    member_count: int
+    offset_count: int
+
+
+class GroupList(Struct, omit_defaults=True):
+    """A page of groups."""
+
+    groups: list[GroupSummary]
+    next: str | None = None
+    """The `after` of the page that follows; left out on the last one."""
+
+
+class CommittedOffset(Struct):
+    """A committed offset of a group."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class PendingOffset(Struct):
+    """An offset of an open transaction."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+
+
+class GroupDetails(GroupSummary):
+    """A group. The rest of its fields depends on its kind."""
+
+    committed: list[CommittedOffset]
+    pending: list[PendingOffset]
+
+
+class TransactionSummary(Struct):
+    """A transactional id in a list."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    partition_count: int
+
+
+class TransactionList(Struct, omit_defaults=True):
+    """A page of transactional ids."""
+
+    transactions: list[TransactionSummary]
+    next: str | None = None
+    """The `after` of the page that follows; left out on the last one."""
+
+
+class TopicPartition(Struct):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+
+class TransactionDetails(TransactionSummary):
+    """A transactional id and the partitions of its transaction."""
+
+    previous_producer_id: int
+    client_transaction_version: int
+    updated_ms: int
+    partitions: list[TopicPartition]
+    partitions_without_marker: list[TopicPartition]
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=Page,
+             returns=GroupList),
+    Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
+             describe_group, returns=GroupDetails, refusals=(404,)),
+    Endpoint("POST", "/v1/groups/{group_id}/rebalance", 'rebalance a group; the body is {"reason": TEXT} as application/json',
+             force_rebalance, body=ForceRebalance, returns=ForcedRebalance, refusals=(404, 409)),
+    Endpoint("GET", "/v1/transactions", "all transactional ids; ?limit=100&after=NAME selects a page", list_transactions,
+             query=Page, returns=TransactionList),
+    Endpoint("GET", "/v1/transactions/{transactional_id}", "a transactional id: state, producer, partitions",
+             describe_transaction, returns=TransactionDetails, refusals=(404,)),
+)  # fmt: skip

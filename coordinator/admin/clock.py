@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Any
 
-from coordinator.admin.http import RefusedRequest
+from coordinator.admin.endpoint import RefusedRequest
 from coordinator.admin.server_view import ServerView
 from coordinator.admin.settling import Settling
 

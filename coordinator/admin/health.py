@@ -7,7 +7,10 @@ responds with status 503 and the reasons. Two problems are reported without maki
 do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no events (`events_lost`).
 """
 
-from coordinator.admin.http import Request, Response, Routes, json_response
+from msgspec import Struct
+
+from coordinator.admin.endpoint import Endpoint, Request, Response
+from coordinator.admin.json_body import json_bytes
 from coordinator.admin.server_view import ServerView
 from coordinator.runtime import event_log
 from coordinator.runtime.shard import Status
@@ -16,24 +19,37 @@ NAMED_MAX = 20
 """At most this many partitions are named; the rest are counted."""
 
 
-def health_routes(server: ServerView) -> Routes:
-    """The routes of both health checks."""
+class Live(Struct, tag_field="status", tag="live"):
+    """The event loop runs."""
 
-    def live(_request: Request) -> Response:
-        return json_response({"status": "live"})
 
-    def ready(_request: Request) -> Response:
-        problems = not_ready(server)
-        if problems:
-            return json_response({"status": "not ready", "reasons": problems}, 503)
-        status: dict[str, object] = {"status": "ready", "shards": len(server.groups.shards)}
-        if failed := _partitions(server, "failed"):
-            status["partitions_failed"] = failed
-        if lost := _events_lost(server):
-            status["events_lost"] = lost
-        return json_response(status)
+class Ready(Struct, tag_field="status", tag="ready", omit_defaults=True):
+    """Clients should use this server."""
 
-    return {("GET", "/health/live"): live, ("GET", "/health/ready"): ready}
+    shards: int
+    partitions_failed: list[str] = []
+    events_lost: list[str] = []
+
+
+class NotReady(Struct, tag_field="status", tag="not ready"):
+    """Clients should not use this server."""
+
+    reasons: list[str]
+
+
+def live(_server: ServerView, _request: Request) -> Live:
+    """That the event loop runs."""
+    return Live()
+
+
+def ready(server: ServerView, _request: Request) -> Ready | Response:
+    """Whether clients should use this server."""
+    problems = not_ready(server)
+    if problems:
+        return Response(body=json_bytes(NotReady(problems)), status=503)
+    return Ready(
+        len(server.groups.shards), partitions_failed=_partitions(server, "failed"), events_lost=_events_lost(server)
+    )
 
 
 def not_ready(server: ServerView) -> list[str]:
@@ -71,3 +87,16 @@ def _events_lost(server: ServerView) -> list[str]:
 def _shortened(found: list[str]) -> list[str]:
     more = len(found) - NAMED_MAX
     return [*found[:NAMED_MAX], f"and {more} more"] if more > 0 else found
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/health/live", "status 200 while the event loop runs", live, returns=Live),
+    Endpoint(
+        "GET",
+        "/health/ready",
+        "status 200 if clients should use this server, else 503 and the reasons",
+        ready,
+        returns=Ready,
+        others={503: NotReady},
+    ),
+)

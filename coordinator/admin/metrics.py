@@ -9,14 +9,13 @@ choose those names and could exhaust the memory of the scraper; the exception is
 The Prometheus library takes a tenth of a second to import, so the first scrape imports it in a worker thread.
 """
 
-import asyncio
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from coordinator.admin import named_groups
-from coordinator.admin.http import Request, Response, Routes
+from coordinator.admin.endpoint import Endpoint, Request, Response, in_worker
 from coordinator.admin.server_view import ServerView
 from coordinator.api.exchange import Route
 from coordinator.groups.classic.assignment_rules import RULES
@@ -462,18 +461,14 @@ def _cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
     return buckets, histogram.total
 
 
-def metrics_routes(server: ServerView) -> Routes:
-    """The route of `/metrics`."""
-    registry: Any = None
+async def metrics(server: ServerView, _request: Request) -> Response:
+    """All metrics in the text format of Prometheus."""
+    library = await in_worker(server, lambda: importlib.import_module("prometheus_client"))
+    registry = library.CollectorRegistry()
+    library.ProcessCollector(registry=registry)
+    library.GCCollector(registry=registry)
+    registry.register(Collector(server))
+    return Response(body=library.generate_latest(registry), content_type=library.CONTENT_TYPE_LATEST)
 
-    async def metrics(_request: Request) -> Response:
-        nonlocal registry
-        library: Any = await asyncio.to_thread(importlib.import_module, "prometheus_client")
-        if registry is None:
-            registry = library.CollectorRegistry()
-            library.ProcessCollector(registry=registry)
-            library.GCCollector(registry=registry)
-            registry.register(Collector(server))
-        return Response(body=library.generate_latest(registry), content_type=library.CONTENT_TYPE_LATEST)
 
-    return {("GET", "/metrics"): metrics}
+ENDPOINTS = (Endpoint("GET", "/metrics", "metrics for Prometheus", metrics, content_types=("text/plain",)),)

@@ -1,8 +1,9 @@
 """The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.journal import Journal
@@ -16,11 +17,14 @@ from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
+from coordinator.world.worker import Done
 
 
 class ServerView(Protocol):
     """The running server (server/composition.py), as the admin routes see it."""
 
+    @property
+    def config(self) -> ServerConfig: ...
     @property
     def groups(self) -> Router[GroupMachine]: ...
     @property
@@ -28,6 +32,10 @@ class ServerView(Protocol):
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups and of transactions."""
+        ...
+
+    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function outside the loop, then `done` on the loop with what it returned or raised."""
         ...
 
     @property

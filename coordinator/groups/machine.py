@@ -19,14 +19,18 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from coordinator.groups import rebalance_interval
+from coordinator.groups.administration import ActOnGroup, ActOnMember
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.assignors.range import RangeAssignor
 from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.groups.catalog import Catalog
+from coordinator.groups.classic import administration as classic_administration
 from coordinator.groups.classic import timeouts as classic_timeouts
+from coordinator.groups.classic.administration import removal_records
 from coordinator.groups.classic.describe import details as classic_details
 from coordinator.groups.classic.force import start_rebalance as start_classic_rebalance
 from coordinator.groups.classic.group import ClassicGroup
+from coordinator.groups.classic.member import session_key as classic_session_key
 from coordinator.groups.classic.records import group_tombstones as classic_tombstones
 from coordinator.groups.classic.replay import (
     replay_forced_rebalance,
@@ -43,6 +47,7 @@ from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
 from coordinator.groups.consumer.update import ConsumerUpdate
+from coordinator.groups.epochs import administration
 from coordinator.groups.epochs.force import start_rebalance
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.force_rebalance import ForceRebalance
@@ -185,6 +190,18 @@ class GroupMachine(Groups):
     def start_rebalance(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result | None:
         return START_REBALANCE[group.kind](self, group, cause, reason, now_ms)
 
+    def session_key(self, group: Group, member_id: str) -> TimerKey:
+        return SESSION_KEY[group.kind](group.group_id, member_id)
+
+    def evict(self, group: Group, member_id: str, cause: str, reason: str | None, now_ms: int) -> Result:
+        return EVICT[group.kind](self, group, member_id, cause, reason, now_ms)
+
+    def removal_records(self, group: Group, member_id: str, cause: str, reason: str | None) -> list[Record]:
+        return removal_records(group, member_id, cause, reason) if isinstance(group, ClassicGroup) else []
+
+    def bump_epoch(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result:
+        return BUMP_EPOCH[group.kind](self, group, cause, reason, now_ms)
+
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
         tombstones, timers = END[group.kind](group)
         return tombstones, [*timers, *rebalance_interval.disarmed(self, group.group_id)]
@@ -241,6 +258,28 @@ START_REBALANCE: tuple[Callable[[Groups, Any, str, str | None, int], Result | No
 """Kind -> the start of a rebalance from outside."""
 
 
+SESSION_KEY: tuple[Callable[[str, str], TimerKey], ...] = (
+    classic_session_key,
+    ConsumerUpdate.TIMERS.session,
+    StreamsUpdate.TIMERS.session,
+)
+"""Kind -> the timer of a member's session."""
+
+EVICT: tuple[Callable[[Groups, Any, str, str, str | None, int], Result], ...] = (
+    classic_administration.evict,
+    partial(administration.evict, ConsumerUpdate),
+    partial(administration.evict, StreamsUpdate),
+)
+"""Kind -> the removal of a member by an administrator."""
+
+BUMP_EPOCH: tuple[Callable[[Groups, Any, str, str | None, int], Result], ...] = (
+    classic_administration.bump_epoch,
+    partial(administration.bump_epoch, ConsumerUpdate),
+    partial(administration.bump_epoch, StreamsUpdate),
+)
+"""Kind -> the next generation or group epoch by an administrator."""
+
+
 def _end_classic(group: ClassicGroup) -> tuple[list[Record], Sequence[Timer]]:
     return classic_tombstones(group), pending_disarmed(group)
 
@@ -274,6 +313,8 @@ CHANGES_SOFT_STATE: frozenset[type[Any]] = frozenset(
         ConsumerGroupHeartbeatRequest,
         StreamsGroupHeartbeatRequest,
         ForceRebalance,
+        ActOnMember,
+        ActOnGroup,
     }
 )
 """The requests whose operations change rounds and other soft state. All others change the state by their records only."""

@@ -23,7 +23,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.result import Record, Result, Timer
+from coordinator.runtime.result import Record, Result, Timer, TimerKey
 
 
 class Migration(Protocol):
@@ -223,6 +223,26 @@ class Groups(ABC):
 
         None if the group is at the start of one: it has not made the next assignment yet.
         """
+
+    @abstractmethod
+    def fire(self, key: TimerKey, now_ms: int) -> Result:
+        """Runs what a timer was armed for; what it watched may be gone, and then nothing happens."""
+
+    @abstractmethod
+    def session_key(self, group: Group, member_id: str) -> TimerKey:
+        """The timer that ends the session of a member."""
+
+    @abstractmethod
+    def evict(self, group: Group, member_id: str, cause: str, reason: str | None, now_ms: int) -> Result:
+        """Removes a member, whatever it is doing."""
+
+    @abstractmethod
+    def removal_records(self, group: Group, member_id: str, cause: str, reason: str | None) -> list[Record]:
+        """The records without which a crash would bring back a member that was removed without any."""
+
+    @abstractmethod
+    def bump_epoch(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result:
+        """Raises the generation or group epoch of a group with members. Raises INVALID_REQUEST."""
 
     @abstractmethod
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:

@@ -12,7 +12,7 @@ from coordinator.protocol.messages import SaslAuthenticateRequest, SaslAuthentic
 _NOT_NOW = "SaslAuthenticate request received after successful authentication"
 
 
-def handle(_server: Server, exchange: Exchange[SaslAuthenticateRequest]) -> None:
+def handle(server: Server, exchange: Exchange[SaslAuthenticateRequest]) -> None:
     if exchange.sasl is None:
         raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, _NOT_NOW)
     exchange.sasl.authenticate(exchange)

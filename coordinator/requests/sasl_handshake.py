@@ -11,7 +11,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(_server: Server, exchange: Exchange[SaslHandshakeRequest]) -> None:
+def handle(server: Server, exchange: Exchange[SaslHandshakeRequest]) -> None:
     if exchange.sasl is None:
         raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE)
     exchange.sasl.handshake(exchange)

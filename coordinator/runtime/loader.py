@@ -101,11 +101,18 @@ def _replay_batches(
 class BatchReplayer:
     """Replays batches of one log into a state, in their order. Counts in `loaded`."""
 
-    __slots__ = ("_loaded", "_replayers", "_serde", "_state")
+    __slots__ = ("_loaded", "_replayers", "_selects", "_serde", "_state")
 
     def __init__(
-        self, serde: Serde, state: StateMachine, loaded: Loaded, bulk_replayers: BulkReplayers | None = None
+        self,
+        serde: Serde,
+        state: StateMachine,
+        loaded: Loaded,
+        bulk_replayers: BulkReplayers | None = None,
+        selects: Callable[[int, bytes | None], bool] | None = None,
     ) -> None:
+        """`selects(offset, key)`: whether to replay a record; the key of a transaction's marker is None."""
+        self._selects = selects
         self._serde = serde
         self._state = state
         self._loaded = loaded
@@ -116,6 +123,9 @@ class BatchReplayer:
         loaded = self._loaded
         loaded.offset = header.base_offset
         records = key_values(buffer, position, header)
+        if self._selects is not None:
+            selects, is_control = self._selects, header.is_control
+            records = [each for each in records if selects(each[0], None if is_control else each[1])]
         loaded.records += len(records)
         if header.is_control:
             self._replay_control(records, Producer(header.producer_id, header.producer_epoch))

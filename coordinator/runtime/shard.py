@@ -153,6 +153,7 @@ class Shard(Generic[S]):
         self._soon = soon
         self._at_turn_end = at_turn_end
         self._schedule = schedule
+        self._protocol_schedule = protocol_schedule
         self._commit_timeout_ms = commit_timeout_ms
         self._on_fact = on_fact
         self._on_timer = on_timer
@@ -171,6 +172,10 @@ class Shard(Generic[S]):
         self._is_first_load = True
         self._loading: Iterator[None] | None = None
         """The rest of a load in slices."""
+        self._is_held = False
+        """Whether an administrator's reload has not begun to read the log yet."""
+        self.watchers: list[Callable[[], None]] = []
+        """Called after each result that is applied (`watch`)."""
         self._status_after_load = (Status.ACTIVE, "")
         self._deferred: list[Callable[[], None]] = []
         """Internal changes that wait for the end of a load."""
@@ -200,8 +205,9 @@ class Shard(Generic[S]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that was decided is durable and every reply to it has left."""
-        return self._offset_durable == self._offset_written and not self._after and self._loading is None
+        """Whether everything that was decided is durable, every reply to it has left, and no log is being read."""
+        is_loading = self._loading is not None and not self._is_held
+        return self._offset_durable == self._offset_written and not self._after and not is_loading
 
     def correct_timers(self) -> None:
         """Lets the shard wake up when its next timer is due, and not earlier (`Timers.correct`)."""
@@ -396,6 +402,28 @@ class Shard(Generic[S]):
             self.parked.park(self._offset_written, self._clock.machine_ms(), target, payload)
             self._watch_parked()
 
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    def watch(self, on_applied: Callable[[], None]) -> Callable[[], None]:
+        """Calls `on_applied` after each result that was applied, until the returned function is called.
+
+        It must not raise, nor submit anything. Nobody pays while nobody watches.
+        """
+        self.watchers.append(on_applied)
+        self._apply = self._apply_watched  # type: ignore[method-assign]
+
+        def end() -> None:
+            self.watchers.remove(on_applied)
+            if not self.watchers:
+                del self._apply
+
+        return end
+
+    def _apply_watched(self, result: Result, encoded: EncodedRecords, now_ms: int) -> None:
+        Shard._apply(self, result, encoded, now_ms)
+        for on_applied in self.watchers:
+            on_applied()
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -467,8 +495,23 @@ class Shard(Generic[S]):
         self._apply(result, self._encode_records(result), now_ms)
         return True
 
-    def _reload(self, error: KafkaError) -> None:
-        """Drops the state that the log does not have, and refuses every request that waits with `error`."""
+    def fail_over(self, for_ms: int) -> int:
+        """Loads the log again, as another broker would that takes the partition over; returns how many requests it refused.
+
+        Requests that wait get NOT_COORDINATOR. For `for_ms`, by the protocol's clock, and until the log is read, others get
+        COORDINATOR_LOAD_IN_PROGRESS. What was decided before is in the log. It must be ACTIVE, LOADING or FULL.
+        """
+        assert not self._busy
+        self.flush()
+        refused = len(self.parked) + len(self._waiting)
+        self._reload(KafkaError(ErrorCode.NOT_COORDINATOR), for_ms)
+        return refused
+
+    def _reload(self, error: KafkaError, hold_ms: int = 0) -> None:
+        """Drops the state that the log does not have, and refuses every request that waits with `error`.
+
+        `hold_ms`: when the load begins.
+        """
         self._writes.clear()
         requests: list[Any] = [*self.parked.take_all(), *self._waiting]
         self._waiting.clear()
@@ -479,21 +522,27 @@ class Shard(Generic[S]):
             if self.events is not None:
                 self.events.drop_after(self._offset_durable)
         else:
-            self._load_again()
+            self._load_again(hold_ms)
         _refuse(requests, error)
 
-    def _load_again(self) -> None:
+    def _load_again(self, hold_ms: int) -> None:
         """Loads the state from the log: at once if that is quick, else in slices."""
         if self._loading is None:
             self._status_after_load = self.status, self.reason
         self.state, self.loaded = self._make_state(), Loaded()
         self._offset_written, self._offset_durable = self.log.end_offset, self._writer.offset_durable
-        self._loading = load_in_slices(self.log, self._serde, self.state, self.loaded, self._bulk_replayers)
-        self._go_on_loading(self._loading)
+        slices = self._loading = load_in_slices(self.log, self._serde, self.state, self.loaded, self._bulk_replayers)
+        self._is_held = hold_ms > 0
+        if self._is_held:
+            self.status, self.reason = Status.LOADING, "an administrator lets it load its log again"
+            self._protocol_schedule(hold_ms, lambda: self._go_on_loading(slices))
+        else:
+            self._go_on_loading(slices)
 
     def _go_on_loading(self, slices: Iterator[None]) -> None:
         if self._loading is not slices:
             return  # stopped, or begun again
+        self._is_held = False
         try:
             next(slices)
         except StopIteration:

@@ -13,11 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator import requests
-from coordinator.admin.api import api_routes
-from coordinator.admin.health import health_routes
-from coordinator.admin.http import AdminServer
-from coordinator.admin.index import index_routes
-from coordinator.admin.metrics import metrics_routes
+from coordinator.admin.server import AdminServer
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.api.encoded_topics import EncodedTopics
@@ -82,13 +78,15 @@ from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.schedule import Handle, Schedule
-from coordinator.world.worker import Worker
+from coordinator.world.worker import Done, Worker
 
 _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
 TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
+REPLAYS_MAX = 4
+"""Replays of a log for views of the past that may run at the same time."""
 WRITES_POLL_S = 0.001
 """How often a stop checks whether the last writes are on the disk."""
 
@@ -123,6 +121,7 @@ class Server:
         self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._turn = Turn(loop.call_soon, clock.machine_ms, self.statistics.count_turn)
+        self.replays = asyncio.Semaphore(REPLAYS_MAX)
         self.stopping = False
         self.closed = False
         """Whether the logs are closed."""
@@ -256,6 +255,10 @@ class Server:
         """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
 
+    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function in a worker thread, then `done` on the loop with what it returned or raised."""
+        self._worker.submit(function, done)
+
     def _known_logs(self) -> Iterator[KnownLog]:
         yield from self.topics.known_logs()
         for shard in self.shards:
@@ -306,6 +309,10 @@ class Server:
             self._event_log(index),
             bulk_replayers if self._fastpath else None,
         )
+
+    def empty_group_state(self) -> GroupMachine:
+        """The groups of a shard before the first record of its log, for a replay that concerns nobody else."""
+        return GroupMachine(self.config.groups, self.topics, settings=self._group_settings, assignors=self._assignors)
 
     def _count_groups(self) -> int:
         return sum(shard.state.count for shard in self.groups.shards)
@@ -409,9 +416,7 @@ class Server:
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
-        self._admin = AdminServer(
-            {**index_routes(), **health_routes(self), **metrics_routes(self), **api_routes(self)}, self.config.admin
-        )
+        self._admin = AdminServer(self, self.config.admin)
         try:
             admin_port = await self._admin.start()
         except OSError as error:

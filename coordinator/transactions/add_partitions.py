@@ -14,6 +14,7 @@ from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Producer, RequestContext, Result
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.state import Transactions
+from coordinator.transactions.timeouts import check_timer
 from coordinator.transactions.transaction import PREPARED, Partition, State, Transaction
 
 
@@ -52,7 +53,8 @@ def add_partitions(transactions: Transactions, addition: Addition, _context: Req
         update_ms=now_ms,
         client_version=addition.client_version,
     )
-    return Result(DONE, [transaction_record(ongoing, transactions.config.transaction_version)])
+    timers = () if transactions.ongoing else (check_timer(transactions),)
+    return Result(DONE, [transaction_record(ongoing, transactions.config.transaction_version)], timers)
 
 
 def find(transactions: Transactions, addition: Addition) -> Transaction:

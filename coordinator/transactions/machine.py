@@ -27,7 +27,7 @@ class TransactionMachine(Transactions):
         config = self.config
         return Result(
             timers=[
-                Timer(timeouts.TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms),
+                *((timeouts.check_timer(self),) if self.ongoing else ()),
                 Timer(expire.TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms),
             ],
             after=[self.delivery(transaction) for transaction in self.prepared.values()],

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator import cli
-from coordinator.admin.api import force_rebalance
-from coordinator.admin.http import RefusedRequest, Request
+from coordinator.admin.api import ForceRebalance, force_rebalance
+from coordinator.admin.endpoint import RefusedRequest, Request
 from coordinator.groups.force_rebalance import CAUSE
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from tests.support.admin_client import scrape, view
@@ -94,13 +94,14 @@ def test_the_rebalance_that_was_acknowledged_survives_kill_9(coordinator_process
 @pytest.mark.parametrize(
     ("body", "headers", "status", "words"),
     [
-        ({"reason": ""}, JSON, 400, "the body must be"),
-        ({"reason": 7}, JSON, 400, "the body must be"),
-        ({}, JSON, 400, "the body must be"),
-        ({"reason": "x", "force": True}, JSON, 400, "the body must be"),
-        ({"reason": "x" * 256}, JSON, 400, "at most 255 printable"),
-        ({"reason": "a\nevent=forged"}, JSON, 400, "at most 255 printable"),
-        ({"reason": "\ud800"}, JSON, 400, "at most 255 printable"),
+        ({"reason": ""}, JSON, 422, "reason: Expected `str` of length >= 1"),
+        ({"reason": " "}, JSON, 422, "at most 255 printable"),
+        ({"reason": 7}, JSON, 422, "reason: Expected `str`, got `int`"),
+        ({}, JSON, 422, "missing required field `reason`"),
+        ({"reason": "x", "force": True}, JSON, 422, "unknown field `force`"),
+        ({"reason": "x" * 256}, JSON, 422, "length <= 255"),
+        ({"reason": "a\nevent=forged"}, JSON, 422, "at most 255 printable"),
+        (b'{"reason": "\\ud800"}', JSON, 400, "a JSON object"),
         (b"[" * 10_000, JSON, 400, "a JSON object"),
         (b"[]", JSON, 400, "a JSON object"),
         ({"reason": "x"}, {"Content-Type": "text/plain"}, 415, "application/json"),
@@ -177,10 +178,7 @@ def test_a_coordinator_that_cannot_answer_gives_a_clear_error(error, status, wor
     class Server:
         groups = Groups()
 
-    body = json.dumps({"reason": "x"}).encode()
-    request = Request(
-        method="POST", path="", parameters={"group_id": "g"}, query={}, content_type="application/json", body=body
-    )
+    request = Request(parameters={"group_id": "g"}, body=ForceRebalance("x"))
     with pytest.raises(RefusedRequest, match=words) as refused:
         asyncio.run(force_rebalance(Server(), request))
     assert refused.value.status == status

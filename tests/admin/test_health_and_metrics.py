@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from coordinator.admin import named_groups
-from coordinator.admin.health import NAMED_MAX, health_routes
-from coordinator.admin.http import Request, Response
-from coordinator.admin.metrics import COUNTER, METRICS, metrics_routes
+from coordinator.admin.endpoint import Request, Response
+from coordinator.admin.health import NAMED_MAX, live, ready
+from coordinator.admin.json_body import json_bytes
+from coordinator.admin.metrics import COUNTER, METRICS, metrics
 from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets import value as values
@@ -105,6 +106,7 @@ def server(
         statistics=Statistics(),
         group_rebalances=GroupRebalances(lambda: 0, named),
         stopping=stopping,
+        run_in_worker=lambda function, done: done(function()),
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),
         held_bytes=SimpleNamespace(total=5_000),
@@ -121,46 +123,52 @@ def server(
     )
 
 
-def get(routes: Any, path: str) -> Response:
-    answer = routes["GET", path](Request(method="GET", path=path, parameters={}, query={}, body=b""))
-    return answer if isinstance(answer, Response) else asyncio.run(answer)
+def get(handle: Any, served: Any) -> Response:
+    """The response of an endpoint, as the client gets it."""
+
+    async def answered() -> Any:
+        answer = handle(served, Request())
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    answer = asyncio.run(answered())
+    return answer if isinstance(answer, Response) else Response(body=json_bytes(answer))
 
 
 def scraped(served: Any) -> dict[str, dict[tuple[str, ...], float]]:
     """Sample name -> label values -> number, as Prometheus parses them."""
-    return parse_metrics(get(metrics_routes(served), "/metrics").body.decode())
+    return parse_metrics(get(metrics, served).body.decode())
 
 
 # --- health -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_server_whose_shards_are_active_is_ready():
-    assert get(health_routes(server(shard())), "/health/ready").status == 200
+    assert get(ready, server(shard())).status == 200
 
 
 @pytest.mark.parametrize("status", [Status.FULL, Status.FAILED])
 def test_a_server_with_a_shard_that_accepts_no_writes_is_not_ready(status):
     served = server(shard(), shard(1, status, "the disk is full"))
-    answer = get(health_routes(served), "/health/ready")
+    answer = get(ready, served)
     assert answer.status == 503
     assert f"shard 1 is {status}: the disk is full".encode() in answer.body
-    assert get(health_routes(served), "/health/live").status == 200
+    assert get(live, served).status == 200
 
 
 def test_a_stopping_server_is_not_ready():
-    assert b"stopping" in get(health_routes(server(shard(), stopping=True)), "/health/ready").body
+    assert b"stopping" in get(ready, server(shard(), stopping=True)).body
 
 
 def test_a_server_with_a_full_disk_is_not_ready_even_if_no_group_has_written():
     served = server(shard(), partitions=(("t-0", "full", "no space"),), metadata_problem="the metadata log is stuck")
-    answer = get(health_routes(served), "/health/ready")
+    answer = get(ready, served)
     assert answer.status == 503
     assert json.loads(answer.body)["reasons"] == ["the metadata log is stuck", "t-0 is full: no space"]
 
 
 def test_a_server_with_failed_partitions_is_ready_and_names_them():
     partitions = [("t-0", "active", ""), *((f"t-{number}", "failed", "damaged") for number in range(1, NAMED_MAX + 3))]
-    answer = get(health_routes(server(shard(), partitions=tuple(partitions))), "/health/ready")
+    answer = get(ready, server(shard(), partitions=tuple(partitions)))
     assert answer.status == 200
     failed = json.loads(answer.body)["partitions_failed"]
     assert failed[0] == "t-1 is failed: damaged"
@@ -172,7 +180,7 @@ def test_a_server_with_a_blocked_event_log_is_ready_and_names_it():
     served = server(shard(), shard(1))
     served.groups.shards[1].events.status = event_log.Status.BLOCKED
     served.groups.shards[1].events.reason = "no space"
-    answer = get(health_routes(served), "/health/ready")
+    answer = get(ready, served)
     assert answer.status == 200
     assert json.loads(answer.body)["events_lost"] == ["shard 1: no space"]
     samples = scraped(served)
@@ -187,7 +195,7 @@ def test_a_server_without_events_has_no_event_logs():
     served = server(shard())
     served.groups.shards[0].events = None
     assert scraped(served)["coordinator_event_logs"]["active",] == 0
-    assert "events_lost" not in json.loads(get(health_routes(served), "/health/ready").body)
+    assert "events_lost" not in json.loads(get(ready, served).body)
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -395,7 +403,7 @@ def test_transactions_are_counted_by_state_outcome_and_cause():
 
 def test_a_server_with_a_transaction_shard_that_accepts_no_writes_is_not_ready():
     served = server(shard(), transactions=(transactions_shard(3, Status.FULL, "the disk is full"),))
-    answer = get(health_routes(served), "/health/ready")
+    answer = get(ready, served)
     assert (answer.status, b"shard of transactions 3 is full: the disk is full" in answer.body) == (503, True)
 
 

@@ -6,10 +6,15 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
+from msgspec import Struct, defstruct
 
-from coordinator.admin.http import AdminServer, RefusedRequest, Request, Response, Routes, json_response
+from coordinator.admin.application import protocol_factory
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response
+from coordinator.admin.server import AdminServer
 from coordinator.config.settings import AdminConfig
 from tests.support.waiting import WITHIN_S
 
@@ -23,36 +28,58 @@ CONFIG = AdminConfig(
 )
 
 
-def echo(request: Request) -> Response:
-    return json_response({"name": request.parameters.get("name"), "body": request.body.decode()})
+class Body(Struct):
+    """Any object."""
+
+    text: str = ""
 
 
-async def later(_request: Request) -> Response:
+def echo(_server: Any, request: Request) -> dict[str, Any]:
+    return {"name": request.parameters.get("name"), "text": request.body.text if request.body else None}
+
+
+async def later(_server: Any, _request: Request) -> Response:
     await asyncio.sleep(0)
     return Response(body=b"later", content_type="text/plain")
 
 
-def broken(_request: Request) -> Response:
+def broken(_server: Any, _request: Request) -> Response:
     raise RuntimeError("a bug")
 
 
-def refusing(_request: Request) -> Response:
+def refusing(_server: Any, _request: Request) -> Response:
     raise RefusedRequest(404, "no such thing")
 
 
-ROUTES = {
-    ("GET", "/echo/{name}"): echo,
-    ("POST", "/echo/{name}"): echo,
-    ("GET", "/later"): later,
-    ("GET", "/broken"): broken,
-    ("GET", "/refusing"): refusing,
-}
+Query = defstruct("Query", [(f"f{number}", str, "") for number in range(100)])
+
+ENDPOINTS = (
+    Endpoint("GET", "/echo/{name}", "", echo),
+    Endpoint("POST", "/echo/{name}", "", echo, body=Body),
+    Endpoint("GET", "/later", "", later, query=Query),
+    Endpoint("GET", "/broken", "", broken),
+    Endpoint("GET", "/refusing", "", refusing),
+)
+
+
+class View:
+    """What the framework itself uses of a server."""
+
+    def run_in_worker(self, function: Any, done: Any) -> None:
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, function).add_done_callback(lambda future: done(future.result()))
+
+
+def made(config: AdminConfig = CONFIG, endpoints: tuple[Endpoint, ...] = ENDPOINTS) -> AdminServer:
+    """An admin server with these endpoints."""
+    view: Any = View()
+    return AdminServer(view, config, lambda: partial(protocol_factory, endpoints=endpoints))
 
 
 @asynccontextmanager
-async def serving(config: AdminConfig = CONFIG, routes: Routes = ROUTES) -> AsyncIterator[int]:
+async def serving(config: AdminConfig = CONFIG, endpoints: tuple[Endpoint, ...] = ENDPOINTS) -> AsyncIterator[int]:
     """A running admin server; yields its port. The conversation with it must end within WITHIN_S."""
-    server = AdminServer(routes, config)
+    server = made(config, endpoints)
     port = await server.start()
     try:
         async with asyncio.timeout(WITHIN_S):
@@ -72,13 +99,21 @@ async def ask(port: int, data: bytes) -> bytes:
 
 async def ask_and_stay_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Sends a request and reads the response. After that, the server counts the connection as open."""
-    writer.write(b"GET /later HTTP/1.1\r\nhost: x\r\n\r\n")
+    writer.write(b"GET /later HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert status(await reader.readuntil(b"\r\n\r\n")) == 200
     assert await reader.readexactly(5) == b"later"
 
 
 def request(target: str, method: str = "GET", body: bytes = b"", *headers: str) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", "host: x", "connection: close", f"content-length: {len(body)}", *headers]
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        "host: localhost",
+        "connection: close",
+        f"content-length: {len(body)}",
+        *headers,
+    ]
+    if body:
+        lines.append("content-type: application/json")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -94,14 +129,14 @@ def body(answer: bytes) -> bytes:
     ("asked", "expected"),
     [
         (request("/echo/a"), 200),
-        (request("/echo/a", "POST", b"x" * 100), 200),
+        (request("/echo/a", "POST", b'{"text": "%s"}' % (b"x" * 88)), 200),
         (request("/later"), 200),
         (request("/later", "HEAD"), 200),
         (request("/nowhere"), 404),
         (request("/echo/a/b"), 404),
         (request("/refusing"), 404),
         (request("/later", "DELETE"), 405),
-        (request("/echo/a", "POST", b"x" * 101), 413),
+        (request("/echo/a", "POST", b'{"text": "%s"}' % (b"x" * 89)), 413),
         (request("/later", "GET", b"", "a: " + "b" * 400), 200),
         (request("/later", "GET", b"", "a: " + "b" * 600), 431),
         (request("/later", "GET", b"", "a: " + "b" * 9000), 431),
@@ -149,7 +184,7 @@ async def test_a_connection_can_send_several_requests():
         writer.close()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /later HTT", b"GET /later HTTP/1.1\r\nhost: x\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"GET /later HTT", b"GET /later HTTP/1.1\r\nhost: localhost\r\n"])
 async def test_the_connection_of_a_request_that_is_incomplete_for_too_long_is_closed(sent):
     async with serving(replace(CONFIG, admin_request_time_ms=50)) as port:
         assert await ask(port, sent) == b""
@@ -186,12 +221,12 @@ async def test_slow_clients_do_not_keep_others_out():
 async def test_a_connection_over_the_limit_gets_503_while_the_server_works_on_all_others():
     arrived, released = asyncio.Semaphore(0), asyncio.Event()
 
-    async def held(_request: Request) -> Response:
+    async def held(_server: Any, _request: Request) -> Response:
         arrived.release()
         await released.wait()
         return Response(body=b"released")
 
-    async with serving(routes={**ROUTES, ("GET", "/held"): held}) as port:
+    async with serving(endpoints=(*ENDPOINTS, Endpoint("GET", "/held", "", held))) as port:
         working = [asyncio.create_task(ask(port, request("/held"))) for _ in range(2)]
         for _ in working:
             await arrived.acquire()
@@ -202,15 +237,14 @@ async def test_a_connection_over_the_limit_gets_503_while_the_server_works_on_al
 
 
 async def test_a_response_that_is_not_read_in_time_is_dropped():
-    server = AdminServer(
-        {("GET", "/large"): lambda _: Response(body=bytes(50 << 20))}, replace(CONFIG, admin_request_time_ms=50)
-    )
+    large = Endpoint("GET", "/large", "", lambda _server, _request: Response(body=bytes(50 << 20)))
+    server = made(replace(CONFIG, admin_request_time_ms=50), (large,))
     port = await server.start()
     async with asyncio.timeout(WITHIN_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.write(request("/large"))
         await reader.readuntil(b"\r\n\r\n")
-        await asyncio.gather(*server._connections)
+        await asyncio.wait([connection.closed for connection in server.connections.open])
         read = 0
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 20):
@@ -229,7 +263,7 @@ async def test_a_query_with_too_many_fields_is_refused(fields, expected, caplog)
 
 
 async def test_stopping_closes_open_connections():
-    server = AdminServer(ROUTES, replace(CONFIG, admin_request_time_ms=10 * 60_000))
+    server = made(replace(CONFIG, admin_request_time_ms=10 * 60_000))
     port = await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await ask_and_stay_connected(reader, writer)

@@ -38,6 +38,27 @@ def need_two(stage: Stage) -> None:
         raise NotApplicable("it needs two instances")
 
 
+async def need_static(stage: Stage) -> None:
+    """Raises NotApplicable if the program ignores GROUP_INSTANCE_ID."""
+    members = (await stage.group_view())["members"]
+    if not all(each.get("instance_id") or each.get("group_instance_id") for each in members):
+        raise NotApplicable("the program has no static members")
+
+
+def need_plain_commits(stage: Stage) -> None:
+    """Raises NotApplicable if the program commits in transactions."""
+    if any(each.api == "EndTxn" for each in stage.observation.entries):
+        raise NotApplicable("the program commits in transactions")
+
+
+def transactional_id_of(stage: Stage, instance: Instance) -> str:
+    """The transactional id by which an instance ended its last transaction. Raises NotApplicable if it ended none."""
+    for entry in reversed(stage.observation.entries):
+        if entry.api == "EndTxn" and entry.listener == instance.listener:
+            return str(entry.request["transactional_id"])
+    raise NotApplicable("the program uses no transactions")
+
+
 async def answered_with(stage: Stage, instance: Instance, api: str, error: str) -> None:
     """Waits until an instance has been answered with this error. Raises NotReached."""
 

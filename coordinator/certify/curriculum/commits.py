@@ -68,6 +68,7 @@ async def commit_request_lost(stage: Stage) -> None:
     allows=Allows(rebalances=1),
 )
 async def commit_rebalance_in_progress(stage: Stage) -> None:
+    acts.need_plain_commits(stage)
     fault = await stage.fault(stage.first, api="OffsetCommit", error="REBALANCE_IN_PROGRESS")
     await stage.acted(fault)
     await stage.stable()
@@ -89,6 +90,7 @@ async def commit_rebalance_in_progress(stage: Stage) -> None:
     allows=Allows(rebalances=0),
 )
 async def commit_stale_member_epoch(stage: Stage) -> None:
+    acts.need_plain_commits(stage)
     fault = await stage.fault(stage.first, api="OffsetCommit", error="STALE_MEMBER_EPOCH")
     await stage.acted(fault)
 
@@ -101,7 +103,10 @@ async def commit_stale_member_epoch(stage: Stage) -> None:
     provoked="all instances are stopped, the offsets expired, and the instances started",
     sources=(
         Source("OffsetMetadataManager.cleanupExpiredOffsets", "offsets of a group without members expire"),
-        Source("OffsetsRequestManager, auto.offset.reset", "a partition without a committed offset is reset"),
+        Source(
+            "SubscriptionState.resetInitializingPositions",
+            "a position without a committed offset is reset by the policy",
+        ),
     ),
     allows=Allows(rebalances=None),
 )

@@ -124,6 +124,7 @@ async def unknown_member_in_mid_revocation(stage: Stage) -> None:
 )
 async def revocation_too_slow(stage: Stage) -> None:
     need_two(stage)
+    acts.need_plain_commits(stage)
     first, last = stage.instances[0], stage.instances[-1]
     await stage.stop(last)
     await stage.stable()
@@ -174,6 +175,7 @@ async def pause_and_zombie_commit(stage: Stage) -> None:
 async def unreleased_instance_id(stage: Stage) -> None:
     need_two(stage)
     first, last = stage.instances[0], stage.instances[-1]
+    await acts.need_static(stage)
     own = last.environment["GROUP_INSTANCE_ID"]
     await stage.stop(last)
     await stage.expire_session(last)
@@ -200,11 +202,13 @@ async def unreleased_instance_id(stage: Stage) -> None:
     is_static=True,
 )
 async def static_member_back_in_time(stage: Stage) -> None:
+    await acts.need_static(stage)
     await acts.restart(stage, stage.first)
     await stage.stable()
 
 
 async def _bump_in_mid_commit(stage: Stage, policy: str) -> None:
+    acts.need_plain_commits(stage)
     await acts.set_group_config(stage, "consumer.fencing.policy", policy)
     hold = await stage.fault(stage.first, api="OffsetCommit", hold="request")
     await stage.held(hold)

@@ -27,6 +27,7 @@ _TRANSACTION_TIMEOUT_MAX_MS = 180_000
     is_transactional=True,
 )
 async def end_answer_lost(stage: Stage) -> None:
+    acts.transactional_id_of(stage, stage.first)
     fault = await stage.fault(stage.first, api="EndTxn", lose="answer")
     await stage.acted(fault)
 
@@ -42,6 +43,7 @@ async def end_answer_lost(stage: Stage) -> None:
     is_transactional=True,
 )
 async def end_request_lost(stage: Stage) -> None:
+    acts.transactional_id_of(stage, stage.first)
     fault = await stage.fault(stage.first, api="EndTxn", lose="request")
     await stage.acted(fault)
 
@@ -63,6 +65,7 @@ async def end_request_lost(stage: Stage) -> None:
     is_transactional=True,
 )
 async def unstable_offset_commit(stage: Stage) -> None:
+    acts.transactional_id_of(stage, stage.first)
     need_two(stage)
     hold = await stage.fault(stage.first, api="EndTxn", hold="request")
     await stage.held(hold)
@@ -79,14 +82,15 @@ async def unstable_offset_commit(stage: Stage) -> None:
     right_client="ends, or closes this producer: neither its records nor its offsets count, and another instance reads "
     "them again",
     provoked="a TxnOffsetCommit is held, InitProducerId of its transactional id sent, and the TxnOffsetCommit released",
-    sources=(FENCED, Source("KIP-360, KIP-447", "InitProducerId aborts the open transaction and fences its producer")),
+    sources=(FENCED, Source("KIP-98", "InitProducerId aborts the open transaction and fences its producer")),
     allows=Allows(rebalances=2, stall_s=60.0, may_end=True),
     is_transactional=True,
 )
 async def producer_fenced(stage: Stage) -> None:
+    transactional_id = acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
     await stage.held(hold)
-    await acts.fence_producer(stage, stage.first.environment["TRANSACTIONAL_ID"])
+    await acts.fence_producer(stage, transactional_id)
     await hold.release()
     await acts.ended_or_again(stage, stage.first, "EndTxn")
 
@@ -111,7 +115,7 @@ async def producer_fenced(stage: Stage) -> None:
     time_limit_s=180.0,
 )
 async def transaction_timed_out(stage: Stage) -> None:
-    transaction = stage.control.transaction(stage.first.environment["TRANSACTIONAL_ID"])
+    transaction = stage.control.transaction(acts.transactional_id_of(stage, stage.first))
     hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
     await stage.held(hold)
 
@@ -139,6 +143,7 @@ async def transaction_timed_out(stage: Stage) -> None:
     is_transactional=True,
 )
 async def concurrent_transactions(stage: Stage) -> None:
+    acts.transactional_id_of(stage, stage.first)
     fault = await stage.fault(
         stage.first,
         api=("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId"),
@@ -161,6 +166,7 @@ async def concurrent_transactions(stage: Stage) -> None:
     time_limit_s=150.0,
 )
 async def coordinator_dies(stage: Stage) -> None:
+    acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="EndTxn", hold="answer")
     await stage.held(hold)
     await stage.kill_server()

@@ -68,7 +68,7 @@ def prepare_rebalance(groups: Groups, group: ClassicGroup, cause: Cause, now_ms:
     abort_resync(group, update)
     group.failure = None
     _forget_pending_syncs(group, update)
-    _record_rebalance(group, cause, now_ms, update)
+    record_rebalance(group, cause, now_ms, update)
     if group.state is State.EMPTY:
         delay_ms = groups.config.group_initial_rebalance_delay_ms
         group.initial_delay = InitialDelay(delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
@@ -273,7 +273,8 @@ def _check_claims(groups: Groups, group: ClassicGroup, update: GroupUpdate) -> N
 # --- facts and events -------------------------------------------------------------------------------------------------
 
 
-def _record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpdate) -> None:
+def record_rebalance(group: Round, cause: Cause, now_ms: int, update: GroupUpdate) -> None:
+    """Remembers and emits that a rebalance begins; one in progress is overtaken."""
     if group.rebalances and group.rebalances[-1].ended_ms is None:
         group.rebalances[-1].end(now_ms)
         update.facts.append(event_only(_ended(group, now_ms, is_overtaken=True)))

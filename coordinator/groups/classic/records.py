@@ -14,8 +14,9 @@ then, to save the space.
 The first two records hold only the chosen one of each member's protocols.
 """
 
+from collections.abc import Callable
 from copy import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
@@ -78,13 +79,23 @@ def renamed_member(group: ClassicGroup, old_id: str, new_id: str) -> list[Record
 
     Its assignment stays. Without these records a crash would take the round back, and the fenced id would be a member again.
     """
+    return _rewritten(group, old_id, lambda generation: _rename(generation, old_id, new_id))
+
+
+def without_member(group: ClassicGroup, member_id: str) -> list[Record]:
+    """The last generation in the log without a member that was removed since, and is to stay removed after a crash."""
+    return _rewritten(group, member_id, lambda generation: _remove(generation, member_id))
+
+
+def _rewritten(group: ClassicGroup, member_id: str, change: Callable[[Any], None]) -> list[Record]:
+    """The last generation in the log after `change` of a copy; no records if this is no member of it."""
     if group.forming is not None:
         key: Message = ClassicGroupGenerationKey(group.group_id)
-        return [Record(key, _renamed(group.forming, old_id, new_id))] if _has(group.forming, old_id) else []
+        return [Record(key, _changed(group.forming, change))] if _has(group.forming, member_id) else []
     stored = group.stored
-    if stored is None or not _has(stored, old_id):
+    if stored is None or not _has(stored, member_id):
         return []
-    records = [Record(GroupMetadataKey(group.group_id), _renamed(stored, old_id, new_id), VERSION)]
+    records = [Record(GroupMetadataKey(group.group_id), _changed(stored, change), VERSION)]
     # A GroupMetadata makes these obsolete.
     if group.forced is not None:
         records.append(Record(ClassicGroupForcedRebalanceKey(group.group_id), group.forced))
@@ -97,15 +108,27 @@ def _has(generation: _Generation, member_id: str) -> bool:
     return any(each.member_id == member_id for each in generation.members)
 
 
-def _renamed(generation: _Generation, old_id: str, new_id: str) -> _Generation:
-    renamed = copy(generation)
-    renamed.members = [copy(each) for each in generation.members]
-    for each in renamed.members:
+def _changed(generation: _Generation, change: Callable[[Any], None]) -> _Generation:
+    changed = copy(generation)
+    changed.members = [copy(each) for each in generation.members]
+    change(changed)
+    return changed
+
+
+def _rename(generation: _Generation, old_id: str, new_id: str) -> None:
+    for each in generation.members:
         if each.member_id == old_id:
             each.member_id = new_id
-    if renamed.leader == old_id:
-        renamed.leader = new_id
-    return renamed
+    if generation.leader == old_id:
+        generation.leader = new_id
+
+
+def _remove(generation: _Generation, member_id: str) -> None:
+    generation.members = [each for each in generation.members if each.member_id != member_id]
+    if generation.leader == member_id:
+        generation.leader = None
+    if not generation.members:
+        generation.protocol = None
 
 
 def group_tombstones(group: ClassicGroup) -> list[Record]:

@@ -118,8 +118,8 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
             self.facts.append(fact)
         return has_joined
 
-    def remove(self, members: Sequence[Member], cause: str) -> None:
-        """Removes members, which are all different; does nothing if there are none.
+    def remove(self, members: Sequence[Member], cause: str, reason: str | None = None) -> None:
+        """Removes members, which are all different; does nothing if there are none. `reason`: an administrator's.
 
         Their holdings are free from that moment, and the group's epoch is raised so that the next target includes them.
         Kafka: `GroupMetadataManager.consumerGroupFenceMembers`, `streamsGroupFenceMember`.
@@ -136,7 +136,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
             return
         for member in members:
             self.records += self.RECORDS.member_tombstones(self.group_id, member.member_id)
-        self._raise_epoch_without(members, cause)
+        self._raise_epoch_without(members, cause, reason)
         if len(members) == len(self.group.members):
             # There is nobody to compute a target for, and the next member need not wait for one.
             self.records.append(self.RECORDS.target_epoch(self.group_id, self.group_epoch, 0))

@@ -5,9 +5,9 @@
 "use strict";
 const { Kafka } = require("kafkajs");
 
-const { BOOTSTRAP, TOPIC, GROUP, OUTPUT_TOPIC, GROUP_PROTOCOL, GROUP_INSTANCE_ID, TRANSACTIONAL_ID } = process.env;
-if ((GROUP_PROTOCOL || "classic") !== "classic" || GROUP_INSTANCE_ID) {
-  process.stderr.write("kafkajs has classic groups of dynamic members only\n");
+const { BOOTSTRAP, TOPIC, GROUP, OUTPUT_TOPIC, GROUP_PROTOCOL, TRANSACTIONAL_ID } = process.env;
+if ((GROUP_PROTOCOL || "classic") !== "classic") {
+  process.stderr.write("kafkajs has classic groups only\n");
   process.exit(2);
 }
 const kafka = new Kafka({ clientId: "obvious", brokers: [BOOTSTRAP] });

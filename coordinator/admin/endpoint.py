@@ -1,0 +1,134 @@
+"""How an admin endpoint is declared: its path, what it takes, what it returns, and how it may refuse.
+
+A module of `admin/` exports `ENDPOINTS`; routes.py lists those modules. From a declaration come the routing, the validation of
+query and body, the list at `/`, and the OpenAPI document (openapi.py), so that none of them can say something else.
+
+    class Command(Struct, forbid_unknown_fields=True):
+        reason: str
+
+    ENDPOINTS = (Endpoint("POST", "/v1/groups/{group_id}/rebalance", "rebalance a group", rebalance, body=Command,
+                          returns=Rebalanced, refusals=(404, 409)),)
+
+A handler is `handle(server, request)`, a function or a coroutine function. It runs on the event loop, which serves the groups
+too: it finishes quickly, or awaits. `in_worker` runs what takes long outside the loop.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from coordinator.admin.server_view import ServerView
+
+TIMEOUT_MS_MAX = 600_000
+TimeoutMs = Annotated[
+    int, Meta(ge=0, le=TIMEOUT_MS_MAX, description="How long to wait for it, in milliseconds; 0 answers at once.")
+]
+"""The type of the query field `timeout_ms`. A request in which it is above 0 is a long poll: `admin.request.time.ms` begins
+when that time is over."""
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Refusal(Struct, omit_defaults=True):
+    """The body of every refusal."""
+
+    error: str
+    allowed: list[str] | None = None
+    """What would be accepted, where that is a list."""
+
+
+class RefusedRequest(Exception):
+    """The request gets a response with this status and text, and with a list of what is allowed."""
+
+    def __init__(
+        self, status: int, text: str, allowed: list[str] | None = None, *, headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.allowed = allowed
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A complete and valid request."""
+
+    method: str = "GET"
+    path: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The values of the path's segments in braces."""
+    query: Any = None
+    """An instance of the endpoint's `query`."""
+    body: Any = None
+    """An instance of the endpoint's `body`."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name in small letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response that is not a value as JSON with the endpoint's status."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A response that goes on. It has no time limit as long as the client reads it.
+
+    When the client has gone or the server stops, the generator is closed.
+    """
+
+    chunks: AsyncGenerator[bytes, None]
+    content_type: str
+
+
+Answer = Struct | dict[str, Any] | Response | Stream
+Handler = Callable[[ServerView, Request], Answer | Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A method of a path."""
+
+    method: str
+    path: str
+    """A segment in braces matches any one segment; its unquoted value is in `request.parameters`."""
+    about: str
+    """One line for people."""
+    handle: Handler
+    query: type[Struct] | None = None
+    body: type[Struct] | None = None
+    """None: the endpoint takes no body, or an empty object."""
+    returns: Any = None
+    """The type of the JSON that it returns; None if that is of another content type."""
+    status: int = 200
+    refusals: tuple[int, ...] = ()
+    """The statuses of its own refusals, beside those that every endpoint has (openapi.py)."""
+    control: bool = False
+    """Whether it needs `admin.control.enable`; 403 without it."""
+    content_types: tuple[str, ...] = ("application/json",)
+    """What the body of the response can be."""
+    others: Mapping[int, Any] = field(default_factory=dict)
+    """The types of answers with other statuses that are no refusals."""
+
+
+async def in_worker(server: ServerView, function: Callable[[], Any]) -> Any:
+    """Runs a function outside the loop, and returns or raises what it does."""
+    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(result: Any) -> None:
+        if not outcome.done():  # the client may have gone
+            outcome.set_result(result)
+
+    server.run_in_worker(function, done)
+    result = await outcome
+    if isinstance(result, BaseException):
+        raise result
+    return result

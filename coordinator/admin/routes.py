@@ -1,0 +1,16 @@
+"""All endpoints of admin HTTP: the modules that have some. To add one, export `ENDPOINTS` (endpoint.py) and list the module."""
+
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+
+from coordinator.admin import api, health, index, metrics
+from coordinator.admin.endpoint import Endpoint
+
+MODULES: tuple[ModuleType, ...] = (index, health, metrics, api)
+
+
+@cache
+def all_endpoints() -> Sequence[Endpoint]:
+    """The endpoints of all modules."""
+    return tuple(endpoint for module in MODULES for endpoint in module.ENDPOINTS)

@@ -1,0 +1,154 @@
+"""The admin HTTP server: it listens from the start, and imports the rest when the first connection comes.
+
+Starlette, uvicorn and msgspec cost more memory and start-up time than all groups of a small server. So the modules of the
+endpoints are imported by the first connection, in a worker thread; connections that come meanwhile wait.
+
+uvicorn's own server is not used, only its HTTP/1.1 protocol (connection.py): the process has signal handlers, a loop and a way
+to stop already.
+"""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from coordinator.admin.connections import Connections
+from coordinator.admin.server_view import ServerView
+from coordinator.config.settings import AdminConfig
+
+_log = logging.getLogger(__name__)
+
+ProtocolFactory = Callable[[ServerView, AdminConfig, Connections], Callable[[], asyncio.Protocol]]
+CLOSED_WITHIN_S = 1.0
+"""A stop waits this long for clients to read the last bytes."""
+_EARLY_BYTES = 64 * 1024
+"""How much of a request is read before the import is over."""
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 63\r\nconnection: close\r\n\r\n"
+    b'{"error": "admin.connections are open and all of them are used"}'
+)
+
+
+def import_application() -> ProtocolFactory:
+    """Imports the framework and all endpoints."""
+    factory: ProtocolFactory = importlib.import_module("coordinator.admin.application").protocol_factory
+    return factory
+
+
+class AdminServer:
+    """HTTP for one server, on one address."""
+
+    def __init__(
+        self, server: ServerView, config: AdminConfig, load: Callable[[], ProtocolFactory] = import_application
+    ) -> None:
+        """`load` runs in a worker and returns what makes the protocols of connections."""
+        self._view = server
+        self._config = config
+        self._load = load
+        self.connections = Connections(config.admin_connections)
+        self._make_protocol: Callable[[], asyncio.Protocol] | None = None
+        self._is_loading = False
+        self._is_stopped = False
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listens on the configured address. Returns the port."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, self._config.host, self._config.port)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Stops listening, ends long polls and streams, and closes all connections."""
+        self._is_stopped = True
+        if self._server is not None:
+            self._server.close()
+        connections = list(self.connections.open)
+        tasks = [task for connection in connections for task in connection.stop()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        closed = [connection.closed for connection in connections]
+        if closed:
+            await asyncio.wait(closed, timeout=CLOSED_WITHIN_S)
+        for connection in list(self.connections.open):
+            connection.abandon()
+
+    def _accept(self) -> asyncio.Protocol:
+        return _EarlyConnection(self) if self._make_protocol is None else self._make_protocol()
+
+    def admitted(self, connection: "_EarlyConnection") -> None:
+        """Imports the application in a worker, unless that has begun or is done: then the connection is handed over."""
+        if self._make_protocol is not None:
+            connection.hand_over(self._make_protocol())
+        elif not self._is_loading:
+            self._is_loading = True
+            self._view.run_in_worker(self._load, self._loaded)
+
+    def _loaded(self, factory: Any) -> None:
+        if isinstance(factory, BaseException):
+            _log.error("event=admin_not_loaded", exc_info=factory)
+            self._is_loading = False
+            for connection in list(self.connections.open):
+                connection.abandon()
+            return
+        if self._is_stopped:
+            return
+        self._make_protocol = factory(self._view, self._config, self.connections)
+        for connection in list(self.connections.open):
+            if isinstance(connection, _EarlyConnection):
+                connection.hand_over(self._make_protocol())
+
+
+class _EarlyConnection(asyncio.Protocol):
+    """A connection that came before the application was imported. It keeps what it reads for the real protocol."""
+
+    def __init__(self, server: AdminServer) -> None:
+        self._server = server
+        self._transport: Any = None
+        self._data = b""
+        self._is_at_end = False
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        if self._server.connections.admit(self):
+            self._server.admitted(self)
+        else:
+            self._transport.write(BUSY)
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > _EARLY_BYTES:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Keeps the connection half-open, which TLS cannot: the request may be complete."""
+        self._is_at_end = True
+        return bool(self._transport.get_extra_info("sslcontext") is None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it
+        self._server.connections.forget(self)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def hand_over(self, protocol: asyncio.Protocol) -> None:
+        """Gives the connection, and what was read from it, to the real protocol."""
+        transport = self._transport
+        self._server.connections.forget(self)
+        if transport.is_closing():
+            return
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.resume_reading()
+        if self._data:
+            protocol.data_received(self._data)
+        if self._is_at_end and not protocol.eof_received():
+            transport.close()
+
+    def abandon(self) -> None:
+        self._transport.abort()
+
+    def stop(self) -> Iterable[asyncio.Task[Any]]:
+        self.abandon()
+        return ()
