@@ -5,21 +5,32 @@ pytest-xdist, one per worker). It is ready in a fraction of a second. Its data i
 affect each other because `topic()` and `group()` return names that no other test has. If a test fails, the report has the
 lines that the server logged during the test.
 
+`kafka_coordinator.control` injects faults, acts on groups and moves the clock (docs/control.md). It has a scope of its own for
+each test, which ends with the test even if that fails: its rules are cleared, what they hold is released, and the clock runs.
+
 The server is a process and not a thread, because client libraries block, and because tests can kill and restart it
 (`kafka_coordinator.server.restart()`).
 
 `kafka_coordinator_settings` in pytest's configuration has a line `name=value` for each setting. They override those in
-config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups).
+config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups). `kafka_coordinator_from` names a
+folder or HOST:PORT whose groups and offsets the server begins with, as `coordinator serve --from` does.
 """
 
 import uuid
 from collections.abc import Generator, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pytest
 
 from coordinator.operations import throwaway_server
 
+if TYPE_CHECKING:
+    from coordinator.control import AsyncControl, Control
+    from coordinator.control.clock import ClockCommands
+
 _SETTINGS = "kafka_coordinator_settings"
+_SOURCE = "kafka_coordinator_from"
 
 
 class CoordinatorServer(throwaway_server.ThrowawayServer):
@@ -39,6 +50,7 @@ class KafkaCoordinator:
     def __init__(self, server: CoordinatorServer) -> None:
         self.server = server
         self._unique = uuid.uuid4().hex[:8]
+        self._clocks: list[ClockCommands] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -64,6 +76,37 @@ class KafkaCoordinator:
         """A group name that no other test has; the same `name` gives the same result."""
         return f"{name}-{self._unique}"
 
+    @cached_property
+    def control(self) -> "Control":
+        """Faults, groups, time and recordings of the server, in a scope that no other test has. It ends with the test."""
+        from coordinator.control import Control  # noqa: PLC0415 - not every test needs it
+
+        control = Control(self.admin_url, self._scope)
+        self._clocks.append(control.clock)
+        return control
+
+    def async_control(self) -> "AsyncControl":
+        """The same for an asyncio test, in the same scope: `async with kafka_coordinator.async_control() as control`."""
+        from coordinator.control import AsyncControl  # noqa: PLC0415 - as above
+
+        control = AsyncControl(self.admin_url, self._scope)
+        self._clocks.append(control.clock)
+        return control
+
+    @property
+    def _scope(self) -> str:
+        return f"test-{self._unique}"
+
+    def end(self) -> None:
+        """Ends the scope of `control`. A server that the test has killed has nothing left to clear."""
+        if not self._clocks:
+            return
+        if self.server.alive:
+            self.control.clock.made_manual = any(clock.made_manual for clock in self._clocks)
+            self.control.close()
+        else:
+            self.control.disconnect()
+
     def _create(self, name: str, partitions: int) -> None:
         from coordinator.operations.client import Client, OperationFailed, refuse_error  # noqa: PLC0415 - not every test needs it
         from coordinator.protocol.messages import CreateTopicsRequest  # noqa: PLC0415 - as above
@@ -85,6 +128,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         _SETTINGS, "settings of the server of the fixture kafka_coordinator, one name=value per line", type="linelist"
     )
+    parser.addini(
+        _SOURCE, "folder or HOST:PORT whose groups and offsets the server of kafka_coordinator begins with", default=""
+    )
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +139,8 @@ def kafka_coordinator_server(
 ) -> Iterator[CoordinatorServer]:
     """The server of the session, for fixtures that have a wider scope than a test."""
     settings: list[str] = request.config.getini(_SETTINGS)
-    server = CoordinatorServer(tmp_path_factory.mktemp("kafka-coordinator"), settings)
+    source: str = request.config.getini(_SOURCE)
+    server = CoordinatorServer(tmp_path_factory.mktemp("kafka-coordinator"), settings, source=source or None)
     server.start()
     try:
         yield server
@@ -102,12 +149,18 @@ def kafka_coordinator_server(
 
 
 @pytest.fixture
-def kafka_coordinator(request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer) -> KafkaCoordinator:
+def kafka_coordinator(
+    request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer
+) -> Iterator[KafkaCoordinator]:
     """The server of the session with names for this test, started again if an earlier test killed it."""
     if not kafka_coordinator_server.alive:
         kafka_coordinator_server.start()
     request.node.stash[_LOG_FROM] = (kafka_coordinator_server, kafka_coordinator_server.log_size())
-    return KafkaCoordinator(kafka_coordinator_server)
+    coordinator = KafkaCoordinator(kafka_coordinator_server)
+    try:
+        yield coordinator
+    finally:
+        coordinator.end()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from operator import itemgetter
 from typing import Any
 
+from coordinator.admin.lag import end_offset, partition_lag
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
@@ -13,10 +14,28 @@ DEAD = "Dead"
 
 def group_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:
     """A group that exists, with everything that is known of it."""
+    view = stored_view(server, state, group_id)
+    for each in view["committed"]:
+        each["end_offset"] = end_offset(server, each["topic"], each["partition"])
+        each["lag"] = partition_lag(server, each["topic"], each["partition"], each["offset"])
+    known = [each["lag"] for each in view["committed"] if each["lag"] is not None]
+    return view | {"lag": sum(known) if known else None}
+
+
+def stored_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:
+    """The group without its lag, which only the present has."""
     group = state.by_id[group_id]
     view = group_summary(state, group)
+    view["lag"] = None
     view["committed"] = [
-        {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": each.offset,
+            "metadata": each.metadata,
+            "end_offset": None,
+            "lag": None,
+        }
         for (topic, partition), each in sorted(state.offsets.of(group_id), key=itemgetter(0))
     ]
     view["pending"] = _pending(server, state, group_id)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from coordinator.admin.endpoint import RefusedRequest
-from coordinator.admin.group_view import absent_view, group_view
+from coordinator.admin.group_view import absent_view, stored_view
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import split
@@ -53,7 +53,7 @@ async def _view_at(server: ServerView, shard: Shard[Any], group_id: str, offset:
         state = server.empty_group_state()
         time_ms = await _replay(log, state, group_id, offset)
     state.loaded(server.clock.wall_ms())
-    view = group_view(server, state, group_id) if group_id in state.by_id else absent_view(group_id)
+    view = stored_view(server, state, group_id) if group_id in state.by_id else absent_view(group_id)
     compacted_before = log.checkpoint.offsets.clean_offset
     view["at"] = {
         "shard": shard.index,
