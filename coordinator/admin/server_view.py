@@ -2,7 +2,7 @@
 
 from asyncio import Semaphore
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
@@ -19,6 +19,9 @@ from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
+
+if TYPE_CHECKING:
+    from coordinator.rules.interceptor import Interceptor  # imported when there are rules
 
 
 class ServerView(Protocol):
@@ -66,6 +69,16 @@ class ServerView(Protocol):
     def marker_delivery(self) -> MarkerDelivery: ...
     @property
     def held_bytes(self) -> HeldBytes: ...
+    @property
+    def interceptor(self) -> "Interceptor":
+        """The fault rules and recordings."""
+        ...
+
+    @property
+    def has_interceptor(self) -> bool:
+        """Whether there ever were some."""
+        ...
+
     @property
     def stopping(self) -> bool:
         """Whether the server is draining and accepts no new connections."""
