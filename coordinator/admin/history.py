@@ -93,7 +93,7 @@ async def _replay(log: Log, state: GroupMachine, group_id: str, end_offset: int)
     return time_ms
 
 
-class Change(NamedTuple):
+class Difference(NamedTuple):
     """A difference. `path`: such as `members[member-1].assignment`; None: it is not there."""
 
     path: str
@@ -105,7 +105,7 @@ _NAMED_BY = (("member_id",), ("topic", "partition"))
 """The fields that name an element of a list."""
 
 
-def differences(before: Any, after: Any, path: str = "") -> Iterable[Change]:
+def differences(before: Any, after: Any, path: str = "") -> Iterable[Difference]:
     """What differs between two views, in the order of the earlier one."""
     if before == after:
         return
@@ -115,7 +115,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterable[Change]:
         return
     named = _by_name(before), _by_name(after)
     if named[0] is None or named[1] is None:
-        yield Change(path, before, after)
+        yield Difference(path, before, after)
         return
     for key in {**named[0], **named[1]}:
         yield from differences(named[0].get(key), named[1].get(key), f"{path}[{key}]")
