@@ -203,7 +203,9 @@ class Stage:
         await self.control.group(self.group).wait(state="PreparingRebalance", timeout_s=WITHIN_S)
 
         async def reached() -> bool:
-            waiting = [each for each in self.observation.entries if each.outcome == "pending" and each.api == "JoinGroup"]
+            waiting = [
+                each for each in self.observation.entries if each.outcome == "pending" and each.api == "JoinGroup"
+            ]
             return len({each.listener for each in waiting}) >= members
 
         await self.until(reached, f"JoinGroup of {members} instances")
