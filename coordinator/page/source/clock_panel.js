@@ -24,7 +24,11 @@ export class ClockPanel {
   }
 
   async refresh() {
-    this.show(await get("/v1/clock"));
+    try {
+      this.show(await get("/v1/clock"));
+    } catch (error) {
+      this.about.textContent = error.message;
+    }
   }
 
   show(state) {

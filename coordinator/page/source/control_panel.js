@@ -58,7 +58,7 @@ export class ControlPanel {
     const path = `/members/${encodeURIComponent(member.member_id)}`;
     return el("span", { class: "tools" },
       this.button("Evict", () => this.post(`${path}/evict`, { reason: this.reason.value }), `Evict ${member.member_id}`),
-      this.button("Expire session", () => this.post(`${path}/expire-session`, {}), `Expire the session of ${member.member_id}`));
+      this.button("Expire session", () => this.post(`${path}/expire-session`, {}), `Expire session of ${member.member_id}`));
   }
 
   show(view) {
@@ -71,11 +71,11 @@ export class ControlPanel {
       const { faults } = await get("/v1/faults");
       this.setOn(true);
       this.showFaults(faults);
-      await this.clock.refresh();
     } catch (error) {
       this.setOn(false);
       this.off.textContent = error.status === 403 ? `Faults, time and the other commands are off: ${error.message}` : error.message;
     }
+    if (this.isOn) await this.clock.refresh();
   }
 
   setOn(isOn) {

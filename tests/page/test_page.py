@@ -1,0 +1,200 @@
+"""The server's page in a real browser: groups, a storm as it happens, the group at an offset, and control by button."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from coordinator.protocol.errors import ErrorCode
+from tests.page.conftest import serious_faults
+from tests.page.crowd import Crowd
+from tests.support.wire import Connection
+
+GROUP = "orders/eu & more"
+EVIL = "<img src=x onerror=alert(1)>\u202e"
+AT_ONCE = {"group.consumer.assignment.interval.ms": 0}
+WITHIN_MS = 20_000
+DARK = {"color_scheme": "dark"}
+NARROW = {"viewport": {"width": 380, "height": 800}}
+
+
+@pytest.fixture
+def server(coordinator_process):
+    return coordinator_process(settings=AT_ONCE)
+
+
+@pytest.fixture
+def crowd(server):
+    with ExitStack() as stack:
+        made = Crowd(server.bootstrap, GROUP, 200)
+        stack.callback(made.close)
+        yield made
+
+
+@pytest.fixture
+def group_page(server, open_page: Callable[..., Any]) -> Callable[..., Any]:
+    """Opens the page of the group, as its link in the list does."""
+
+    def open_it(**options: Any) -> Any:
+        page = open_page(server.admin, **options)
+        page.get_by_role("link", name=GROUP).click()
+        page.get_by_text("following live").wait_for()
+        return page
+
+    return open_it
+
+
+def rows(page: Any, section: str, name: str = "name") -> list[Any]:
+    return page.evaluate(
+        "([section, name]) => document.querySelector('.timeline').timeline.model.rows"
+        ".filter(row => row.section === section).map(row => row[name])",
+        [section, name],
+    )
+
+
+def wait(page: Any, condition: str) -> None:
+    """Waits for a condition over the timeline `t`."""
+    page.wait_for_function(f"(() => {{ const t = document.querySelector('.timeline').timeline; return {condition}; }})()",
+                           timeout=WITHIN_MS)  # fmt: skip
+
+
+def marks(page: Any) -> set[str]:
+    """The kinds of marks that are in the timeline."""
+    return {
+        each["glyph"]
+        for section in ("top", "partitions", "members")
+        for row in rows(page, section, "marks")
+        for each in row
+    }
+
+
+def commit(link: Connection, group: str) -> None:
+    """Commits an offset of a group without members."""
+    topics = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
+    link.call("OffsetCommit", 8, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+
+
+def names(count: int) -> list[str]:
+    return [f"member-{number:03}" for number in range(count)]
+
+
+def test_the_list_has_every_group_and_follows_live(server, open_page):
+    with Connection(server.bootstrap) as link:
+        commit(link, EVIL)
+        commit(link, "billing")
+        page = open_page(server.admin)
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="billing"))
+        row.wait_for()
+        assert row.locator("td").all_inner_texts()[1:3] == ["simple", "Empty"]
+        assert page.get_by_role("link", name="<img src=x onerror=alert(1)>\\u{202e}").is_visible()
+        commit(link, "newer")
+        page.get_by_role("link", name="newer").wait_for(timeout=WITHIN_MS)
+        page.get_by_label("Filter").fill("bill")
+        page.get_by_role("link", name="newer").wait_for(state="detached")
+        assert page.get_by_role("link", name="billing").is_visible()
+        page.get_by_label("Filter").fill("nothing like it")
+        page.get_by_text("No group.").wait_for()
+
+
+def test_the_list_turns_pages_of_a_hundred_groups(server, open_page):
+    with Connection(server.bootstrap) as link:
+        for number in range(103):
+            commit(link, f"group-{number:03}")
+        page = open_page(server.admin)
+        page.get_by_text("Groups 1 to 100, and more").wait_for()
+        page.get_by_role("button", name="next page").click()
+        page.get_by_text("Groups 101 to 103").wait_for()
+        assert page.get_by_role("link").all_inner_texts() == ["group-100", "group-101", "group-102"]
+        page.get_by_role("button", name="previous page").click()
+        page.get_by_text("Groups 1 to 100, and more").wait_for()
+
+
+def test_a_storm_of_100_members_is_drawn_as_it_happens(crowd, group_page):
+    crowd.join(*names(10))
+    crowd.settle()
+    page = group_page()
+    wait(page, "t.model.rows.filter(r => r.section === 'members').length === 10")
+    crowd.join(*names(100)[10:])
+    crowd.settle()
+    assert crowd.commit("member-050", 7) == [0, 0]
+    crowd.leave(*names(20))
+    crowd.settle()
+    wait(page, "t.model.rows.flatMap(r => r.marks).filter(m => m.glyph === 'left').length === 20")
+    assert rows(page, "members") == sorted(rows(page, "members"), key=rows(page, "members").index)
+    assert set(rows(page, "members")) == set(names(100))
+    owned = dict(zip(rows(page, "partitions"), rows(page, "partitions", "bars"), strict=True))
+    assert len(owned) == 200
+    for member, topics in crowd.owned.items():
+        for numbers in topics.values():
+            assert {owned[f"busy-{number}"][-1]["member"] for number in numbers} == {member}
+    assert all(bars[-1]["to"] is None for bars in owned.values())
+    assert {"joined", "left", "accepted"} <= marks(page)
+    wait(page, "t.view.to >= t.bounds.last")
+    assert "80 members" in page.locator("p.about").inner_text() or page.get_by_text("80 members").first.is_visible()
+
+
+def test_what_happened_before_the_page_was_opened_is_in_it(crowd, group_page):
+    crowd.join(*names(5))
+    crowd.settle()
+    crowd.leave("member-001")
+    crowd.settle()
+    page = group_page()
+    wait(page, "t.model.rows.filter(r => r.section === 'members').length === 5")
+    assert "left" in marks(page)
+
+
+def test_a_fault_is_set_by_button_acts_and_is_cleared(crowd, group_page):
+    crowd.join("member-000", "member-001")
+    crowd.settle()
+    page = group_page()
+    page.locator("#fault-api").select_option("ConsumerGroupHeartbeat")
+    page.locator("#fault-member").select_option("member-001")
+    page.locator("#fault-action").select_option(label="answer with an error")
+    page.locator("#fault-error").fill("FENCED_MEMBER_EPOCH")
+    page.locator("#fault-times").fill("2")
+    page.get_by_role("button", name="Set fault").click()
+    page.get_by_text("Fault f1 is set.").wait_for()
+    assert crowd.beat("member-000") == 0
+    assert crowd.beat("member-001") == ErrorCode.FENCED_MEMBER_EPOCH
+    wait(page, "t.model.rows.flatMap(r => r.marks).some(m => m.glyph === 'fault')")
+    [fault] = [each for row in rows(page, "top", "marks") for each in row if each["glyph"] == "fault"]
+    assert (fault["event"]["api"], fault["event"]["member_id"]) == ("ConsumerGroupHeartbeat", "member-001")
+    page.get_by_role("button", name="Clear f1").click()
+    page.get_by_text("No fault is set.").wait_for()
+    assert crowd.beat("member-001") == 0
+
+
+def test_an_impossible_fault_says_what_is_allowed(crowd, group_page):
+    crowd.join("member-000")
+    crowd.settle()
+    page = group_page()
+    page.locator("#fault-error").fill("NO_SUCH_ERROR")
+    page.get_by_role("button", name="Set fault").click()
+    page.locator(".said.bad").wait_for()
+    assert "NO_SUCH_ERROR" in page.locator(".said").inner_text()
+
+
+def test_without_control_the_page_says_how_to_turn_it_on(coordinator_process, open_page):
+    server = coordinator_process(settings={"admin.control.enable": False})
+    with Connection(server.bootstrap) as link:
+        commit(link, "billing")
+        page = open_page(f"{server.admin}/?group=billing", expected="403")
+        note = page.locator(".control .note")
+        note.filter(has_text="admin.control.enable").wait_for()
+        assert page.get_by_role("button", name="Rebalance").is_visible()
+        for name in ("Set fault", "Bump epoch", "Stop the clock"):
+            assert not page.get_by_role("button", name=name).is_visible()
+
+
+@pytest.mark.parametrize("options", [{}, DARK, NARROW], ids=["light", "dark", "narrow"])
+def test_people_with_disabilities_can_use_the_page(server, crowd, group_page, open_page, options):
+    crowd.join(*names(30))
+    crowd.settle()
+    page = open_page(server.admin, **options)
+    page.get_by_role("link", name=GROUP).wait_for()
+    assert serious_faults(page) == []
+    page = group_page(**options)
+    page.get_by_role("button", name="Evict member-000").wait_for()
+    assert serious_faults(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the screen"
