@@ -9,6 +9,7 @@ import pytest
 from coordinator.protocol.errors import ErrorCode
 from tests.page.conftest import serious_faults
 from tests.page.crowd import Crowd
+from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 GROUP = "orders/eu & more"
@@ -54,9 +55,9 @@ def rows(page: Any, section: str, name: str = "name") -> list[Any]:
 
 
 def wait(page: Any, condition: str) -> None:
-    """Waits for a condition over the timeline `t`."""
-    page.wait_for_function(f"(() => {{ const t = document.querySelector('.timeline').timeline; return {condition}; }})()",
-                           timeout=WITHIN_MS)  # fmt: skip
+    """Waits for a condition over the timeline `t`. The policy of the page keeps Playwright from waiting inside of it."""
+    script = f"(() => {{ const t = document.querySelector('.timeline').timeline; return {condition}; }})()"
+    wait_until(lambda: page.evaluate(script), condition)
 
 
 def marks(page: Any) -> set[str]:
@@ -131,7 +132,7 @@ def test_a_storm_of_100_members_is_drawn_as_it_happens(crowd, group_page):
     assert all(bars[-1]["to"] is None for bars in owned.values())
     assert {"joined", "left", "accepted"} <= marks(page)
     wait(page, "t.view.to >= t.bounds.last")
-    assert "80 members" in page.locator("p.about").inner_text() or page.get_by_text("80 members").first.is_visible()
+    page.locator("p.about").filter(has_text="80 members").wait_for()
 
 
 def test_what_happened_before_the_page_was_opened_is_in_it(crowd, group_page):
@@ -165,10 +166,54 @@ def test_a_fault_is_set_by_button_acts_and_is_cleared(crowd, group_page):
     assert crowd.beat("member-001") == 0
 
 
+def test_an_offset_shows_the_group_as_its_log_had_it(crowd, group_page):
+    crowd.join("member-000")
+    crowd.settle()
+    crowd.join("member-001")
+    crowd.settle()
+    page = group_page()
+    wait(page, "t.model.rows.filter(r => r.section === 'members').length === 2")
+    events = page.evaluate("document.querySelector('.timeline').timeline.model.events")
+    [second] = [each for each in events if (each["type"], each.get("member_id")) == ("MemberJoined", "member-001")]
+    offset = page.get_by_role("spinbutton", name="Go to a log offset")
+    offset.fill(str(second["offset"]))
+    offset.press("Enter")
+    page.get_by_text(f"The group at offset {second['state_offset']} of its log").wait_for()
+    before = page.get_by_role("region", name="Members at that offset")
+    assert before.get_by_role("row").count() == 2, "the heads, and the only member before the second one joined"
+    assert "member-000" in before.inner_text()
+
+
+def test_buttons_act_on_the_group_its_members_and_the_clock(crowd, group_page):
+    crowd.join("member-000", "member-001")
+    crowd.settle()
+    page = group_page()
+    said = page.locator(".said")
+
+    def press(name: str, outcome: str) -> None:
+        page.get_by_role("button", name=name, exact=True).click()
+        said.filter(has_text=outcome).wait_for()
+
+    press("Rebalance", "Rebalance: ")
+    press("Bump epoch", "Bump epoch: ")
+    press("Evict member-000", "member id member-000")
+    assert crowd.beat("member-000") == ErrorCode.UNKNOWN_MEMBER_ID
+    press("Expire session of member-001", "member id member-001")
+    assert crowd.beat("member-001") == ErrorCode.UNKNOWN_MEMBER_ID
+    wait(page, "t.model.rows.flatMap(r => r.marks).some(m => m.glyph === 'expired')")
+    crowd.join("member-002")
+    press("Stop the clock", "done")
+    page.get_by_label("by (ms)").fill("46000")
+    press("Advance", "timers fired")
+    assert crowd.beat("member-002") == ErrorCode.UNKNOWN_MEMBER_ID, "its session ran out by the clock of the page"
+    press("Let it run", "done")
+    press("Reload", "Reload: ")
+
+
 def test_an_impossible_fault_says_what_is_allowed(crowd, group_page):
     crowd.join("member-000")
     crowd.settle()
-    page = group_page()
+    page = group_page(expected="422")
     page.locator("#fault-error").fill("NO_SUCH_ERROR")
     page.get_by_role("button", name="Set fault").click()
     page.locator(".said.bad").wait_for()
