@@ -1,7 +1,8 @@
 """The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
+from asyncio import Semaphore
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
@@ -18,6 +19,9 @@ from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
+
+if TYPE_CHECKING:
+    from coordinator.rules.interceptor import Interceptor  # imported when there are rules
 
 
 class ServerView(Protocol):
@@ -51,11 +55,30 @@ class ServerView(Protocol):
     @property
     def memory(self) -> Memory: ...
     @property
+    def replays(self) -> Semaphore:
+        """Bounds the replays of a log for views of the past that run at the same time."""
+        ...
+
+    def empty_group_state(self) -> GroupMachine:
+        """The groups of a shard before the first record of its log."""
+        ...
+
+    @property
     def clock(self) -> ProtocolClock: ...
     @property
     def marker_delivery(self) -> MarkerDelivery: ...
     @property
     def held_bytes(self) -> HeldBytes: ...
+    @property
+    def interceptor(self) -> "Interceptor":
+        """The fault rules and recordings."""
+        ...
+
+    @property
+    def has_interceptor(self) -> bool:
+        """Whether there ever were some."""
+        ...
+
     @property
     def stopping(self) -> bool:
         """Whether the server is draining and accepts no new connections."""
