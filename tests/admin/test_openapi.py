@@ -8,6 +8,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -32,27 +33,46 @@ def server(tmp_path_factory):
         yield server
 
 
-OPERATIONS = [found.ok() for found in schemathesis.openapi.from_dict(document(all_endpoints())).get_all_operations()]
+def loaded() -> Any:
+    """The document of this code, with the statuses that are right answers although they say no."""
+    made = schemathesis.openapi.from_dict(document(all_endpoints()))
+    checks = made.config.checks
+    checks.not_a_server_error.expected_statuses = ["2xx", "4xx", "503"]  # 503 is documented: a shard that loads
+    checks.negative_data_rejection.expected_statuses = ["400", "403", "404", "409", "413", "415", "422", "503"]
+    return made
+
+
+OPERATIONS = [found.ok() for found in loaded().get_all_operations()]
+
+
+@pytest.fixture
+def settled(server):
+    """The server after whatever other operations did to it."""
+    yield server
+    httpx.post(f"{server.admin}/v1/clock", json={"mode": "real"}, timeout=WITHIN_S).raise_for_status()
+    httpx.delete(f"{server.admin}/v1/faults", timeout=WITHIN_S).raise_for_status()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
-def test_every_answer_is_as_the_document_says(server, operation, mode):
+def test_every_answer_is_as_the_document_says(settled, operation, mode):
     @given(operation.as_strategy(generation_mode=mode))
     @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=HEALTH)
     def answers(case: Any) -> None:
         case.query = {name: bounded(name, value) for name, value in (case.query or {}).items()}
         if operation.path == "/v1/events":
             case.query.setdefault("follow", "false")
-        case.call_and_validate(base_url=server.admin, excluded_checks=NOT_CHECKED, timeout=WITHIN_S)
+        if isinstance(case.body, dict):
+            case.body = {name: bounded(name, value) for name, value in case.body.items()}
+        case.call_and_validate(base_url=settled.admin, excluded_checks=NOT_CHECKED, timeout=WITHIN_S)
 
     with suppress(Unsatisfiable):  # there is nothing invalid to send to this operation
         answers()
 
 
 def bounded(name: str, value: Any) -> Any:
-    """A value of a query field with which the answer ends, and soon."""
-    if name == "timeout_ms" and str(value).isdigit():
+    """A valid value with which the answer, or what the request causes, ends soon; an invalid one as it is."""
+    if name in {"timeout_ms", "for_ms"} and str(value).isdigit():
         return 1
     return "false" if name == "follow" and str(value).lower() in {"true", "1"} else value
 
