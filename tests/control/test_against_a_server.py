@@ -197,9 +197,12 @@ def test_both_clients_have_the_same_commands():
         assert names == [name for name in dir(other) if not name.startswith("_")]
         for name in names:
             first, second = getattr(one, name), getattr(other, name)
-            if inspect.isfunction(first) and name != "events":
-                parameters = inspect.signature(first).parameters
-                assert parameters == inspect.signature(second).parameters, name
+            if inspect.isfunction(first):
+                assert arguments(first) == arguments(second), name
+
+
+def arguments(function):
+    return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
 
 
 async def test_the_asynchronous_client_does_the_same(server, join, fresh):
