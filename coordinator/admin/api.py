@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.group_command import Reason, check_reason, run_on_group
+from coordinator.admin.lag import group_lag, partition_lag
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import force_rebalance as forced
 from coordinator.groups.group import Group
@@ -23,11 +24,21 @@ PAGE_MAX = 500
 """Rows of a list in one response. They are made on the event loop, which serves the groups too."""
 
 
+LAGS_MAX = 20_000
+"""A list reads this many offsets for the lags of its groups; the lags of groups after that are null."""
+
+
 class Page(Struct, forbid_unknown_fields=True):
     """A part of a list: at most `limit` names behind `after`."""
 
     after: Annotated[str, Meta(description="The last name of the page before.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = PAGE_MAX
+
+
+class GroupPage(Page, forbid_unknown_fields=True):
+    """A part of the groups whose names contain a text."""
+
+    contains: Annotated[str, Meta(description="A part of the names of the groups.")] = ""
 
 
 def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
@@ -43,12 +54,23 @@ def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dic
 def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
     """A page of the groups in the order of their names, including groups that only have offsets."""
 
+    offsets_read = 0
+
     def row(group_id: str) -> dict[str, Any]:
+        nonlocal offsets_read
         state: Any = server.groups.shard_of(group_id).state
-        return _summary(state, state.by_id[group_id])
+        group = state.by_id[group_id]
+        summary = _summary(state, group)
+        offsets_read += summary["offset_count"]
+        last = group.last_rebalance
+        return summary | {
+            "lag": group_lag(server, state, group_id) if offsets_read <= LAGS_MAX else None,
+            "last_rebalance": None if last is None else last._asdict(),
+        }
 
     states: list[Any] = [shard.state for shard in server.groups.shards]
-    return _listed("groups", request.query, (group_id for state in states for group_id in state.by_id), row)
+    names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
+    return _listed("groups", request.query, names, row)
 
 
 def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
@@ -60,9 +82,17 @@ def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
         raise RefusedRequest(404, "no such group")
     view = _summary(state, group)
     view["committed"] = [
-        {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": each.offset,
+            "metadata": each.metadata,
+            "lag": partition_lag(server, topic, partition, each.offset),
+        }
         for (topic, partition), each in sorted(state.offsets.of(group_id), key=itemgetter(0))
     ]
+    known = [each["lag"] for each in view["committed"] if each["lag"] is not None]
+    view["lag"] = sum(known) if known else None
     view["pending"] = _pending(server, state, group_id)
     view |= DETAILS[group.kind](state, group)
     return view
@@ -176,7 +206,7 @@ def _summary(state: Any, group: Group) -> dict[str, Any]:
 
 
 class GroupSummary(Struct):
-    """A group in a list."""
+    """What every view of a group says."""
 
     group_id: str
     kind: str
@@ -188,10 +218,28 @@ class GroupSummary(Struct):
     offset_count: int
 
 
+class ListedRebalance(Struct):
+    """Why a group rebalanced last."""
+
+    started_ms: int
+    ended_ms: int | None
+    """Null: it is in progress."""
+    cause: str
+
+
+class ListedGroup(GroupSummary):
+    """A group in a list."""
+
+    lag: int | None
+    """Records behind its offsets; null if this server has none of their partitions, or the list has too many offsets."""
+    last_rebalance: ListedRebalance | None
+    """Null: none since the log was read."""
+
+
 class GroupList(Struct, omit_defaults=True):
     """A page of groups."""
 
-    groups: list[GroupSummary]
+    groups: list[ListedGroup]
     next: str | None = None
     """The `after` of the page that follows; left out on the last one."""
 
@@ -203,6 +251,8 @@ class CommittedOffset(Struct):
     partition: int
     offset: int
     metadata: str
+    lag: int | None
+    """Records behind it; null if this server does not have the partition."""
 
 
 class PendingOffset(Struct):
@@ -219,6 +269,8 @@ class PendingOffset(Struct):
 class GroupDetails(GroupSummary):
     """A group. The rest of its fields depends on its kind."""
 
+    lag: int | None
+    """Records behind its offsets; null if this server has none of their partitions."""
     committed: list[CommittedOffset]
     pending: list[PendingOffset]
 
@@ -261,7 +313,7 @@ class TransactionDetails(TransactionSummary):
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=Page,
+    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=GroupPage,
              returns=GroupList),
     Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
              describe_group, returns=GroupDetails, refusals=(404,)),

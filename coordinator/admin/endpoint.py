@@ -87,6 +87,8 @@ class Stream:
 
     chunks: AsyncGenerator[bytes, None]
     content_type: str
+    last: Callable[[str], bytes]
+    """The last chunk of a stream that the server ends, with the reason."""
 
 
 Answer = Struct | dict[str, Any] | Response | Stream

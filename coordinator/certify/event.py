@@ -50,6 +50,8 @@ class Allows:
 
     rebalances: int | None = 0
     """Rebalances from the provocation on. A cooperative assignor may take twice as many. None: not judged."""
+    rebalances_per_instance: int = 0
+    """Rebalances beyond those, for each instance."""
     stall_s: float = STALL_S
     """Seconds in which a partition with unread records may make no progress."""
     may_end: bool = False

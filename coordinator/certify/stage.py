@@ -7,10 +7,12 @@ is in vain raises NotReached, which the report shows.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar, Unpack
 
 from coordinator.certify.case import Note
 from coordinator.certify.event import Event, NotApplicable
+from coordinator.certify.judge.entries import errors
 from coordinator.certify.observation import Observation
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import Producer
@@ -27,6 +29,9 @@ WITHIN_S = 45.0
 events let expire by command."""
 LOOK_S = 0.25
 """The longest time until a condition is looked at again, if no entry comes."""
+
+WATCHED_S = 12.0
+"""How long an instance is watched that should be silent: longer than the judge lets requests follow a fatal error."""
 
 T = TypeVar("T")
 
@@ -124,9 +129,17 @@ class Stage:
 
     async def expire_session(self, instance: Instance) -> None:
         """Ends the session of an instance's member, as if it had been silent for longer than its session timeout."""
-        member_id = await self.member_of(instance)
-        self.note(f"the session of member {member_id} of instance {instance.index} expires")
+        await self.expire_member(await self.member_of(instance))
+
+    async def expire_member(self, member_id: str) -> None:
+        """Ends the session of a member, which may be one whose process is gone."""
+        self.note(f"the session of member {member_id} expires")
         await self.control.group(self.group).expire_session(member_id)
+
+    async def remove_if_member(self, member_id: str) -> None:
+        """Ends the session of a member unless it has left."""
+        if any(each["member_id"] == member_id for each in (await self.group_view()).get("members", ())):
+            await self.expire_member(member_id)
 
     async def reload(self, for_ms: int = 0) -> None:
         """The group's coordinator moves: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for so long, then back from its log."""
@@ -176,18 +189,49 @@ class Stage:
                 return each
         raise NotApplicable("it needs two instances")
 
-    async def owner_instance(self) -> Instance:
-        """An instance that owns a partition of the topic."""
-        return await self.instance_of(await self._some_owner())
+    async def joined(self, members: int) -> None:
+        """Waits until a rebalance is prepared and so many members have asked to join since. Raises NotReached."""
+        await self.control.group(self.group).wait(state="PreparingRebalance", timeout_s=WITHIN_S)
+        since_ms = self.notes[-1].time_ms
 
-    async def _some_owner(self) -> str:
-        async def found() -> str | None:
-            for entry in reversed(self.observation.entries):
-                if entry.api in ("OffsetCommit", "TxnOffsetCommit") and entry.outcome == "answered":
-                    return str(_member_id(entry))
-            return None
+        async def reached() -> bool:
+            joins = [each for each in self.observation.entries if each.api == "JoinGroup" and each.time_ms >= since_ms]
+            return len({each.listener for each in joins if each.outcome == "pending"}) >= members
 
-        return await self.until(found, "a commit of an instance")
+        await self.until(reached, f"JoinGroup of {members} instances")
+
+    async def answered(self, instance: Instance, error: str) -> None:
+        """Waits until an instance has been answered with this error. Raises NotReached."""
+
+        async def found() -> bool:
+            return any(
+                each.listener == instance.listener and each.outcome == "answered" and error in errors(each)
+                for each in reversed(self.observation.entries)
+            )
+
+        await self.until(found, f"the answer {error} to instance {instance.index}")
+
+    async def quiet(self, instance: Instance) -> None:
+        """Watches for a while what an instance sends that should send nothing more, unless it ends before."""
+
+        async def ended() -> bool:
+            return not instance.runs
+
+        self.note(f"instance {instance.index} is watched for {WATCHED_S:g} s")
+        with suppress(NotReached):
+            await self.until(ended, "the end of the instance", within_s=WATCHED_S)
+
+    async def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of the members of the classic group."""
+        return max(int(each["rebalance_timeout_ms"]) for each in (await self.group_view())["members"])
+
+    async def advance_clock(self, ms: int) -> None:
+        """Advances the server's clock by so much, and lets it run on. Only for events that are alone."""
+        assert self.event.is_alone
+        self.note(f"the server's clock advances by {ms} ms")
+        await self.control.clock.manual()
+        await self.control.clock.advance(ms)
+        await self.control.clock.real()
 
     # --- the processes ------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Closed(StrEnum):
     UNREAD = "answers not read in time"
     IDLE = "idle"
     STOPPING = "stopping"
+    FAULT = "fault rule"
 
 
 class Connection(asyncio.Protocol):
@@ -66,9 +67,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
-        "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue", "_reserved_bytes", "_seen",
-        "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host", "client_id",
-        "closed_by", "full_since_ms", "requests", "template", "template_misses", "turn",
+        "_is_watched", "_last", "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue",
+        "_reserved_bytes", "_seen", "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host",
+        "client_id", "closed_by", "full_since_ms", "requests", "template", "template_misses", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +121,10 @@ class Connection(asyncio.Protocol):
         self._listed = False
         """Whether the connection is in the turn's list."""
         self._drained: asyncio.Event | None = None
+        self._last: Exchange[Any] | None = None
+        """The connection closes when this response has left."""
+        self._is_watched = False
+        """Whether something happens when the last response has left."""
         self._reserved_bytes = 0
         """Memory taken for the large frame that is arriving."""
         self._backlog_bytes = 0
@@ -238,6 +243,7 @@ class Connection(asyncio.Protocol):
         """Returns when every request that arrived has been answered, or the connection is lost."""
         if self._queue or self._backlog:
             self._drained = asyncio.Event()
+            self._is_watched = True
             await self._drained.wait()
 
     def close(self, by: Closed) -> None:
@@ -250,6 +256,13 @@ class Connection(asyncio.Protocol):
             if self.full_since_ms is None:
                 self.full_since_ms = self._now_ms()
             self._transport.close()
+
+    def cut(self, behind: Exchange[Any] | None = None) -> None:
+        """Closes for a fault rule: now, or when this response, which has not been given yet, has left."""
+        if behind is None:
+            self.close(Closed.FAULT)
+        else:
+            self._last, self._is_watched = behind, True
 
     def abort(self, reason: str, by: Closed) -> None:
         """Closes at once, without waiting for the client to read what is in the write buffer."""
@@ -350,6 +363,14 @@ class Connection(asyncio.Protocol):
             self._release_sent()
         else:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self._is_watched:
+            self._on_written()
+
+    def _on_written(self) -> None:
+        queue = self._queue
+        if self._last is not None and self._last not in queue:
+            self._last = None
+            self.close(Closed.FAULT)
         if self._drained is not None and not queue and not self._backlog:
             self._drained.set()
 

@@ -10,7 +10,7 @@ in the log by then, as it is at any moment.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
 from coordinator.admin.server import AdminServer
@@ -78,6 +78,9 @@ from coordinator.world.entropy import Entropy
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import Done, Worker
+
+if TYPE_CHECKING:
+    from coordinator.rules.interceptor import Interceptor
 
 _log = logging.getLogger(__name__)
 
@@ -236,6 +239,29 @@ class Server:
             schedule=self._schedule,
         )
         self._admin: AdminServer | None = None
+        self._interceptor: Interceptor | None = None
+
+    @property
+    def interceptor(self) -> "Interceptor":
+        """The fault rules and recordings, made when they are first asked for: most servers never have any."""
+        if self._interceptor is None:
+            from coordinator.rules.interceptor import Interceptor  # noqa: PLC0415 - as above
+            from coordinator.rules.passage import Clocks  # noqa: PLC0415
+
+            self._interceptor = Interceptor(
+                self,
+                self.apis,
+                self.clock,
+                Clocks(self.clock.schedule, self._schedule),
+                lambda: [listener.dispatcher for listener in self.listeners],
+                lambda: [connection for listener in self.listeners for connection in listener.connections],
+            )
+        return self._interceptor
+
+    @property
+    def has_interceptor(self) -> bool:
+        """Whether there ever were fault rules or recordings."""
+        return self._interceptor is not None
 
     @property
     def endpoints(self) -> list[Endpoint]:

@@ -16,7 +16,7 @@ SCRIPTS = ("page.js", "timeline.js")
 
 
 def sources() -> list[Path]:
-    names = sorted(path.name for path in SOURCE.iterdir() if path.suffix in {".js", ".mjs", ".json"})
+    names = sorted(path.name for path in SOURCE.iterdir() if path.suffix in {".js", ".mjs", ".json", ".css"})
     return [SOURCE / name for name in names] + [FOLDER.parent / "palette.json"]
 
 

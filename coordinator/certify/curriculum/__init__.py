@@ -2,16 +2,33 @@
 
 from collections.abc import Iterable
 
-from coordinator.certify.curriculum import classic_failures, commits, consumer, migration, streams, transactions
+from coordinator.certify.curriculum import (
+    classic_errors,
+    classic_failures,
+    classic_joins,
+    classic_static,
+    commits,
+    consumer,
+    coordinators,
+    migration,
+    partitions,
+    streams,
+    transactions,
+)
 from coordinator.certify.event import Event, Protocol
 
 THEMES: dict[str, tuple[Event, ...]] = {
-    "members that die or fall silent (classic)": classic_failures.EVENTS,
-    "consumer groups": consumer.EVENTS,
-    "streams groups": streams.EVENTS,
-    "offsets": commits.EVENTS,
-    "transactions": transactions.EVENTS,
-    "online migration": migration.EVENTS,
+    "Members that stop, die and fall silent": classic_failures.EVENTS,
+    "Rebalances of classic groups": classic_joins.EVENTS,
+    "Errors of classic groups": classic_errors.EVENTS,
+    "Static members of classic groups": classic_static.EVENTS,
+    "Coordinators that move, load and die": coordinators.EVENTS,
+    "Topics that change": partitions.EVENTS,
+    "Consumer groups": consumer.EVENTS,
+    "Streams groups": streams.EVENTS,
+    "Commits and offsets": commits.EVENTS,
+    "Transactions": transactions.EVENTS,
+    "Online migration": migration.EVENTS,
 }
 """Title of a theme -> its events."""
 

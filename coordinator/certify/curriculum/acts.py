@@ -41,7 +41,7 @@ def need_two(stage: Stage) -> None:
 async def need_static(stage: Stage) -> None:
     """Raises NotApplicable if the program ignores GROUP_INSTANCE_ID."""
     members = (await stage.group_view())["members"]
-    if not all(each.get("instance_id") for each in members):
+    if not all(each.get("instance_id") or each.get("group_instance_id") for each in members):
         raise NotApplicable("the program has no static members")
 
 

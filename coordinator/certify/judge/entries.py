@@ -75,7 +75,7 @@ def received(entry: Entry) -> Mapping[str, Any] | None:
 
 def generation(fields: Mapping[str, Any]) -> int | None:
     """The generation or member epoch that a request claims."""
-    for name in ("generation_id", "generation_id_or_member_epoch", "member_epoch"):
+    for name in ("generation_id", "member_epoch", "epoch"):
         if fields.get(name) is not None:
             return int(fields[name])
     return None

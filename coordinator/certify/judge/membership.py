@@ -13,7 +13,7 @@ READ_ON_MS = 3_000
 """For how long requests that are under way may follow a revocation."""
 FATAL_MS = 5_000
 """For how long requests may follow a fatal error: until the program polls again and learns of it."""
-REFUSED = frozenset({"GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL"})
+REFUSED = frozenset({"GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID"})
 """Errors after which a process must not join again."""
 _OF_MEMBERS = (
     "SyncGroup",
@@ -70,9 +70,11 @@ def rebalances(promise: str, history: History) -> Finding:
         for each in evidence.group_events
         if each.type == STARTED and evidence.provoked_ms <= each.time_ms < evidence.stopped_ms
     ]
-    if evidence.allows.rebalances is None:
+    allows = evidence.allows
+    if allows.rebalances is None:
         return not_judged(promise, f"{len(started)}; how many a right client needs depends on its assignor")
-    allowed = evidence.allows.rebalances * (2 if _is_cooperative(evidence) else 1)
+    allowed = allows.rebalances + allows.rebalances_per_instance * len(evidence.instances)
+    allowed *= 2 if _is_cooperative(evidence) else 1
     if len(started) <= allowed:
         return kept(promise, f"{len(started)} rebalances; the event allows {allowed}", len(started))
     found = [f"epoch {each.epoch} at event {each.offset}: {each.cause}" for each in started]
@@ -125,9 +127,9 @@ def _disowned(history: History, entry: Entry) -> Iterator[tuple[tuple[object, ..
         return
     member_id = entry.request.get("member_id")
     for error in errors(entry):
-        if error in REFUSED and entry.api == "JoinGroup":
+        if error in REFUSED:
             yield ("process", *history.run_key(entry)), error
-        elif entry.api not in _OF_MEMBERS or not member_id:
+        if entry.api not in _OF_MEMBERS or not member_id:
             continue
         elif error in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID") and entry.api != "ConsumerGroupHeartbeat":
             yield ("member", member_id), error

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
-const sources = [...readdirSync(here).filter((name) => /\.(js|mjs|json)$/.test(name)).sort(), "../palette.json"];
+const sources = [...readdirSync(here).filter((name) => /\.(js|mjs|json|css)$/.test(name)).sort(), "../palette.json"];
 const digest = createHash("sha256");
 for (const name of sources) digest.update(`${name.replace("../", "")}\0`).update(readFileSync(here + name)).update("\0");
 
@@ -19,3 +19,6 @@ for (const [entry, output, about] of [
   const head = `/* Built from coordinator/page/source (sha256 ${digest.copy().digest("hex")}). ${about} */\n`;
   writeFileSync(`${here}../static/${output}`, head + found.outputFiles[0].text);
 }
+
+const sheet = readFileSync(here + "node_modules/uplot/dist/uPlot.min.css", "utf-8").trim();
+writeFileSync(`${here}../static/page.css`, `${readFileSync(here + "page.css", "utf-8")}/* uPlot 1.6.32, MIT, Leon Sorokin */\n${sheet}\n`);

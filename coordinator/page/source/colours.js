@@ -13,6 +13,18 @@ export function clientStyle(place) {
   return { colour: palette.clients[place % palette.clients.length], pattern: Math.floor(place / palette.clients.length) };
 }
 
+// What a rebalance of each kind of cause is called in a legend.
+export const CAUSES = {
+  "falls silent": "a client falls silent, or comes back",
+  "stops polling": "a client stops polling",
+  "is too late": "a client does not follow in time",
+  joins: "a member joins",
+  leaves: "a member leaves",
+  "the group starts": "the group starts",
+  other: "something else",
+  unknown: "a rebalance",
+};
+
 const patterns = new Map();
 
 // The fill of a bar: a colour, or a pattern of a canvas.

@@ -2,9 +2,10 @@
 
 import { append, el, replace, table } from "./dom.js";
 import { describe, groupAt } from "./model.js";
-import { clock, errorName, member } from "./words.js";
+import { clock, errorName, member, sentence } from "./words.js";
 
 const SHOWN_MAX = 12;
+const SETTLED_MS = 120; // whoever scrubs passes many records
 const KINDS = ["classic", "consumer", "streams"];
 const HIDDEN = new Set(["type", "group", "shard", "offset", "state_offset", "state_end_offset", "time_ms", "version", "topics"]);
 
@@ -26,12 +27,14 @@ export class Detail {
     const time = item.time ?? Math.max(item.from, model.first);
     const button = (text, direction) => el("button", { type: "button", onclick: () => this.step(direction) }, text);
     replace(this.element,
-      el("h3", {}, row ? describe(model, row, item) : event.type),
+      el("h3", {}, row ? describe(model, row, item) : sentence(event, model.clients)),
       el("p", { class: "tl-steps" }, button("← earlier in this row", -1), button("later in this row →", 1)),
       el("dl", {}, this.facts(model, item, event, time).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
       this.partitions(event), this.then(model, time));
     const token = (this.token = {});
-    const more = event.type && this.inspect ? await this.inspect(event) : null;
+    if (!event.type || !this.inspect) return;
+    await new Promise((resolve) => setTimeout(resolve, SETTLED_MS));
+    const more = this.token === token ? await this.inspect(event) : null;
     if (more && this.token === token) append(this.element, [more]);
   }
 

@@ -306,5 +306,5 @@ export function describe(model, row, item) {
   if (row.key === "rebalances" && item.end) return `${sentence(item.event, model.clients)}; ${sentence(item.end, model.clients)}`;
   if (row.key === "epochs") return `epoch ${item.label} began: ${item.event.cause || "unknown cause"}`;
   if (!item.event) return `${item.label} is a member since before the first event`;
-  return sentence(item.event, model.clients);
+  return `${row.section === "partitions" ? `${row.name}: ` : ""}${sentence(item.event, model.clients)}`;
 }

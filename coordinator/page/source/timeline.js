@@ -1,7 +1,7 @@
 // The timeline of a group: a canvas that zooms and pans, its legend, the selected record, and all events as a table.
 
 import { drawGlyphs, draw, firstFrom, themeOf, timeAt, xOf, yOf } from "./draw.js";
-import { COLOURED_MAX, swatch } from "./colours.js";
+import { CAUSES, COLOURED_MAX, swatch } from "./colours.js";
 import { Detail } from "./detail.js";
 import { el, replace } from "./dom.js";
 import { EventTable } from "./event_table.js";
@@ -9,7 +9,7 @@ import { Gestures } from "./gestures.js";
 import { layOut, linesWithin, ROW, rowsInOrder } from "./layout.js";
 import { buildModel, describe } from "./model.js";
 import * as views from "./view.js";
-import { clockTime } from "./words.js";
+import { clockTime, sentence } from "./words.js";
 
 let helps = 0;
 const NARROW = 640;
@@ -46,6 +46,10 @@ export class Timeline {
     this.follow?.setAttribute("aria-pressed", String(this.isFollowing));
     this.filter = el("input", { type: "search", placeholder: "partition, client or member", "aria-label": "Show only rows with this text",
       oninput: () => this.relayout() });
+    this.offset = el("input", { type: "number", min: 0, placeholder: "log offset", "aria-label": "Go to a log offset",
+      onchange: () => this.selectOffset(Number(this.offset.value)) });
+    this.scrub = el("input", { type: "range", class: "tl-scrub", min: 0, value: 0, "aria-label": "Go through the records in the order of the log",
+      oninput: () => this.selectEvent(this.model.events[Number(this.scrub.value)]) });
     this.canvas = el("canvas", { "aria-hidden": "true" });
     this.space = el("div");
     this.scroll = el("div", { class: "tl-scroll", tabindex: 0, role: "application", "aria-roledescription": "timeline",
@@ -59,8 +63,8 @@ export class Timeline {
     replace(this.root,
       el("div", { class: "tl-tools", role: "toolbar", "aria-label": "Timeline" },
         button("+", "Zoom in", () => this.zoom(0.5)), button("−", "Zoom out", () => this.zoom(2)),
-        button("Whole time", "Show the whole time", () => this.fit()), this.follow, this.filter),
-      el("div", { class: "tl-frame" }, this.scroll, this.tip),
+        button("Whole time", "Show the whole time", () => this.fit()), this.follow, this.filter, this.offset),
+      el("div", { class: "tl-frame" }, this.scroll, this.tip), this.scrub,
       el("p", { class: "tl-help", id: this.helpId }, HELP), this.said, this.legend, this.detail.element, this.table.element);
   }
 
@@ -73,6 +77,8 @@ export class Timeline {
     if (this.selected) this.selected = this.placeOf(this.selected.item.event) ?? null;
     this.drawLegend();
     this.table.show(model);
+    this.scrub.max = Math.max(0, model.events.length - 1);
+    this.scrub.disabled = !model.events.length;
     this.relayout();
   }
 
@@ -158,7 +164,16 @@ export class Timeline {
     this.scrollTo(row);
     this.said.textContent = `${clockTime(time)}, ${describe(this.model, row, item)}`;
     this.detail.show(this.model, row, item);
+    this.showPosition(item.event);
     this.schedule();
+  }
+
+  showPosition(event) {
+    const place = this.model.events.indexOf(event);
+    if (place < 0) return;
+    this.scrub.value = place;
+    this.scrub.setAttribute("aria-valuetext", `offset ${event.offset ?? "unknown"}, ${clockTime(event.time_ms)}`);
+    this.offset.value = event.offset ?? "";
   }
 
   clear() {
@@ -177,8 +192,22 @@ export class Timeline {
 
   selectEvent(event) {
     const place = this.placeOf(event);
-    if (place) this.select(place.row, place.item);
-    else this.detail.show(this.model, null, { time: event.time_ms, event });
+    if (place) {
+      this.select(place.row, place.item);
+      return;
+    }
+    this.selected = null;
+    this.view = views.revealed(this.view, event.time_ms, this.bounds);
+    this.said.textContent = `${clockTime(event.time_ms)}, ${sentence(event, this.model.clients)}`;
+    this.detail.show(this.model, null, { time: event.time_ms, event });
+    this.showPosition(event);
+    this.schedule();
+  }
+
+  // The record at an offset of the event log, or the last one before it.
+  selectOffset(offset) {
+    const event = this.model.events.findLast((each) => each.offset <= offset) ?? this.model.events[0];
+    if (event) this.selectEvent(event);
   }
 
   // The row and item of an event; marks before bars, because they say when.
@@ -258,7 +287,8 @@ export class Timeline {
 
   drawLegend() {
     const glyphs = new Set(this.model.rows.flatMap((row) => row.marks.map((mark) => (mark.glyph === "fenced" ? "refused" : mark.glyph))));
-    const key = JSON.stringify([this.model.legend, [...glyphs]]);
+    const kinds = new Set(this.model.rows[1].bars.map((bar) => bar.colour.cause));
+    const key = JSON.stringify([this.model.legend, [...glyphs], [...kinds]]);
     if (key === this.legendKey) return;
     this.legendKey = key;
     const clients = this.model.legend.slice(0, COLOURED_MAX).map((each) =>
@@ -266,7 +296,7 @@ export class Timeline {
     if (this.model.legend.length > COLOURED_MAX) clients.push(el("span", {}, swatch({ place: COLOURED_MAX }), "other clients (bars have labels)"));
     const marks = Object.entries(GLYPHS).filter(([glyph]) => glyphs.has(glyph)).map(([glyph, text]) => el("span", {}, this.glyph(glyph), text));
     replace(this.legend, el("details", { open: clients.length <= 12 }, el("summary", {}, `Clients (${clients.length})`), el("p", {}, clients)),
-      el("p", {}, marks));
+      el("p", {}, Object.keys(CAUSES).filter((kind) => kinds.has(kind)).map((kind) => el("span", {}, swatch({ cause: kind }), CAUSES[kind])), marks));
   }
 
   glyph(glyph) {

@@ -90,3 +90,10 @@ function commit(event, who) {
     : refused.length ? `was refused for ${count(refused.length, "partition")}: ${errorName(refused[0].error_code)}` : "was accepted";
   return `a commit of ${who(event.member_id)} (${named}) ${outcome}`;
 }
+
+// How long ago a moment was, in words.
+export function ago(ms, now = Date.now()) {
+  const seconds = Math.max(0, Math.round((now - ms) / 1000));
+  if (seconds < 2) return "just now";
+  return seconds < 60 ? `${seconds} s ago` : `${duration(seconds * 1000)} ago`;
+}

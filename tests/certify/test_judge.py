@@ -1,0 +1,296 @@
+"""The judge: what each promise means, and what it does not accuse a right client of."""
+
+import pytest
+
+from coordinator.certify.case import OutputRecord, ProcessRun
+from coordinator.certify.event import Allows
+from coordinator.certify.judge import PROMISES, judge
+from tests.certify.cases import A, B, Case, ms, right
+
+LOST, TWICE, EARLY, TWO, STALL, REBALANCES, FATAL, ENDED = PROMISES
+
+
+def test_a_right_program_breaks_no_promise():
+    assert {each.promise: each.outcome for each in judge(right().evidence())} == dict.fromkeys(PROMISES, "kept")
+
+
+def test_without_an_output_topic_nothing_is_kept_that_the_protocol_cannot_show():
+    found = {each.promise: each.outcome for each in judge(right(copies=False).evidence())}
+    assert found == dict.fromkeys(PROMISES, "kept") | dict.fromkeys((LOST, TWICE, EARLY), "not judged")
+
+
+# --- records lost -----------------------------------------------------------------------------------------------------
+
+
+def test_a_committed_record_without_a_copy_is_lost():
+    case = right()
+    case.outputs.pop()
+    finding = case.finding(LOST)
+    assert (finding.outcome, finding.evidence) == ("broken", ("in-0@9",))
+
+
+def test_a_record_without_a_copy_that_is_not_committed_is_not_lost():
+    case = right()
+    case.outputs.pop()
+    case.fields["committed"] = {0: 9}
+    assert case.finding(LOST).outcome == "kept"
+
+
+def test_without_an_output_topic_a_committed_record_that_nobody_was_sent_is_lost():
+    case = Case(copies=False).position(1, A, -1).fetch(2, A, 0, 3).fetch(3, A, 6, 9).commit(12, A, 10)
+    finding = case.finding(LOST)
+    assert (finding.outcome, finding.evidence) == ("broken", ("in-0@4", "in-0@5"))
+
+
+def test_records_of_a_topic_that_was_deleted_are_lost_if_they_have_no_copy():
+    case = right()
+    case.inputs[0] = [each._replace(life=1) for each in case.inputs[0]]
+    case.inputs[0].insert(0, case.inputs[0][0]._replace(life=0, number=77))
+    case.fields["recreated_ms"] = [ms(0.5)]
+    assert case.finding(LOST).evidence == ("in-0@0",)
+
+
+# --- delivered twice --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_committed_may_be_delivered_again_to_the_next_owner():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(4, A, 0, 5).copy(5, A, 0, 1, 2, 3, 4, 5)
+    case.commit(6, A, 2).sync(12, B, 0).position(13, B, 2).fetch(14, B, 2, 9).copy(15, B, 2, 3, 4, 5, 6, 7, 8, 9)
+    finding = case.commit(16, B, 10).finding(TWICE)
+    assert (finding.outcome, finding.count) == ("kept", 4)
+
+
+def test_a_zombie_may_finish_what_it_had_polled():
+    case = right().copy(20, A, 3)
+    assert case.finding(TWICE).outcome == "kept"
+
+
+def test_whoever_reads_again_what_was_committed_before_it_began_breaks_the_promise():
+    case = right().fetch(17, B, 0, 3)
+    finding = case.finding(TWICE)
+    assert finding.outcome == "broken"
+    assert finding.evidence == (f"in-0@3: entry {case.entries[-1].number} at {B}",)
+
+
+def test_whoever_was_given_no_committed_offset_may_begin_where_it_likes():
+    case = right()
+    case.join(16.5, B).sync(16.6, B, 0).position(16.7, B, -1).fetch(17, B, 0, 3)
+    assert case.finding(TWICE).outcome == "kept"
+
+
+def test_a_process_whose_position_nothing_moved_copies_a_record_once():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(10, A, 0, 9).copy(12, A, *range(10))
+    finding = case.commit(13, A, 10).copy(15, A, 9).finding(TWICE)
+    assert (finding.outcome, finding.count) == ("broken", 1)
+
+
+def test_a_process_that_joined_again_may_copy_again_what_it_had_polled():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(10, A, 0, 9).copy(12, A, *range(10))
+    case.join(14, A).copy(15, A, 9)
+    assert case.finding(TWICE).outcome == "kept"
+
+
+def test_a_copy_may_be_repeated_whose_request_was_not_answered():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(10, A, 0, 9).copy(12, A, *range(10))
+    case.entry(14, A, "Produce", {}, outcome="lost").copy(15, A, 9)
+    assert case.finding(TWICE).outcome == "kept"
+
+
+def test_a_transaction_delivers_once():
+    case = right()
+    case.fields["is_transactional"] = True
+    assert case.finding(TWICE).outcome == "kept"
+    case.outputs.append(OutputRecord(0, 99, 0, 10))
+    assert case.finding(TWICE).evidence == ("in-0@9",)
+
+
+# --- committed too early ----------------------------------------------------------------------------------------------
+
+
+def test_a_commit_beyond_what_the_process_was_sent_is_too_early():
+    case = Case(copies=False).position(1, A, -1).fetch(2, A, 0, 3).commit(3, A, 5)
+    finding = case.finding(EARLY)
+    assert finding.outcome == "broken"
+    assert finding.evidence == (f"entry 3 at {A} commits in-0@5: sent up to 4",)
+
+
+def test_a_position_that_the_coordinator_gave_may_be_committed_again():
+    case = Case(copies=False).position(1, A, 7).commit(3, A, 7)
+    assert case.finding(EARLY).outcome == "not judged"
+
+
+def test_what_another_process_of_the_instance_was_sent_does_not_count():
+    case = Case(copies=False).position(1, A, -1).fetch(2, A, 0, 3)
+    case.instances[0].runs.append(ProcessRun(pid=200, started_ms=ms(5)))
+    assert case.commit(6, A, 4).finding(EARLY).outcome == "broken"
+
+
+def test_a_record_that_is_copied_after_its_commit_was_committed_too_early():
+    case = Case(records=2).position(1, A, -1).fetch(2, A, 0, 1).copy(3, A, 0).commit(4, A, 2).copy(5, A, 1)
+    finding = case.finding(EARLY)
+    assert finding.outcome == "broken"
+    assert finding.evidence == (f"entry 4 at {A} commits in-0@2: the copy of 1 came 1000 ms later",)
+
+
+def test_a_refused_commit_is_not_too_early():
+    case = Case(records=2).position(1, A, -1).fetch(2, A, 0, 1)
+    case.commit(3, A, 2, error="REBALANCE_IN_PROGRESS").copy(4, A, 0, 1).commit(5, A, 2)
+    assert case.finding(EARLY).outcome == "kept"
+
+
+def test_entries_that_the_server_forgot_leave_it_open_what_was_sent():
+    case = Case(copies=False, entries_dropped=1).commit(3, A, 5)
+    assert case.finding(EARLY).outcome == "not judged"
+
+
+# --- read by two at once ----------------------------------------------------------------------------------------------
+
+
+def test_whoever_joined_without_a_partition_must_not_read_it_while_another_owns_it():
+    case = right().fetch(20, A, 4, 9)
+    finding = case.finding(TWO)
+    assert finding.outcome == "broken"
+    assert f"owned by instance 1 since entry 2 at {B}" in finding.evidence[0]
+
+
+def test_requests_under_way_when_a_partition_is_given_up_are_no_offence():
+    case = right().fetch(13, A, 4, 9)
+    assert case.finding(TWO).outcome == "kept"
+
+
+def test_a_zombie_that_does_not_know_it_yet_may_read():
+    case = Case().join(1, A).sync(2, A, 0).join(11, B).sync(12, B, 0).fetch(20, A, 4, 9)
+    assert case.finding(TWO).outcome == "kept"
+
+
+def test_a_zombie_that_was_disowned_must_not_read_on():
+    case = (
+        Case()
+        .join(1, A)
+        .sync(2, A, 0)
+        .join(11, B)
+        .sync(12, B, 0)
+        .heartbeat(15, A, "UNKNOWN_MEMBER_ID")
+        .fetch(20, A, 4, 9)
+    )
+    assert case.finding(TWO).outcome == "broken"
+
+
+def test_whoever_gets_a_partition_back_may_read_it_at_once():
+    case = right().join(18, B).sync(19, B).join(18.5, A).sync(19.5, A, 0).fetch(19.6, A, 4, 9)
+    assert case.finding(TWO).outcome == "kept"
+
+
+def test_a_cooperative_member_keeps_reading_what_it_keeps():
+    case = Case(partitions=2).join(1, A).sync(2, A, 0, 1).join(11, A, 0).sync(12, A, 0).join(11, B).sync(12, B, 1)
+    assert case.fetch(20, A, 0, 3, partition=0).finding(TWO).outcome == "kept"
+    assert case.fetch(21, A, 0, 3, partition=1).finding(TWO).outcome == "broken"
+
+
+def test_a_partition_that_nobody_else_has_may_be_read():
+    case = Case().join(1, A).sync(2, A, 0).join(11, A).fetch(20, A, 4, 9)
+    assert case.finding(TWO).outcome == "kept"
+
+
+def test_a_consumer_heartbeat_acknowledges_a_revocation():
+    case = Case(partitions=2)
+    rows = [{"topic": "in", "partition": index} for index in range(2)]
+    case.entry(1, A, "ConsumerGroupHeartbeat", {"member_id": "a", "member_epoch": 0}, {"assignment": rows})
+    case.entry(5, A, "ConsumerGroupHeartbeat", {"member_id": "a", "member_epoch": 1}, {"assignment": rows[:1]})
+    case.entry(6, A, "ConsumerGroupHeartbeat", {"member_id": "a", "member_epoch": 1, "topic_partitions": rows[:1]})
+    case.entry(7, B, "ConsumerGroupHeartbeat", {"member_id": "b", "member_epoch": 0}, {"assignment": rows[1:]})
+    assert case.fetch(12, A, 0, 3, partition=0).finding(TWO).outcome == "kept"
+    assert case.fetch(13, A, 0, 3, partition=1).finding(TWO).outcome == "broken"
+
+
+# --- seconds without progress -----------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_stands_still_longer_than_the_event_allows_breaks_the_promise():
+    case = right()
+    case.fields["allows"] = Allows(stall_s=5)
+    finding = case.finding(STALL)
+    assert (finding.outcome, finding.count, finding.evidence) == ("broken", 6.0, ("in-0: 6.0 s from +0.0 s on",))
+
+
+def test_a_commit_that_does_not_advance_is_no_progress():
+    case = right()
+    case.fields["allows"] = Allows(stall_s=5)
+    assert case.commit(13, A, 4).finding(STALL).outcome == "broken"
+
+
+def test_a_group_that_does_not_catch_up_breaks_the_promise():
+    case = right()
+    case.fields |= {"settled_ms": None, "stopped_ms": ms(20), "committed": {0: 8}}
+    finding = case.finding(STALL)
+    assert (finding.outcome, finding.evidence) == ("broken", ("in-0: committed 8 of 10",))
+
+
+# --- rebalances -------------------------------------------------------------------------------------------------------
+
+
+def test_rebalances_beyond_those_of_the_event_count_against_the_program():
+    case = right().rebalance(12, 3)
+    finding = case.finding(REBALANCES)
+    assert (finding.outcome, finding.count) == ("broken", 2)
+
+
+def test_rebalances_before_the_event_and_after_the_stop_do_not_count():
+    assert right().rebalance(5).rebalance(31.5).finding(REBALANCES).outcome == "kept"
+
+
+def test_a_cooperative_assignor_rebalances_twice():
+    assert right().rebalance(12, 3).join(12, B, 0).finding(REBALANCES).outcome == "kept"
+
+
+def test_an_event_may_leave_the_number_of_rebalances_open():
+    case = right().rebalance(12, 3)
+    case.fields["allows"] = Allows(rebalances=None)
+    assert case.finding(REBALANCES).outcome == "not judged"
+
+
+# --- requests after a fatal error -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "ILLEGAL_GENERATION"])
+def test_a_disowned_member_falls_silent(error):
+    case = right().heartbeat(17, B, error)
+    assert case.commit(18, B, 10, error=error).finding(FATAL).outcome == "kept"
+    assert case.commit(25, B, 10, error=error).finding(FATAL).outcome == "broken"
+
+
+def test_a_member_that_joined_again_may_go_on_with_the_same_id_and_generation():
+    case = right().heartbeat(17, B, "ILLEGAL_GENERATION").join(18, B).heartbeat(25, B)
+    assert case.finding(FATAL).outcome == "kept"
+
+
+def test_a_member_that_came_back_under_another_id_is_another_one():
+    case = right().heartbeat(17, B, "UNKNOWN_MEMBER_ID").join(18, B, member="b2").heartbeat(25, B, member="b2")
+    assert case.finding(FATAL).outcome == "kept"
+
+
+def test_whoever_was_refused_because_the_group_is_full_does_not_join_again():
+    case = right().join(17, A, error="GROUP_MAX_SIZE_REACHED")
+    assert case.finding(FATAL).outcome == "kept"
+    assert case.join(24, A, error="GROUP_MAX_SIZE_REACHED").finding(FATAL).outcome == "broken"
+
+
+def test_a_new_process_of_the_instance_may_join():
+    case = right().join(17, A, error="GROUP_MAX_SIZE_REACHED")
+    case.instances[0].runs.append(ProcessRun(pid=200, started_ms=ms(20)))
+    assert case.join(24, A).finding(FATAL).outcome == "kept"
+
+
+# --- program ended ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("by", "may_end", "outcome"),
+    [("stage", False, "kept"), ("itself", True, "kept"), ("itself", False, "broken")],
+)
+def test_a_process_ends_by_itself_only_in_an_event_that_is_fatal(by, may_end, outcome):
+    case = right()
+    case.fields["allows"] = Allows(rebalances=1, may_end=may_end)
+    case.instances[0].runs[0].ended_ms = ms(20)
+    case.instances[0].runs[0].ended_by = by
+    assert case.finding(ENDED).outcome == outcome
