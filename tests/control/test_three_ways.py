@@ -3,6 +3,8 @@
 import asyncio
 import json
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pytest
@@ -72,25 +74,34 @@ class Python:
     """With `Control`."""
 
     def __init__(self, admin: str, scope: str, capsys: Any) -> None:
-        self.control = Control(admin, scope)
+        self.admin, self.scope = admin, scope
+
+    @contextmanager
+    def control(self) -> Iterator[Control]:
+        control = Control(self.admin, self.scope)
+        yield control
+        control.disconnect()
 
     def wait_until_stable(self, group: str, epoch: int) -> None:
-        self.control.group(group).wait(state="Stable", members=1, epoch=epoch, timeout_s=WITHIN_S)
+        with self.control() as control:
+            control.group(group).wait(state="Stable", members=1, epoch=epoch, timeout_s=WITHIN_S)
 
     def refuse_heartbeats(self, group: str, times: int) -> str:
-        return self.control.fault(api="Heartbeat", group=group, error="ILLEGAL_GENERATION", times=times).id
+        with self.control() as control:
+            return control.fault(api="Heartbeat", group=group, error="ILLEGAL_GENERATION", times=times).id
 
     def wait_until_acted(self, fault: str, times: int) -> dict[str, int]:
-        found = Fault(self.control, fault).wait(acted=times, timeout_s=WITHIN_S)
+        with self.control() as control:
+            found = Fault(control, fault).wait(acted=times, timeout_s=WITHIN_S)
         return {"acted": found.acted, "active": found.active}
 
     def listed(self) -> list[tuple[str, str | None, int]]:
-        return [(each.id, each.rule.action.error, each.acted) for each in self.control.faults()]
+        with self.control() as control:
+            return [(each.id, each.rule.action.error, each.acted) for each in control.faults()]
 
     def clear(self) -> int:
-        cleared = self.control.clear_faults()
-        self.control.close()
-        return cleared
+        with self.control() as control:
+            return control.clear_faults()
 
 
 class Asyncio:
