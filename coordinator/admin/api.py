@@ -4,8 +4,6 @@ Views show the state in memory, which can be slightly ahead of the log: unlike r
 wait until it is durable. The response to a command does.
 """
 
-from collections.abc import Callable, Iterable
-from heapq import nsmallest
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -13,42 +11,22 @@ from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.group_command import Reason, check_reason, run_on_group
-from coordinator.admin.lag import group_lag, partition_lag
+from coordinator.admin.lag import end_offset, group_lag, partition_lag
+from coordinator.admin.paging import Page, listed
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import force_rebalance as forced
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
 from coordinator.transactions.transaction import NAMES, Transaction
 
-PAGE_MAX = 500
-"""Rows of a list in one response. They are made on the event loop, which serves the groups too."""
-
-
 LAGS_MAX = 20_000
 """A list reads this many offsets for the lags of its groups; the lags of groups after that are null."""
-
-
-class Page(Struct, forbid_unknown_fields=True):
-    """A part of a list: at most `limit` names behind `after`."""
-
-    after: Annotated[str, Meta(description="The last name of the page before.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = PAGE_MAX
 
 
 class GroupPage(Page, forbid_unknown_fields=True):
     """A part of the groups whose names contain a text."""
 
     contains: Annotated[str, Meta(description="A part of the names of the groups.")] = ""
-
-
-def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """The rows of a page. `next`, the `after` of the page that follows, is left out on the last one."""
-    behind = names if page.after is None else (name for name in names if name > page.after)
-    found = nsmallest(page.limit + 1, behind)
-    listed: dict[str, Any] = {key: [row(name) for name in found[: page.limit]]}
-    if len(found) > page.limit:
-        listed["next"] = found[page.limit - 1]
-    return listed
 
 
 def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
@@ -70,7 +48,7 @@ def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
 
     states: list[Any] = [shard.state for shard in server.groups.shards]
     names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
-    return _listed("groups", request.query, names, row)
+    return listed("groups", request.query, names, row)
 
 
 def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
@@ -87,6 +65,7 @@ def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
             "partition": partition,
             "offset": each.offset,
             "metadata": each.metadata,
+            "end_offset": end_offset(server, topic, partition),
             "lag": partition_lag(server, topic, partition, each.offset),
         }
         for (topic, partition), each in sorted(state.offsets.of(group_id), key=itemgetter(0))
@@ -160,7 +139,7 @@ def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
         return _transaction(state.by_id[transactional_id])
 
     states: list[Any] = [shard.state for shard in server.transactions.shards]
-    return _listed("transactions", request.query, (each for state in states for each in state.by_id), row)
+    return listed("transactions", request.query, (each for state in states for each in state.by_id), row)
 
 
 def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
@@ -251,6 +230,7 @@ class CommittedOffset(Struct):
     partition: int
     offset: int
     metadata: str
+    end_offset: int | None
     lag: int | None
     """Records behind it; null if this server does not have the partition."""
 

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from coordinator.admin.browser_defence import check_host, check_origin
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
-from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream
+from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream, wait_ms
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.routes import all_endpoints
 from coordinator.admin.server_view import ServerView
@@ -158,7 +158,7 @@ class Application:
         )
         result: Any = endpoint.handle(self._server, request)
         if inspect.isawaitable(result):
-            result = await self._awaited(result, getattr(request.query, "timeout_ms", 0) or 0, connection, receive)
+            result = await self._awaited(result, wait_ms(request.query), connection, receive)
         sender: _Sender = scope["sender"]
         if isinstance(result, Stream):
             await self._stream(result, sender, connection, receive)

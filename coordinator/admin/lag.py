@@ -6,15 +6,19 @@ from coordinator.admin.server_view import ServerView
 from coordinator.groups.offsets import value as values
 
 
-def partition_lag(server: ServerView, topic: str, index: int, offset: int) -> int | None:
-    """Records behind a committed offset.
+def end_offset(server: ServerView, topic: str, index: int) -> int | None:
+    """The high watermark of a partition.
 
     None: this server does not have the partition, or it is offline, so that nobody knows where its log ends.
     """
     partition = server.topics.user_partition(topic, index)
-    if partition is None or partition.is_offline:
-        return None
-    return max(0, partition.high_watermark - offset)
+    return None if partition is None or partition.is_offline else partition.high_watermark
+
+
+def partition_lag(server: ServerView, topic: str, index: int, offset: int) -> int | None:
+    """Records behind a committed offset; None if the end offset is unknown."""
+    end = end_offset(server, topic, index)
+    return None if end is None else max(0, end - offset)
 
 
 def group_lag(server: ServerView, state: Any, group_id: str) -> int | None:

@@ -211,9 +211,13 @@ def test_a_fork_of_a_killed_server_has_what_only_its_journal_has(tmp_path, coord
     """And a fork of a running one what its segments have."""
     server = coordinator_process()
     commit(server, "billing", 5)
+    segments = server.data_dir / "__consumer_offsets-0"
+    wait_until(lambda: any(each.stat().st_size for each in segments.glob("*.log")), "the segments to follow")
+    assert fork(server.data_dir, tmp_path / "running").offsets == 1
+    commit(server, "billing", 6)
     server.kill()
     with ServerProcess(tmp_path, arguments=("--from", str(server.data_dir))) as forked:
-        assert committed(forked, "billing") == [5]
+        assert committed(forked, "billing") == [6]
 
 
 def test_a_second_start_goes_on_with_the_fork_and_is_refused_with_from(tmp_path, coordinator_process, capsys):
@@ -282,6 +286,10 @@ def test_an_unknown_codec_is_refused(tmp_path):
     batch(log, [(key_of("billing"), offset_of(1))], attributes=7)
     log.close()
     assert "compressed with 7, an unknown codec" in refused(tmp_path / "source", tmp_path / "forked")
+
+
+def test_a_data_folder_in_the_source_is_refused(source):
+    assert "is in the folder that is to be forked" in refused(source, source / "data")
 
 
 def test_folders_of_different_clusters_are_refused(tmp_path):

@@ -43,8 +43,12 @@ class NetworkSource:
         self._timeout_s = timeout_s
         try:
             self._client = self._connect()
+        except OperationFailed as error:
+            raise ForkFailed(str(error)) from error
+        try:
             self._ranges = self._find_ranges()
         except OperationFailed as error:
+            self.close()
             raise ForkFailed(str(error)) from error
         self.partition_count: int | None = len(self._ranges)
 
@@ -164,11 +168,11 @@ def _group_configs(client: Client) -> tuple[dict[str, dict[str, str]], tuple[str
     """The configs that groups have themselves, and what could not be read of them."""
     connection = client.any()
     if connection.version_of(ListConfigResourcesRequest, ListConfigResourcesRequest.VERSIONS[1]) < _WITH_TYPES:
-        return {}, ("configs of groups: the server is older than Kafka 4.1 and does not list them",)
+        return {}, ("left out, configs of groups: the server is older than Kafka 4.1 and does not list them",)
     request = ListConfigResourcesRequest(resource_types=[RESOURCE_TYPE])
     listed = cast(ListConfigResourcesResponse, connection.ask(request))
     if listed.error_code:
-        return {}, (f"configs of groups: {error_name(listed.error_code)}",)
+        return {}, (f"left out, configs of groups: {error_name(listed.error_code)}",)
     wanted = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=RESOURCE_TYPE, resource_name=each.resource_name, configuration_keys=None

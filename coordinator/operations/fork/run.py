@@ -55,6 +55,7 @@ def open_source(text: str, timeout_s: float, security: Security) -> Source:
 def run(source_name: str, config: ServerConfig, *, keep_members: bool, timeout_s: float, security: Security) -> Summary:
     """Makes the data folder of the configuration. Raises ForkFailed; then there is no data folder."""
     try:
+        _refuse_inside(source_name, Path(config.log_dir))
         with (
             _new_folder(Path(config.log_dir)) as folder,
             closing(open_source(source_name, timeout_s, security)) as source,
@@ -74,7 +75,7 @@ def run(source_name: str, config: ServerConfig, *, keep_members: bool, timeout_s
 @contextmanager
 def _new_folder(target: Path) -> Iterator[str]:
     """A folder that becomes `target` at the end of the block, and is removed if the block fails."""
-    target = Path(os.path.realpath(target))
+    target = target.resolve()
     _refuse_used(target)
     building = target.with_name(target.name + SUFFIX)
     with data_folder.lock(str(building)):
@@ -85,6 +86,13 @@ def _new_folder(target: Path) -> Iterator[str]:
         except BaseException:
             shutil.rmtree(building, ignore_errors=True)
             raise
+
+
+def _refuse_inside(source_name: str, target: Path) -> None:
+    """Nothing is written to a source, so a fork cannot be made in its folder."""
+    source = Path(source_name)
+    if source_name and source.is_dir() and target.resolve().is_relative_to(source.resolve()):
+        raise ForkFailed(f"the data folder {target} is in the folder that is to be forked")
 
 
 def _refuse_used(target: Path) -> None:

@@ -29,7 +29,7 @@ export class GroupPage {
       el("section", { "aria-label": "Lag" }, el("h2", {}, "Lag over time"), lag),
       el("section", { "aria-label": "Control" }, el("h2", {}, "Control"), this.control.element),
       el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), this.members),
-      el("section", { "aria-label": "Offsets" }, el("h2", {}, "Offsets"), this.offsets));
+      el("section", { "aria-label": "Offsets" }, el("h2", {}, "Offsets"), el("details", {}, el("summary", {}, "Committed offsets and their lag"), this.offsets)));
     this.timeline = new Timeline(timeline, { isLive: true, inspect: (event) => this.inspect(event) });
     timeline.timeline = this.timeline;
     this.lag = new LagChart(lag);
