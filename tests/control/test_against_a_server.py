@@ -32,6 +32,7 @@ def test_groups_are_listed_described_and_rebalanced(control, join, fresh):
     assert (done.started, done.state, done.epoch) == (True, "Stable", 2)
     assert group.wait(state="Stable", epoch=2)["generation"] == 2
     assert fresh("group") in [each["group_id"] for each in control.groups()]
+    assert {"events", "orders"} <= {each["name"] for each in control.topics()}
 
 
 def test_a_wait_in_vain_ends_in_time_and_says_how_it_is(control, join, fresh):
