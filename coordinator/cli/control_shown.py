@@ -43,7 +43,7 @@ def _words(fields: View) -> str:
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, list) and not any(isinstance(each, dict | list) for each in value):
+    if isinstance(value, list | tuple) and not any(isinstance(each, dict | list) for each in value):
         return ",".join(map(str, value))
     return str(value) if isinstance(value, str | int) else json.dumps(value)
 

@@ -1,6 +1,7 @@
 """`coordinator control`: what it prints, for people and for scripts, and its exit codes."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -167,15 +168,13 @@ def test_acts_on_a_group_are_rows(run, group):
     assert rows(run("groups", "reload", group, "--for-ms", "10"))[1][0] == "__consumer_offsets"
 
 
-def test_the_past_of_a_group_and_what_has_changed(run, group, server):
-    with Control(server.admin) as control:
-        [first] = control.events(group, limit=1)
-        view = control.group(group).at(first["offset"])
-    assert rows(run("groups", "at", group, str(view["at"]["first_offset"])))[1][2] == "Dead"
-    last = view["at"]["last_offset"]
-    assert rows(run("groups", "at", group, str(last)))[1][:3] == [group, "classic", "Stable"]
-    changed = run("groups", "diff", group, str(view["at"]["first_offset"]), str(last))
-    assert ["state", "Dead", "Stable"] in rows(changed)
+def test_the_past_of_a_group_and_what_has_changed(run, group):
+    [before] = [json.loads(line) for line in run("events", "--group", group, "--limit", "1", "--json").splitlines()]
+    first = str(before["state_offset"])
+    assert rows(run("groups", "at", group, first))[1][:3] == [group, "simple", "Dead"]
+    last = str(json.loads(run("groups", "at", group, first, "--json"))["at"]["last_offset"])
+    assert rows(run("groups", "at", group, last))[1][:3] == [group, "classic", "Stable"]
+    assert ["state", "Dead", "Stable"] in rows(run("groups", "diff", group, first, last))
 
 
 def test_the_clock_is_shown_stopped_and_advanced(run, group):
@@ -194,8 +193,7 @@ def test_the_clock_is_shown_stopped_and_advanced(run, group):
 def test_requests_are_shown_as_they_are_answered(run, group):
     shown = run("record", "--api", "Heartbeat", "--group", group, "--count", "2").splitlines()
     assert len(shown) == 2
-    assert f"ann Heartbeat v4 group_id={group}" in shown[0]
-    assert "-> answered: " in shown[0]
+    assert re.search(rf" ann Heartbeat v\d group_id={group} .*-> answered: ", shown[0])
     lines = run("record", "--api", "Heartbeat", "--group", group, "--count", "2", "--json").splitlines()
     assert [json.loads(line)["number"] for line in lines] == [1, 2]
 
