@@ -163,7 +163,7 @@ def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fa
         from confluent_kafka import Consumer
         from coordinator.control import Control
 
-        scopes = []
+        scopes, members = [], []
 
         def test_fails(kafka_coordinator):
             control, group = kafka_coordinator.control, kafka_coordinator.group()
@@ -175,7 +175,7 @@ def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fa
             control.fault(api="Heartbeat", group=group, hold="request", until="cleared").wait(held=1)
             control.record(group=group)
             control.clock.manual()
-            member.close()
+            members.append(member)
             assert False
 
         def test_next(kafka_coordinator):
@@ -185,6 +185,7 @@ def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fa
             assert (everything.faults(), everything.recordings()) == ([], [])
             assert control.clock.read().mode == "real"
             everything.disconnect()
+            members.pop().close()
 
         def test_that_uses_no_control(kafka_coordinator):
             assert "control" not in vars(kafka_coordinator)
