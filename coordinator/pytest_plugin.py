@@ -12,7 +12,8 @@ The server is a process and not a thread, because client libraries block, and be
 (`kafka_coordinator.server.restart()`).
 
 `kafka_coordinator_settings` in pytest's configuration has a line `name=value` for each setting. They override those in
-config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups).
+config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups). `kafka_coordinator_from` names a
+folder or HOST:PORT whose groups and offsets the server begins with, as `coordinator serve --from` does.
 """
 
 import uuid
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from coordinator.control.clock import ClockCommands
 
 _SETTINGS = "kafka_coordinator_settings"
+_SOURCE = "kafka_coordinator_from"
 
 
 class CoordinatorServer(throwaway_server.ThrowawayServer):
@@ -126,6 +128,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         _SETTINGS, "settings of the server of the fixture kafka_coordinator, one name=value per line", type="linelist"
     )
+    parser.addini(
+        _SOURCE, "folder or HOST:PORT whose groups and offsets the server of kafka_coordinator begins with", default=""
+    )
 
 
 @pytest.fixture(scope="session")
@@ -134,7 +139,8 @@ def kafka_coordinator_server(
 ) -> Iterator[CoordinatorServer]:
     """The server of the session, for fixtures that have a wider scope than a test."""
     settings: list[str] = request.config.getini(_SETTINGS)
-    server = CoordinatorServer(tmp_path_factory.mktemp("kafka-coordinator"), settings)
+    source: str = request.config.getini(_SOURCE)
+    server = CoordinatorServer(tmp_path_factory.mktemp("kafka-coordinator"), settings, source=source or None)
     server.start()
     try:
         yield server

@@ -4,8 +4,6 @@ Views show the state in memory, which can be slightly ahead of the log: unlike r
 wait until it is durable. The response to a command does.
 """
 
-from collections.abc import Callable, Iterable
-from heapq import nsmallest
 from operator import itemgetter
 from typing import Annotated, Any
 
@@ -13,42 +11,44 @@ from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.group_command import Reason, check_reason, run_on_group
+from coordinator.admin.lag import end_offset, group_lag, partition_lag
+from coordinator.admin.paging import Page, listed
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import force_rebalance as forced
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
 from coordinator.transactions.transaction import NAMES, Transaction
 
-PAGE_MAX = 500
-"""Rows of a list in one response. They are made on the event loop, which serves the groups too."""
+LAGS_MAX = 20_000
+"""A list reads this many offsets for the lags of its groups; the lags of groups after that are null."""
 
 
-class Page(Struct, forbid_unknown_fields=True):
-    """A part of a list: at most `limit` names behind `after`."""
+class GroupPage(Page, forbid_unknown_fields=True):
+    """A part of the groups whose names contain a text."""
 
-    after: Annotated[str, Meta(description="The last name of the page before.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = PAGE_MAX
-
-
-def _listed(key: str, page: Page, names: Iterable[str], row: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """The rows of a page. `next`, the `after` of the page that follows, is left out on the last one."""
-    behind = names if page.after is None else (name for name in names if name > page.after)
-    found = nsmallest(page.limit + 1, behind)
-    listed: dict[str, Any] = {key: [row(name) for name in found[: page.limit]]}
-    if len(found) > page.limit:
-        listed["next"] = found[page.limit - 1]
-    return listed
+    contains: Annotated[str, Meta(description="A part of the names of the groups.")] = ""
 
 
 def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
     """A page of the groups in the order of their names, including groups that only have offsets."""
 
+    offsets_read = 0
+
     def row(group_id: str) -> dict[str, Any]:
+        nonlocal offsets_read
         state: Any = server.groups.shard_of(group_id).state
-        return _summary(state, state.by_id[group_id])
+        group = state.by_id[group_id]
+        summary = _summary(state, group)
+        offsets_read += summary["offset_count"]
+        last = group.last_rebalance
+        return summary | {
+            "lag": group_lag(server, state, group_id) if offsets_read <= LAGS_MAX else None,
+            "last_rebalance": None if last is None else last._asdict(),
+        }
 
     states: list[Any] = [shard.state for shard in server.groups.shards]
-    return _listed("groups", request.query, (group_id for state in states for group_id in state.by_id), row)
+    names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
+    return listed("groups", request.query, names, row)
 
 
 def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
@@ -60,9 +60,18 @@ def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
         raise RefusedRequest(404, "no such group")
     view = _summary(state, group)
     view["committed"] = [
-        {"topic": topic, "partition": partition, "offset": each.offset, "metadata": each.metadata}
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": each.offset,
+            "metadata": each.metadata,
+            "end_offset": end_offset(server, topic, partition),
+            "lag": partition_lag(server, topic, partition, each.offset),
+        }
         for (topic, partition), each in sorted(state.offsets.of(group_id), key=itemgetter(0))
     ]
+    known = [each["lag"] for each in view["committed"] if each["lag"] is not None]
+    view["lag"] = sum(known) if known else None
     view["pending"] = _pending(server, state, group_id)
     view |= DETAILS[group.kind](state, group)
     return view
@@ -130,7 +139,7 @@ def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
         return _transaction(state.by_id[transactional_id])
 
     states: list[Any] = [shard.state for shard in server.transactions.shards]
-    return _listed("transactions", request.query, (each for state in states for each in state.by_id), row)
+    return listed("transactions", request.query, (each for state in states for each in state.by_id), row)
 
 
 def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
@@ -176,7 +185,7 @@ def _summary(state: Any, group: Group) -> dict[str, Any]:
 
 
 class GroupSummary(Struct):
-    """A group in a list."""
+    """What every view of a group says."""
 
     group_id: str
     kind: str
@@ -188,10 +197,28 @@ class GroupSummary(Struct):
     offset_count: int
 
 
+class ListedRebalance(Struct):
+    """Why a group rebalanced last."""
+
+    started_ms: int
+    ended_ms: int | None
+    """Null: it is in progress."""
+    cause: str
+
+
+class ListedGroup(GroupSummary):
+    """A group in a list."""
+
+    lag: int | None
+    """Records behind its offsets; null if this server has none of their partitions, or the list has too many offsets."""
+    last_rebalance: ListedRebalance | None
+    """Null: none since the log was read."""
+
+
 class GroupList(Struct, omit_defaults=True):
     """A page of groups."""
 
-    groups: list[GroupSummary]
+    groups: list[ListedGroup]
     next: str | None = None
     """The `after` of the page that follows; left out on the last one."""
 
@@ -203,6 +230,9 @@ class CommittedOffset(Struct):
     partition: int
     offset: int
     metadata: str
+    end_offset: int | None
+    lag: int | None
+    """Records behind it; null if this server does not have the partition."""
 
 
 class PendingOffset(Struct):
@@ -219,6 +249,8 @@ class PendingOffset(Struct):
 class GroupDetails(GroupSummary):
     """A group. The rest of its fields depends on its kind."""
 
+    lag: int | None
+    """Records behind its offsets; null if this server has none of their partitions."""
     committed: list[CommittedOffset]
     pending: list[PendingOffset]
 
@@ -261,7 +293,7 @@ class TransactionDetails(TransactionSummary):
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=Page,
+    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=GroupPage,
              returns=GroupList),
     Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
              describe_group, returns=GroupDetails, refusals=(404,)),

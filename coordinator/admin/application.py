@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from coordinator.admin.browser_defence import check_host, check_origin
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
-from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream
+from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream, wait_ms
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.routes import all_endpoints
 from coordinator.admin.server_view import ServerView
@@ -104,9 +104,10 @@ class Application:
         except RefusedRequest as refused:
             await sender.refuse(refused)
         except asyncio.CancelledError:
-            # The server stops. uvicorn would report it as a bug.
+            # The server stops, or the client reads too slowly. uvicorn would report it as a bug.
             with suppress(RuntimeError):
-                await sender.end()
+                if not await sender.end(connection.end_reason):
+                    connection.abandon()
         except _ClientGone:
             connection.abandon()
         except Exception:  # noqa: BLE001 - a bug in a handler must not stop the server
@@ -157,7 +158,7 @@ class Application:
         )
         result: Any = endpoint.handle(self._server, request)
         if inspect.isawaitable(result):
-            result = await self._awaited(result, getattr(request.query, "timeout_ms", 0) or 0, connection, receive)
+            result = await self._awaited(result, wait_ms(request.query), connection, receive)
         sender: _Sender = scope["sender"]
         if isinstance(result, Stream):
             await self._stream(result, sender, connection, receive)
@@ -267,6 +268,7 @@ class _Sender:
         self._send = send
         self._is_head = method == "HEAD"
         self.is_started = False
+        self._stream: Stream | None = None
 
     async def send(self, response: Response) -> None:
         """Sends a complete response."""
@@ -281,6 +283,7 @@ class _Sender:
 
     async def send_stream(self, stream: Stream) -> None:
         """Sends the chunks of a stream as they come; a cancelled one ends there."""
+        self._stream = stream
         await self._start(200, {"content-type": stream.content_type})
         async with aclosing(stream.chunks) as chunks:
             if not self._is_head:
@@ -288,12 +291,15 @@ class _Sender:
                     await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def end(self) -> None:
-        """Ends the response because the server stops."""
+    async def end(self, reason: str) -> bool:
+        """Ends the response early. Returns False if it cannot end in an orderly way."""
+        if self._stream is not None:
+            await self._send({"type": "http.response.body", "body": self._stream.last(reason)})
+            return True
         if self.is_started:
-            await self._send({"type": "http.response.body", "body": b""})
-        else:
-            await self.refuse(RefusedRequest(503, "the server is stopping", headers=_CLOSE))
+            return False
+        await self.refuse(RefusedRequest(503, reason, headers=_CLOSE))
+        return True
 
     async def _start(self, status: int, headers: Mapping[str, str]) -> None:
         self.is_started = True

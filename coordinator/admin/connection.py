@@ -1,6 +1,7 @@
 """One HTTP/1.1 connection: uvicorn's protocol on h11, with the limits that uvicorn does not keep.
 
-    a client that does not send a request, or does not read a response, within `admin.request.time.ms`   is cut off
+    a client that does not send a request, or does not read a response, within `admin.request.time.ms`   is cut off;
+        a stream whose client stops reading ends with an event that says so
     more than `admin.connections` connections                                     one that waits is cut off (connections.py)
     a header that is incomplete after `admin.header.bytes`                        431 (complete ones: application.py)
 
@@ -37,7 +38,8 @@ class AdminConnection(H11Protocol):
         self._is_working = False
         self.is_held = False
         """Whether its request is a long poll or an event stream."""
-        self.is_stopping = False
+        self.end_reason = ""
+        """Why `task` was cancelled."""
         self.task: asyncio.Task[Any] | None = None
         """What works on the request, and can be cancelled."""
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -71,16 +73,22 @@ class AdminConnection(H11Protocol):
         self.transport.abort()
 
     def stop(self) -> Iterable[asyncio.Task[Any]]:
-        self.is_stopping = True
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
             return ()
-        self.cycle.keep_alive = False
         if self.task is None:  # its request is not complete
             self.abandon()
             return ()
-        self.task.cancel()
+        self._end_task("the server is stopping")
         return (self.task,)
+
+    def _end_task(self, reason: str) -> None:
+        """Ends a response early. Its last bytes do not wait until the client has read those before."""
+        assert self.task is not None
+        self.end_reason = reason
+        self.cycle.keep_alive = False
+        self.flow.resume_writing()
+        self.task.cancel()
 
     def _end_cycle(self) -> None:
         """Makes uvicorn drop what the application still sends."""
@@ -162,7 +170,15 @@ class AdminConnection(H11Protocol):
 
     def _start_timer(self) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(self._time_limit_s, self.abandon)
+        self._timer = self.loop.call_later(self._time_limit_s, self._on_time_over)
+
+    def _on_time_over(self) -> None:
+        """Abandons the connection; a stream first gets a last event."""
+        if self._is_working and self.is_held and self.task is not None and not self.end_reason:
+            self._end_task(f"the client has read nothing for {self._time_limit_s:g} s")
+            self._start_timer()
+        else:
+            self.abandon()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -27,8 +27,9 @@ TIMEOUT_MS_MAX = 600_000
 TimeoutMs = Annotated[
     int, Meta(ge=0, le=TIMEOUT_MS_MAX, description="How long to wait for it, in milliseconds; 0 answers at once.")
 ]
-"""The type of the query field `timeout_ms`. A request in which it is above 0 is a long poll: `admin.request.time.ms` begins
-when that time is over."""
+"""The type of the query field `timeout_ms`."""
+WAIT_MS = 30_000
+"""How long a request waits for the condition in its query field `until` if it does not say."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -87,6 +88,8 @@ class Stream:
 
     chunks: AsyncGenerator[bytes, None]
     content_type: str
+    last: Callable[[str], bytes]
+    """The last chunk of a stream that the server ends, with the reason."""
 
 
 Answer = Struct | dict[str, Any] | Response | Stream
@@ -117,6 +120,14 @@ class Endpoint:
     """What the body of the response can be."""
     others: Mapping[int, Any] = field(default_factory=dict)
     """The types of answers with other statuses that are no refusals."""
+
+
+def wait_ms(query: Any) -> int:
+    """How long a request may wait; above 0 it is a long poll, and `admin.request.time.ms` begins when that time is over."""
+    timeout_ms: int | None = getattr(query, "timeout_ms", None)
+    if timeout_ms is None:
+        return WAIT_MS if getattr(query, "until", None) is not None else 0
+    return timeout_ms
 
 
 async def in_worker(server: ServerView, function: Callable[[], Any]) -> Any:

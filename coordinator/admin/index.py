@@ -1,8 +1,11 @@
-"""The start page of the admin address: the endpoints that it has, for a person who has only the address."""
+"""The start of the admin address: the page for browsers, and for programs the list of the endpoints."""
 
-from msgspec import Struct
+from typing import Annotated
 
-from coordinator.admin.endpoint import Endpoint, Request
+from msgspec import Meta, Struct
+
+from coordinator.admin.browser_page import page, wants_page
+from coordinator.admin.endpoint import Endpoint, Request, Response
 from coordinator.admin.server_view import ServerView
 
 
@@ -23,8 +26,16 @@ class Index(Struct):
     paths: list[Listed]
 
 
-def index(_server: ServerView, _request: Request) -> Index:
-    """The list of all endpoints."""
+class Shown(Struct, forbid_unknown_fields=True):
+    """What the page shows."""
+
+    group: Annotated[str, Meta(description="The page shows this group. Programs get the same list.")] | None = None
+
+
+def index(_server: ServerView, request: Request) -> Index | Response:
+    """The page for a browser, else the list of all endpoints."""
+    if wants_page(request):
+        return page()
     from coordinator.admin.routes import all_endpoints  # noqa: PLC0415 - it lists this module too
 
     return Index(
@@ -33,4 +44,14 @@ def index(_server: ServerView, _request: Request) -> Index:
     )
 
 
-ENDPOINTS = (Endpoint("GET", "/", "this list", index, returns=Index),)
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/",
+        "the page for browsers; this list for programs",
+        index,
+        query=Shown,
+        returns=Index,
+        content_types=("application/json", "text/html"),
+    ),
+)

@@ -88,6 +88,17 @@ def _connections_refused(server: ServerView) -> Samples:
     return (((_listener_name(i),), listener.refused_count) for i, listener in enumerate(server.listeners))
 
 
+def _faults_acted(server: ServerView) -> Samples:
+    return (
+        [((kind,), count) for kind, count in server.interceptor.faults.acted.items()] if server.has_interceptor else []
+    )
+
+
+def _fault_rules(server: ServerView) -> Samples:
+    rules = server.interceptor.faults.by_id.values() if server.has_interceptor else ()
+    return [((), sum(fault.active for fault in rules))]
+
+
 def _connections_closed(server: ServerView) -> Samples:
     counts: Counter[str] = Counter()
     for listener in server.listeners:
@@ -361,6 +372,9 @@ METRICS = (
            "Connections refused because of a limit.", _connections_refused),
     Metric("coordinator_connections_closed", COUNTER, ("reason",),
            "Closed connections by reason. peer: the client closed it.", _connections_closed),
+    Metric("coordinator_faults_acted", COUNTER, ("action",),
+           "Requests on which fault rules acted, by kind of action.", _faults_acted),
+    Metric("coordinator_fault_rules", GAUGE, (), "Fault rules that may still act.", _fault_rules),
     Metric("coordinator_groups", GAUGE, ("kind", "state"), "Groups by kind and state.", _groups),
     Metric("coordinator_members", GAUGE, ("kind",), "Members of all groups by kind of group.", _members),
     Metric("coordinator_groups_held_bytes", GAUGE, (),

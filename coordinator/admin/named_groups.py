@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.admin.lag import partition_lag
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.offsets import value as values
 
@@ -26,10 +27,9 @@ def _lag_by_topic(server: ServerView, group_id: str) -> Counter[str]:
     state: Any = server.groups.shard_of(group_id).state
     lag: Counter[str] = Counter()
     for (topic, index), committed in state.offsets.by_group.get(group_id, {}).items():
-        partition = server.topics.user_partition(topic, index)
-        if partition is not None and not partition.is_offline:  # nobody knows where the log of an offline one ends
-            offset, *_ = values.fetched(committed)
-            lag[topic] += max(0, partition.high_watermark - offset)
+        behind = partition_lag(server, topic, index, values.fetched(committed)[0])
+        if behind is not None:
+            lag[topic] += behind
     return lag
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
-from coordinator.admin import api, health, index, metrics
+from coordinator.admin import api, browser_page, event_stream, faults, health, index, metrics, recordings, topics
 from coordinator.admin.endpoint import Endpoint
 
-MODULES: tuple[ModuleType, ...] = (index, health, metrics, api)
+MODULES: tuple[ModuleType, ...] = (index, browser_page, health, metrics, api, event_stream, faults, recordings, topics)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
@@ -18,6 +18,9 @@ from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
+
+if TYPE_CHECKING:
+    from coordinator.rules.interceptor import Interceptor  # imported when there are rules
 
 
 class ServerView(Protocol):
@@ -56,6 +59,16 @@ class ServerView(Protocol):
     def marker_delivery(self) -> MarkerDelivery: ...
     @property
     def held_bytes(self) -> HeldBytes: ...
+    @property
+    def interceptor(self) -> "Interceptor":
+        """The fault rules and recordings."""
+        ...
+
+    @property
+    def has_interceptor(self) -> bool:
+        """Whether there ever were some."""
+        ...
+
     @property
     def stopping(self) -> bool:
         """Whether the server is draining and accepts no new connections."""

@@ -6,22 +6,18 @@ one dialect. A frame that no response fits closes the connection, as in Kafka: a
 """
 
 import importlib
-import logging
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from struct import Struct
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from coordinator.api.declaration import Api
-from coordinator.api.exchange import CachedRequest, Exchange, LearnTemplate, ReplyQueue, Route
+from coordinator.api.exchange import CachedRequest, Interceptor, LearnTemplate, ReplyQueue, Route
 from coordinator.api.server import Server
 from coordinator.protocol.codec import Codec, DecodeError
-from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.header import decode_request_header
-
-_log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
 CACHED_REQUEST_BYTES_MAX = 512
@@ -75,11 +71,18 @@ class Dispatcher:
         self._supported = {key: api.versions for key, api in self._apis.items()}
         self._codec = codec
         self._routes: dict[int, Route] = {}
+        self._intercepted: Collection[str] = ()
+        """The names of the APIs whose requests the interceptor gets."""
+        self._interceptor: Interceptor | None = None
 
     @property
     def routes(self) -> list[Route]:
         """The routes used so far, with their counts."""
         return list(self._routes.values())
+
+    def versions(self, api_key: int) -> tuple[int, int]:
+        """The first and last version of an API."""
+        return self._supported[api_key]
 
     def dispatch(self, frame: bytes, queue: ReplyQueue) -> None:
         """Handles one request frame (without its size), which is answered now or later. Raises RefusedFrame."""
@@ -104,15 +107,18 @@ class Dispatcher:
                 queue.cached_request = CachedRequest(frame[:4], frame[8:], route, client_id, request)
             elif route.learn is not None:
                 route.learn(queue, frame, position, route, client_id)
-        exchange: Exchange[Any] = Exchange(route, queue, request, correlation_id, client_id)
+        exchange = route.exchange(route, queue, request, correlation_id, client_id)
         queue.expect(exchange)
         try:
             handle(self._server, exchange)
-        except KafkaError as error:
-            exchange.reply(exchange.refusal(error))
-        except Exception:  # noqa: BLE001 - a bug must not take the other connections down
-            _log.exception("event=request_failed api=%s version=%d", route.name, route.version)
-            exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception as error:  # noqa: BLE001 - one failed request must not take the connection down
+            exchange.fail(error)
+
+    def intercept(self, names: Collection[str], interceptor: Interceptor) -> None:
+        """Lets the interceptor have the requests of these APIs, and of no others any more."""
+        self._intercepted, self._interceptor = names, interceptor
+        for route in self._routes.values():
+            route.intercept(interceptor if route.name in names else None)
 
     def _route(self, api_key: int, version: int) -> Route:
         api = self._apis.get(api_key)
@@ -140,6 +146,8 @@ class Dispatcher:
             learn=self._learners.get(api_key),
             writes=api.writes,
         )
+        if route.name in self._intercepted:
+            route.intercept(self._interceptor)
         if answered_in == version:
             self._routes[api_key << 16 | version] = route
         return route

@@ -18,6 +18,7 @@ from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
+from coordinator.security.principal import Principal
 
 _log = logging.getLogger(__name__)
 
@@ -46,9 +47,9 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts", "errors", "handle",
-        "has_error_code", "head", "head_bytes", "is_cacheable", "learn", "name", "refuse", "skipped", "supported", "version",
-        "writes",
+        "answered", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts", "errors", "exchange", "handle",
+        "has_error_code", "head", "head_bytes", "is_cacheable", "learn", "name", "own_handle", "own_learn", "refuse", "skipped",
+        "supported", "version", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +72,9 @@ class Route:
         self.name = name
         """The API's name."""
         self.version = version
-        self.handle = handle
+        self.handle = self.own_handle = handle
+        """Called with each request: the API's own function, unless the route is intercepted."""
+        self.exchange: type[Exchange[Any]] = Exchange
         self.refuse = refuse
         self.decode = decode
         self.encode = encode
@@ -83,7 +86,7 @@ class Route:
         self.dialect = dialect
         """That of the listener; None: Kafka's own protocol."""
         self.is_cacheable = is_cacheable
-        self.learn = learn
+        self.learn = self.own_learn = learn
         """What may make a template of such a request; None if there are no templates of this API."""
         self.writes = writes
         self.has_error_code = hasattr(getattr(messages, f"{name}Response"), "error_code")
@@ -99,6 +102,13 @@ class Route:
         """The sum of these durations."""
         self.skipped = 0
         """A bit mask: an exchange is timed if `answered` has none of these bits set."""
+
+    def intercept(self, interceptor: "Interceptor | None") -> None:
+        """Lets the interceptor have every request, or the API again. No templates are made of intercepted requests."""
+        if interceptor is None:
+            self.handle, self.exchange, self.learn = self.own_handle, Exchange, self.own_learn
+        else:
+            self.handle, self.exchange, self.learn = interceptor.handle, interceptor.exchange, None
 
     def timed(self, duration_ns: int) -> None:
         """Counts how long a response took."""
@@ -159,6 +169,13 @@ NO_TEMPLATE = NoTemplate()
 """For a connection from whose requests nothing has been learned."""
 
 
+class SaslSession(Protocol):
+    """The authentication of a connection (network/sasl_gate.py)."""
+
+    def handshake(self, exchange: "Exchange[Any]") -> None: ...
+    def authenticate(self, exchange: "Exchange[Any]") -> None: ...
+
+
 class ReplyQueue(Protocol):
     """The client's connection (network/connection.py)."""
 
@@ -168,6 +185,9 @@ class ReplyQueue(Protocol):
     """Requests that `learn` has seen since it last made a template, or tried to."""
     advertised: tuple[str, int]
     client_host: str
+    principal: Principal
+    sasl: SaslSession | None
+    """None: the connection need not or must not authenticate now."""
 
     @property
     def turn(self) -> SharedTurn: ...
@@ -176,6 +196,21 @@ class ReplyQueue(Protocol):
     def count(self, response_bytes: int) -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
+    def authenticated(self, principal: Principal, dispatch: Callable[[bytes, "ReplyQueue"], None]) -> None: ...
+    def cut(self, behind: "Exchange[Any] | None" = None) -> None: ...
+
+
+class Interceptor(Protocol):
+    """Gets the requests of some APIs before they do: fault rules and recordings (rules/)."""
+
+    @property
+    def exchange(self) -> type["Exchange[Any]"]:
+        """The class of the exchanges of intercepted routes."""
+        ...
+
+    def handle(self, server: Server, exchange: "Exchange[Any]") -> None:
+        """Takes the place of the API's `handle`, which is `exchange.route.own_handle`."""
+        ...
 
 
 LearnTemplate = Callable[[ReplyQueue, bytes, int, Route, str | None], None]
@@ -187,13 +222,13 @@ class Exchange(Generic[R]):
 
     __slots__ = (
         "_began_ns",
-        "_queue",
         "api_version",
         "client_id",
         "correlation_id",
         "fresh_id",
         "on_close",
         "payload",
+        "queue",
         "request",
         "route",
     )
@@ -209,7 +244,7 @@ class Exchange(Generic[R]):
         self.on_close: Callable[[], None] | None = None
         """Called if the connection closes before the response is given (a long poll cancels its wait)."""
         self.fresh_id = ""
-        self._queue = queue
+        self.queue = queue
         self._began_ns = 0 if route.answered & route.skipped else perf_counter_ns()
 
     @property
@@ -223,7 +258,17 @@ class Exchange(Generic[R]):
 
     @property
     def client_host(self) -> str:
-        return self._queue.client_host
+        return self.queue.client_host
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.queue.principal
+
+    @property
+    def sasl(self) -> SaslSession | None:
+        """The authentication in progress."""
+        return self.queue.sasl
 
     @property
     def dialect(self) -> str | None:
@@ -232,7 +277,7 @@ class Exchange(Generic[R]):
     @property
     def advertised(self) -> tuple[str, int]:
         """Host and port by which this client reaches the server."""
-        return self._queue.advertised
+        return self.queue.advertised
 
     @property
     def is_over(self) -> bool:
@@ -244,7 +289,7 @@ class Exchange(Generic[R]):
 
         `even_if_lost`: it is finished even if the connection is gone.
         """
-        SlicedWork(self, pieces, self._queue.turn, even_if_lost=even_if_lost).begin()
+        SlicedWork(self, pieces, self.queue.turn, even_if_lost=even_if_lost).begin()
 
     def with_request(self, request: Q) -> "Exchange[Q]":
         """Puts another request in place, for the operation that follows; the API's `refuse` must accept it too."""
@@ -294,7 +339,7 @@ class Exchange(Generic[R]):
             error = message.error_code
             route.errors[error] = route.errors.get(error, 0) + 1
         if size > COUNTED_BYTES:
-            self._queue.count(size)
+            self.queue.count(size)
 
     def send(self, payload: bytes | Parts) -> None:
         """Gives the encoded response; it leaves when every earlier request of the connection has been answered."""
@@ -302,11 +347,11 @@ class Exchange(Generic[R]):
             self.payload = payload
             if self._began_ns:
                 self.route.timed(perf_counter_ns() - self._began_ns)
-            self._queue.ready()
+            self.queue.ready()
 
     def wait(self) -> None:
         """Parks the request; until it is answered the requests behind it on its connection are not handled, as in Kafka."""
-        self._queue.hold(self)
+        self.queue.hold(self)
 
     def abandon(self) -> None:
         """Drops the exchange, because its connection is gone."""
@@ -337,13 +382,17 @@ class Exchange(Generic[R]):
         parts = [route.head(size + route.head_bytes, self.correlation_id), *parts]
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
 
+    def authenticated(self, principal: Principal, dispatch: Callable[[bytes, ReplyQueue], None]) -> None:
+        """Notes who the client is; `dispatch` handles its next requests."""
+        self.queue.authenticated(principal, dispatch)
+
     def no_reply(self) -> None:
         """Completes a request that expects no response (Produce with acks=0)."""
         self.send(b"")
 
     def close(self, reason: str) -> None:
         """Closes the connection, which is the only way to refuse a request that expects no response."""
-        self._queue.refuse(reason)
+        self.queue.refuse(reason)
 
     def refusal(self, error: KafkaError) -> Message:
         """Builds the API's response for this error, in the shape of the request's version."""
@@ -355,3 +404,12 @@ class Exchange(Generic[R]):
 
     def refuse(self, code: ErrorCode) -> None:
         self.reply(self.refusal(KafkaError(code)))
+
+    def fail(self, error: Exception) -> None:
+        """Answers a request whose handler has raised. A bug must not take the other connections down."""
+        if isinstance(error, KafkaError):
+            self.reply(self.refusal(error))
+            return
+        route = self.route
+        _log.error("event=request_failed api=%s version=%d", route.name, route.version, exc_info=error)
+        self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)

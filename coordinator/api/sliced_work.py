@@ -5,16 +5,13 @@ runs at once, so a small request is answered as if there were no slices. Until a
 its connection wait, as in Kafka. What a handler has read between two pieces may have changed.
 """
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from coordinator.api.exchange import Exchange
-
-_log = logging.getLogger(__name__)
 
 SLICE_PIECES = 8
 """The most pieces of a slice. Its time is bounded by the turn; this bounds it where time stands still, in a simulation."""
@@ -71,10 +68,8 @@ class SlicedWork:
             return self._is_done()
         except KafkaError:
             raise
-        except Exception:  # noqa: BLE001 - a bug must not take the other connections down
-            route = self._exchange.route
-            _log.exception("event=request_failed api=%s version=%d", route.name, route.version)
-            self._exchange.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except Exception as error:  # noqa: BLE001 - one failed request must not take the connection down
+            self._exchange.fail(error)
             return True
 
     def _is_done(self) -> bool:

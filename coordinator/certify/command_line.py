@@ -12,11 +12,12 @@ import click
 import msgspec
 
 from coordinator.certify import report_table
-from coordinator.certify.certificate import Certificate, EventReport
+from coordinator.certify.certificate import EventReport
 from coordinator.certify.event import Event, Protocol
 from coordinator.certify.rehearsal import Plan
 from coordinator.certify.report_junit import junit
-from coordinator.certify.run import certify
+from coordinator.certify.report_page import page
+from coordinator.certify.run import Certification, certify
 from coordinator.operations.run_command import NoSuchCommand
 
 
@@ -59,15 +60,18 @@ def run(options: Options, events: Sequence[Event]) -> int:
             uses_output_topic=options.uses_output_topic,
             folder=folder,
         )
-        certificate = asyncio.run(certify(plan, events, min(options.jobs, len(events)), show_row))
+        certification = asyncio.run(certify(plan, events, min(options.jobs, len(events)), show_row))
+        certificate = certification.certificate
         if options.output is not None:
-            write(certificate, options.output)
+            write(certification, options.output)
     for line in report_table.summary(certificate):
         click.echo(line)
     return 0 if certificate.outcome == "passed" else 1
 
 
-def write(certificate: Certificate, folder: Path) -> None:
-    """Writes certificate.json and junit.xml."""
+def write(certification: Certification, folder: Path) -> None:
+    """Writes certificate.json, junit.xml and index.html."""
+    certificate = certification.certificate
     (folder / "certificate.json").write_bytes(msgspec.json.format(msgspec.json.encode(certificate), indent=1))
     (folder / "junit.xml").write_bytes(junit(certificate))
+    (folder / "index.html").write_text(page(certificate, certification.timelines), encoding="utf-8")

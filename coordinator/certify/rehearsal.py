@@ -20,6 +20,7 @@ from coordinator.certify.server import CertificationServer
 from coordinator.certify.stage import Stage
 from coordinator.certify.topics import Topics
 from coordinator.control import AsyncControl, ControlError, NotReached
+from coordinator.control.steps import View
 from coordinator.operations import group_events
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.operations.rebalance_causes import GroupEvent
@@ -44,6 +45,8 @@ class Rehearsal(NamedTuple):
     evidence: Evidence
     printed: Mapping[int, str]
     """Index of an instance -> the end of its output."""
+    timeline: Sequence[View]
+    """The events of the group as `/v1/events` has them, for the timeline."""
 
 
 async def rehearse(event: Event, plan: Plan, server: CertificationServer, listeners: Sequence[str]) -> Rehearsal:
@@ -63,12 +66,14 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
     async with stage.control:
         try:
             await asyncio.to_thread(stage.topics.create, stage.producer.partitions)
+            await stage.clock.start()
             await stage.observation.start(stage.control, [each.listener for each in stage.instances])
             await _play(stage, evidence)
         finally:
             await _end(stage, evidence)
         await _collect(stage, evidence)
-    return Rehearsal(evidence, {each.index: each.printed() for each in stage.instances})
+        timeline = [each async for each in stage.control.events(stage.group, follow=False)]
+    return Rehearsal(evidence, {each.index: each.printed() for each in stage.instances}, timeline)
 
 
 def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Sequence[str]) -> Stage:

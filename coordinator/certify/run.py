@@ -2,27 +2,37 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from coordinator.certify.certificate import SCHEMA_VERSION, Certificate, EventReport, event_report
 from coordinator.certify.event import Event
 from coordinator.certify.judge import judge
 from coordinator.certify.programs import now_ms
-from coordinator.certify.rehearsal import Plan, Rehearsal, rehearse
+from coordinator.certify.rehearsal import Plan, rehearse
 from coordinator.certify.server import CertificationServer
+from coordinator.control.steps import View
+
+
+class Certification(NamedTuple):
+    """The certificate, and for each event by its name the events of its group."""
+
+    certificate: Certificate
+    timelines: Mapping[str, Sequence[View]]
 
 
 async def certify(
     plan: Plan, events: Sequence[Event], jobs: int, on_report: Callable[[EventReport], None]
-) -> Certificate:
+) -> Certification:
     """Runs the events, `jobs` at a time, and those that need the server to themselves behind the others.
 
     Raises DidNotStart, and OSError if the command cannot be executed.
     """
     began_ms = now_ms()
     reports: dict[str, EventReport] = {}
+    timelines: dict[str, Sequence[View]] = {}
     width = max(event.instances or plan.instances for event in events)
     with tempfile.TemporaryDirectory(prefix="coordinator-certify-") as folder:
         server = CertificationServer(Path(folder), jobs * width)
@@ -37,7 +47,9 @@ async def certify(
                 rehearsal = await rehearse(event, plan, server, listeners)
             finally:
                 slots.put_nowait(listeners)
-            reports[event.name] = report_of(event, rehearsal)
+            findings = judge(rehearsal.evidence)
+            reports[event.name] = event_report(event, rehearsal.evidence, findings, rehearsal.printed)
+            timelines[event.name] = rehearsal.timeline
             on_report(reports[event.name])
 
         try:
@@ -47,10 +59,12 @@ async def certify(
                         group.create_task(run(event))
             for event in events:
                 if event.is_alone:
+                    # The clock of a new process is the machine's, whatever an earlier event did to it.
+                    await asyncio.to_thread(server.restart)
                     await run(event)
         finally:
             await asyncio.to_thread(server.stop)
-    return Certificate(
+    certificate = Certificate(
         schema_version=SCHEMA_VERSION,
         server_version=version("kafka-group-coordinator"),
         protocol=plan.protocol,
@@ -64,8 +78,4 @@ async def certify(
         ended_ms=now_ms(),
         events=[reports[event.name] for event in events],
     )
-
-
-def report_of(event: Event, rehearsal: Rehearsal) -> EventReport:
-    """The report of an event: the judge's findings beside what happened."""
-    return event_report(event, rehearsal.evidence, judge(rehearsal.evidence), rehearsal.printed)
+    return Certification(certificate, timelines)

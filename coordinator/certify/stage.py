@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TypeVar, Unpack
 
 from coordinator.certify.case import Note
+from coordinator.certify.clock import StageClock
 from coordinator.certify.event import Event, NotApplicable
 from coordinator.certify.judge.entries import errors
 from coordinator.certify.observation import Observation
@@ -62,7 +63,8 @@ class Stage:
         self.output_topic = output_topic
         self.topics = topics
         self.producer = producer
-        self.observation = Observation()
+        self.clock = StageClock(control)
+        self.observation = Observation(self.clock)
         self.notes: list[Note] = []
         self.outages: list[tuple[int, int]] = []
 
@@ -229,9 +231,9 @@ class Stage:
         """Advances the server's clock by so much, and lets it run on. Only for events that are alone."""
         assert self.event.is_alone
         self.note(f"the server's clock advances by {ms} ms")
-        await self.control.clock.manual()
-        await self.control.clock.advance(ms)
-        await self.control.clock.real()
+        await self.clock.manual()
+        await self.clock.advance(ms)
+        await self.clock.real()
 
     # --- the processes ------------------------------------------------------------------------------------------------
 
@@ -274,6 +276,7 @@ class Stage:
         await asyncio.to_thread(self.server.kill_and_start)
         self.outages.append((began_ms, now_ms()))
         self.note("the server is back")
+        await self.clock.start()
         await self.observation.start(self.control, [each.listener for each in self.instances])
 
     # --- topics -------------------------------------------------------------------------------------------------------
@@ -313,16 +316,15 @@ class Stage:
         self, api: str | Iterable[str], instance: Instance | None = None, *, within_s: float = WITHIN_S
     ) -> Entry:
         """The next request of this API that arrives from now on. Raises NotReached."""
-        apis, since_ms = {api} if isinstance(api, str) else set(api), now_ms()
+        apis, count, since_ms = {api} if isinstance(api, str) else set(api), self.observation.count, now_ms()
 
         async def found() -> Entry | None:
-            return self.observation.last(
-                lambda entry: (
-                    entry.api in apis
-                    and entry.time_ms >= since_ms
-                    and (instance is None or entry.listener == instance.listener)
-                )
-            )
+            for entry in self.observation.since(count):
+                # While the clock stands, all requests have the same time.
+                is_later = entry.time_ms >= since_ms or not self.clock.runs
+                if entry.api in apis and is_later and (instance is None or entry.listener == instance.listener):
+                    return entry
+            return None
 
         return await self.until(found, f"a request {' or '.join(sorted(apis))}", within_s)
 

@@ -38,7 +38,7 @@ class Topics:
 
     def grow(self, name: str, partitions: int) -> None:
         """Makes a topic have so many partitions."""
-        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions)
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
         with self._client() as client:
             request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.timeout_ms)
             [result] = cast(CreatePartitionsResponse, client.any().ask(request)).results

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _FILE = click.Path(path_type=Path)
+SOURCE_PREFIX = "from-"
+"""Of the options of `serve` for a source that is a server."""
 
 
 class Access(TypedDict):
@@ -35,6 +37,19 @@ class Access(TypedDict):
     password_file: Path | None
 
 
+class SourceAccess(TypedDict):
+    """The values of `source_options`."""
+
+    from_timeout: float
+    from_tls: bool
+    from_tls_ca: Path | None
+    from_tls_cert: Path | None
+    from_tls_key: Path | None
+    from_sasl: str | None
+    from_user: str | None
+    from_password_file: Path | None
+
+
 class WatchedAccess(Access):
     """The values of `client_options` and `watch_options`."""
 
@@ -42,9 +57,32 @@ class WatchedAccess(Access):
     interval: float
 
 
-timeout_option = click.option(
-    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="For how long to wait and retry."
-)
+def _connection_options(prefix: str = "", note: str = "") -> list[Callable[[Any], Any]]:
+    """How to connect. `prefix`: of the names of the options; `note`: at the end of each help text."""
+
+    def option(name: str, help: str, **attributes: Any) -> Callable[[Any], Any]:  # noqa: A002 - as click has it
+        return click.option(f"--{prefix}{name}", help=f"{help}{note}", **attributes)
+
+    return [
+        option(
+            "timeout", "For how long to wait and retry.", type=float, default=10.0, show_default=True, metavar="SECONDS"
+        ),
+        option("tls", "Connect with TLS.", is_flag=True),
+        option("tls-ca", "Trust these certificates (PEM), not the system's.", type=_FILE, metavar="FILE"),
+        option("tls-cert", "The certificate of this client (PEM), for mutual TLS.", type=_FILE, metavar="FILE"),
+        option("tls-key", "Its key, if it is in another file.", type=_FILE, metavar="FILE"),
+        option("sasl", "Authenticate with this mechanism.", type=click.Choice(MECHANISMS)),
+        option("user", f"The user, with --{prefix}sasl.", metavar="NAME"),
+        option(
+            "password-file",
+            "A file with the password; else it is in SASL_PASSWORD, or a terminal is asked for it.",
+            type=_FILE,
+            metavar="FILE",
+        ),
+    ]
+
+
+timeout_option = _connection_options()[0]
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 client_options = combined(
     click.option(
@@ -56,22 +94,9 @@ client_options = combined(
         metavar="HOST:PORT,...",
         help="The bootstrap servers.",
     ),
-    timeout_option,
-    click.option("--tls", is_flag=True, help="Connect with TLS."),
-    click.option("--tls-ca", type=_FILE, metavar="FILE", help="Trust these certificates (PEM), not the system's."),
-    click.option(
-        "--tls-cert", type=_FILE, metavar="FILE", help="The certificate of this client (PEM), for mutual TLS."
-    ),
-    click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key, if it is in another file."),
-    click.option("--sasl", type=click.Choice(MECHANISMS), help="Authenticate with this mechanism."),
-    click.option("--user", metavar="NAME", help="The user, with --sasl."),
-    click.option(
-        "--password-file",
-        type=_FILE,
-        metavar="FILE",
-        help="A file with the password; else it is in SASL_PASSWORD, or a terminal is asked for it.",
-    ),
+    *_connection_options(),
 )
+source_options = combined(*_connection_options(SOURCE_PREFIX, " (With --from HOST:PORT.)"))
 
 
 watch_options = combined(
@@ -102,7 +127,25 @@ def _with_client(access: Access, security: "Security", show: "Callable[[Client],
         return fail(error)
 
 
-def _security(access: Access) -> "Security":
+def security_of_source(access: SourceAccess) -> "Security":
+    """The same for the server after `--from`."""
+    return _security(
+        {
+            "bootstrap": "",
+            "timeout": access["from_timeout"],
+            "tls": access["from_tls"],
+            "tls_ca": access["from_tls_ca"],
+            "tls_cert": access["from_tls_cert"],
+            "tls_key": access["from_tls_key"],
+            "sasl": access["from_sasl"],
+            "user": access["from_user"],
+            "password_file": access["from_password_file"],
+        },
+        SOURCE_PREFIX,
+    )
+
+
+def _security(access: Access, prefix: str = "") -> "Security":
     """How the client's connections are protected. Raises click.UsageError if options contradict each other."""
     from coordinator.operations.security import Sasl, Security, Tls
 
@@ -113,18 +156,20 @@ def _security(access: Access) -> "Security":
     if access["tls"] or access["tls_ca"] or access["tls_cert"]:
         tls = Tls(ca=access["tls_ca"], certificate=access["tls_cert"], key=access["tls_key"])
     if bool(access["sasl"]) is not bool(access["user"]):
-        raise click.UsageError("--sasl and --user require each other.", click.get_current_context())
+        raise click.UsageError(f"--{prefix}sasl and --{prefix}user require each other.", click.get_current_context())
     if access["sasl"] and access["user"]:
-        sasl = Sasl(mechanism=access["sasl"], user=access["user"], password=_password(access))
+        sasl = Sasl(mechanism=access["sasl"], user=access["user"], password=_password(access, prefix))
     return Security(tls=tls, sasl=sasl)
 
 
-def _password(access: Access) -> str:
+def _password(access: Access, prefix: str) -> str:
     if access["password_file"] is not None:
         return access["password_file"].read_text().rstrip("\n")
     known = os.environ.get("SASL_PASSWORD")
     if known is None and not sys.stdin.isatty():
-        raise click.UsageError("--user needs --password-file or SASL_PASSWORD.", click.get_current_context())
+        raise click.UsageError(
+            f"--{prefix}user needs --{prefix}password-file or SASL_PASSWORD.", click.get_current_context()
+        )
     return known if known is not None else click.prompt("Password", hide_input=True, err=True)
 
 

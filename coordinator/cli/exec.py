@@ -22,6 +22,7 @@ class Exec(Command):
     epilog=examples(
         "coordinator exec -- npm test",
         "coordinator exec --set num.partitions=4 -- ./gradlew test",
+        "coordinator exec --from /backup/kafka-logs -- pytest",
         "coordinator exec -- sh -c 'kcat -b $BOOTSTRAP -L'",
     ),
 )
@@ -33,10 +34,22 @@ class Exec(Command):
 )
 @click.option("--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated.")
 @click.option(
+    "--from",
+    "source",
+    metavar="FOLDER|HOST:PORT",
+    help="Begin with a copy of the groups, offsets and topics of this data folder or server, as `serve --from` does.",
+)
+@click.option(
     "--log", "log_path", type=click.Path(path_type=Path), metavar="FILE", help="Append the server's log to this file."
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def exec(config: Path | None, assignments: tuple[str, ...], log_path: Path | None, command: tuple[str, ...]) -> int:  # noqa: A001 - the command's name
+def exec(  # noqa: A001 - the command's name
+    config: Path | None,
+    assignments: tuple[str, ...],
+    source: str | None,
+    log_path: Path | None,
+    command: tuple[str, ...],
+) -> int:
     """Run COMMAND with a throw-away server, and exit with its exit code.
 
     The server listens on a free port and is ready when COMMAND starts. It ends with COMMAND, and its data with it. COMMAND
@@ -53,7 +66,7 @@ def exec(config: Path | None, assignments: tuple[str, ...], log_path: Path | Non
     except ConfigError as error:
         return fail(error, 2)
     try:
-        return run_command.run(command, config, assignments, log_path)
+        return run_command.run(command, config, assignments, log_path, source)
     except run_command.NoSuchCommand as error:
         return fail(error, NOT_FOUND)
     except run_command.CannotRun as error:

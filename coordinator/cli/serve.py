@@ -3,19 +3,31 @@
 import gc
 import logging
 import os
+import signal
 import sys
 import time
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from coordinator.cli.client_options import SourceAccess, security_of_source, source_options
 from coordinator.cli.command_line import Command, examples, fail, refused
 from coordinator.cli.server_options import Sources, load_admin_config, load_config, server_options
+
+if TYPE_CHECKING:
+    from coordinator.config.settings import ServerConfig
 
 _log = logging.getLogger(__name__)
 
 READY_WITHIN_S = 3.0
 """How long `ready` waits for a response."""
+
+
+class _Options(Sources, SourceAccess):
+    """The values of the options of `serve`."""
+
+    source: str | None
+    from_members: str
 
 
 @click.command(
@@ -24,27 +36,51 @@ READY_WITHIN_S = 3.0
         "coordinator serve",
         "coordinator serve --config coordinator.yaml --data-dir /var/lib/coordinator",
         "coordinator serve --listen 127.0.0.1:0 --set group.initial.rebalance.delay.ms=0",
+        "coordinator serve --from kafka:9092 --data-dir forked",
+        "coordinator serve --from /backup/kafka-logs --from-members keep --data-dir forked",
     ),
 )
 @server_options
-def serve(**sources: Unpack[Sources]) -> int:
-    """Run the server until SIGTERM."""
+@click.option(
+    "--from",
+    "source",
+    metavar="FOLDER|HOST:PORT",
+    help="Begin with a copy of the groups, offsets and topics of this data folder or server, without its records. The data"
+    " folder must be empty.",
+)
+@click.option(
+    "--from-members",
+    type=click.Choice(("drop", "keep")),
+    default="drop",
+    show_default=True,
+    help="drop: the groups of the copy have no members; keep: they wait for them, as after a failover.",
+)
+@source_options
+def serve(**options: Unpack[_Options]) -> int:
+    """Run the server until SIGTERM.
+
+    With --from it is a fork of another server: a production group can be tried in a test. Nothing is written to the source.
+    """
     gc.disable()  # a start makes objects that stay; the server enables it when it is ready
     try:
-        return _serve(sources)
+        return _serve(options)
     finally:
         gc.enable()
 
 
-def _serve(sources: Sources) -> int:
+def _serve(options: _Options) -> int:
     # The reported start-up time includes that of the interpreter, which is almost only CPU time.
     began_s = time.monotonic() - time.process_time()
     from coordinator.config.load import ConfigError, ineffective_variables
 
     try:
-        config = load_config(sources).config
+        config = load_config(options).config
     except ConfigError as error:
         return refused(error)
+    if options["source"] is not None:
+        code = _fork(options["source"], options, config)
+        if code:
+            return code
     from coordinator.world.log_lines import KeyValueFormatter
 
     handler = logging.StreamHandler(sys.stderr)
@@ -56,6 +92,29 @@ def _serve(sources: Sources) -> int:
     from coordinator.server import process  # not before the configuration has been checked
 
     return process.run(config, began_s)
+
+
+def _fork(source: str, options: _Options, config: "ServerConfig") -> int:
+    """Makes the data folder. Returns the exit code if that fails, else 0."""
+    from coordinator.operations.fork import ForkFailed, run
+
+    security = security_of_source(options)
+    keep_members = options["from_members"] == "keep"
+    # A folder that is half made is removed also if somebody stops this process.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    gc.enable()
+    try:
+        summary = run.run(
+            source, config, keep_members=keep_members, timeout_s=options["from_timeout"], security=security
+        )
+    except ForkFailed as error:
+        return fail(error)
+    finally:
+        gc.disable()
+        signal.signal(signal.SIGTERM, before)
+    for line in summary.lines():
+        click.echo(line, err=True)
+    return 0
 
 
 @click.command(cls=Command, epilog=examples("coordinator ready --config coordinator.yaml"))

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from heapq import nlargest
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.committer import Committer, FencingPolicies
@@ -43,6 +43,15 @@ def longest_waits(waits: Mapping[str, int]) -> list[dict[str, Any]]:
     """The members that a rebalance waited longest for, for people."""
     longest = nlargest(WAITS_SHOWN_MAX, waits.items(), key=lambda wait: wait[1])
     return [{"member_id": member_id, "waited_ms": waited_ms} for member_id, waited_ms in longest if waited_ms]
+
+
+class LastRebalance(NamedTuple):
+    """Why a group rebalanced last, for its row in a list. Wall clock, ms."""
+
+    started_ms: int
+    ended_ms: int | None
+    """None: it is in progress."""
+    cause: str
 
 
 class Group(ABC):
@@ -99,6 +108,11 @@ class Group(ABC):
     @abstractmethod
     def rebalance_ended_ms(self) -> int | None:
         """When the last rebalance ended, by the wall clock; None if one is in progress, or none since the log was read."""
+
+    @property
+    @abstractmethod
+    def last_rebalance(self) -> LastRebalance | None:
+        """The rebalance in progress, or the last one; None if there was none since the log was read."""
 
     @property
     def is_simple(self) -> bool:

@@ -160,6 +160,9 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
 

@@ -10,7 +10,7 @@ A reset starts as a plan with the old and the new offset of each partition, with
 changes anything. The command refuses it while the group has members, because they would overwrite the offsets.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -354,10 +354,10 @@ def positions(client: Client, wanted: Mapping[Partition, int]) -> dict[Partition
     """
     if not wanted:
         return {}
-    leaders = _leaders(client, sorted({topic for topic, _ in wanted}))
+    led_by = leaders(client, sorted({topic for topic, _ in wanted}), wanted)
     by_leader: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
     for (topic, partition), timestamp in wanted.items():
-        leader = leaders.get((topic, partition))
+        leader = led_by.get((topic, partition))
         if leader is not None:
             by_leader.setdefault(leader, {}).setdefault(topic, []).append((partition, timestamp))
     out: dict[Partition, int] = {}
@@ -387,21 +387,29 @@ def _list_offsets(topics: Mapping[str, Sequence[tuple[int, int]]]) -> ListOffset
     )
 
 
-def _leaders(client: Client, topics: list[str]) -> dict[Partition, tuple[str, int]]:
-    """Partition -> address of its leader, for the topics that exist."""
+def leaders(
+    client: Client, topics: list[str], wanted: Container[Partition] | None = None
+) -> dict[Partition, tuple[str, int]]:
+    """Partition -> address of its leader, for the topics that exist. `wanted`: only these partitions; None is all.
+
+    Raises OperationFailed if one of them has no leader.
+    """
     metadata = client.metadata(topics)
     servers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
-    leaders = {}
+    found = {}
     for topic in metadata.topics:
         assert topic.name is not None, "the request has names"
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         refuse_error(topic.error_code, f"cannot look up topic {topic.name}")
         for partition in topic.partitions:
+            key = topic.name, partition.partition_index
+            if wanted is not None and key not in wanted:
+                continue
             if partition.leader_id not in servers:
                 raise OperationFailed(f"{topic.name}-{partition.partition_index} has no leader at the moment")
-            leaders[topic.name, partition.partition_index] = servers[partition.leader_id]
-    return leaders
+            found[key] = servers[partition.leader_id]
+    return found
 
 
 # --- change -----------------------------------------------------------------------------------------------------------
@@ -454,12 +462,12 @@ def _selected(client: Client, group_id: str, selection: Selection, old: Mapping[
     if not selection.topics:
         if not old:
             raise OperationFailed(f"group {group_id} has no offsets; specify the topics")
-        leaders = _leaders(client, sorted({topic for topic, _ in old}))
-        return sorted(key for key in old if key in leaders)
-    leaders = _leaders(client, sorted(selection.topics))
+        present = leaders(client, sorted({topic for topic, _ in old}))
+        return sorted(key for key in old if key in present)
+    present = leaders(client, sorted(selection.topics))
     selected = []
     for topic, partitions in selection.topics.items():
-        there = sorted(partition for name, partition in leaders if name == topic)
+        there = sorted(partition for name, partition in present if name == topic)
         if not there:
             raise OperationFailed(f"there is no topic {topic}")
         for partition in partitions or there:

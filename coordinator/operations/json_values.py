@@ -6,7 +6,7 @@ are Kafka's 22 characters; Kafka's tools print and accept both.
 
 import json
 import re
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
 import click
@@ -15,6 +15,7 @@ from coordinator.protocol.messages import Message
 from coordinator.protocol.schema import Definition, Field, Structure
 from coordinator.world.log_lines import printable
 
+TOPIC_ID_BYTES = 16
 _MAX_SHOWN = 2000
 _COLOURS = {
     "Stable": "green",
@@ -60,6 +61,15 @@ def message_as_json(message: Message, definition: Definition, version: int) -> d
 def topic_id_text(topic_id: bytes) -> str:
     """A topic id as Kafka's tools print it."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def parse_topic_id(text: str) -> bytes | None:
+    """The topic id of `topic_id_text`; None if the text is none."""
+    try:
+        topic_id = urlsafe_b64decode(text + "==")
+    except ValueError:
+        return None
+    return topic_id if len(topic_id) == TOPIC_ID_BYTES else None
 
 
 def bytes_as_json(content: bytes | None) -> Any:

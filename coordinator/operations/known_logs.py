@@ -1,11 +1,11 @@
 """What a data folder says about its logs, read without changing it: the catalog, the cluster's id, and the topics."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from coordinator.journal.recovery import read_journal
 from coordinator.log import catalog
-from coordinator.log.batch import BatchHeader, CorruptBatch, key_values
+from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, key_values
 from coordinator.log.catalog import NO_ID, Catalog, KnownLog
 from coordinator.log.recovery import DamagedLog
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, damage
@@ -49,24 +49,38 @@ def journaled_batches(data_folder: Path, *, is_ours: bool = False) -> Mapping[st
 
 
 def registry_of(data_folder: Path) -> Registry:
-    """The topics, as far as the metadata log can be read."""
+    """The topics, as far as the metadata log can be read; `log check` reports what cannot."""
     registry = Registry()
-
-    def replay(segment: SegmentFile, header: BatchHeader, position: int) -> None:
-        if header.is_control:
-            return
-        try:
-            for _, _, value in key_values(segment.batch(position, header), 0, header):
-                message = metadata_records.decode(value) if value is not None else None
-                if message is not None:
-                    registry.replay(message)
-        except (CorruptBatch, DecodeError):
-            return  # `log check` reports it
-
     name = f"{names.CLUSTER_METADATA}-0"
-    for _ in LogFolder(data_folder / name, None, tuple(journaled_batches(data_folder).get(name, ()))).walk(replay):
+    folder = LogFolder(data_folder / name, None, tuple(journaled_batches(data_folder).get(name, ())))
+    for _ in replay_metadata(folder, registry, lambda _segment, _header, _error: None):
         pass
     return registry
+
+
+OnUnreadable = Callable[[SegmentFile, BatchHeader, Exception], None]
+
+
+def replay_metadata(folder: LogFolder, registry: Registry, on_unreadable: OnUnreadable) -> Iterator[Problem]:
+    """Replays a metadata log, and yields its problems as `LogFolder.walk`. What cannot be decoded goes to `on_unreadable`."""
+    yield from folder.walk(
+        lambda segment, header, position: replay_batch(segment, header, position, registry, on_unreadable)
+    )
+
+
+def replay_batch(
+    segment: SegmentFile, header: BatchHeader, position: int, registry: Registry, on_unreadable: OnUnreadable
+) -> None:
+    """Replays a batch of a metadata log."""
+    if header.is_control:
+        return
+    try:
+        for _, _, value in key_values(segment.batch(position, header), 0, header):
+            message = metadata_records.decode(value) if value is not None else None
+            if message is not None:
+                registry.replay(message)
+    except (CorruptBatch, UnsupportedCompression, DecodeError) as error:
+        on_unreadable(segment, header, error)
 
 
 def data_folder_problems(data_folder: Path, *, is_ours: bool = False) -> Iterator[Problem]:

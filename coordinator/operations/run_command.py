@@ -28,12 +28,19 @@ class CannotRun(Exception):
     """The server did not start, or the command could not be executed."""
 
 
-def run(command: Sequence[str], config: Path, settings: Sequence[str], log_path: Path | None) -> int:
-    """Runs the command and returns its exit code, as a shell would. Raises NoSuchCommand and CannotRun."""
+def run(
+    command: Sequence[str], config: Path, settings: Sequence[str], log_path: Path | None, source: str | None = None
+) -> int:
+    """Runs the command and returns its exit code, as a shell would. Raises NoSuchCommand and CannotRun.
+
+    `source`: as for ThrowawayServer.
+    """
     if shutil.which(command[0]) is None:
         raise NoSuchCommand(f"there is no command {command[0]}")
     with _Signals() as signals, tempfile.TemporaryDirectory(prefix="coordinator-exec-") as folder:
-        server = ThrowawayServer(Path(folder), settings, config=config, log_path=log_path, own_session=True)
+        server = ThrowawayServer(
+            Path(folder), settings, config=config, source=source, log_path=log_path, own_session=True
+        )
         try:
             server.start()
             code = signals.run(command, {**os.environ, **addresses(server)})

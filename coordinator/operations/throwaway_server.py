@@ -18,6 +18,8 @@ from typing import IO, Any
 from coordinator.config.paths import CONFIGS
 
 READY_WITHIN_S = 30.0
+FORKED_WITHIN_S = 600.0
+"""The same for a server that copies another one first."""
 STOPPED_WITHIN_S = 10.0
 LOG_BYTES_SHOWN = 20_000
 OWN_VARIABLES = ("COORDINATOR_", "KAFKA_")
@@ -37,9 +39,12 @@ class ThrowawayServer:
         settings: Sequence[str],
         *,
         config: Path = CONFIGS / "test.yaml",
+        source: str | None = None,
         log_path: Path | None = None,
         own_session: bool = False,
     ) -> None:
+        """`source`: the folder or HOST:PORT whose groups and offsets the server has at its first start."""
+        self._source = source
         self.log_path = log_path or folder / "server.log"
         self._config = config
         self._own_session = own_session
@@ -71,6 +76,10 @@ class ThrowawayServer:
         command += ["--listen", self._listen, "--admin", self._admin, "--data-dir", str(self._data_dir)]
         for setting in self._settings:
             command += ["--set", setting]
+        ready_within_s = READY_WITHIN_S
+        if self._source is not None and not self._data_dir.exists():
+            command += ["--from", self._source]
+            ready_within_s = FORKED_WITHIN_S
         environment = {name: text for name, text in os.environ.items() if not name.startswith(OWN_VARIABLES)}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this module
@@ -82,7 +91,7 @@ class ThrowawayServer:
                 start_new_session=self._own_session,
             )
         assert self._process.stdout is not None
-        line = read_line(self._process.stdout, READY_WITHIN_S)
+        line = read_line(self._process.stdout, ready_within_s)
         if not line.endswith(b"\n"):
             self.stop()
             raise DidNotStart(f"the server did not become ready:\n{self.log_since(0)}")

@@ -11,6 +11,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 
 _PREFERRED, _UNCLEAN = 0, 1
+_ERROR_SINCE = 1
 _NOT_NEEDED = "Leader election not needed for topic partition."
 
 _Topic = ElectLeadersResponse.ReplicaElectionResult
@@ -33,9 +34,9 @@ def handle(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
     exchange.reply(ElectLeadersResponse(replica_election_results=results))
 
 
-def refuse(request: ElectLeadersRequest, error: KafkaError, _api_version: int) -> ElectLeadersResponse:
+def refuse(request: ElectLeadersRequest, error: KafkaError, api_version: int) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=error.code,
+        error_code=error.code if api_version >= _ERROR_SINCE else ErrorCode.NONE,
         replica_election_results=[
             _Topic(
                 topic=topic.topic,

@@ -42,6 +42,14 @@ _DASH = 62
 """The six bits that are '-' in url-safe base64."""
 
 
+def new_topic_id(entropy: Entropy) -> bytes:
+    """A random UUID. As in Kafka its text never begins with '-', which command lines would take for an option."""
+    while True:
+        topic_id = bytes.fromhex(entropy.uuid().replace("-", ""))
+        if topic_id != NO_ID and topic_id[0] >> 2 != _DASH:
+            return topic_id
+
+
 class Topics:
     """The topics of this server. `attach_internal` and `declare` must be called before the first request."""
 
@@ -324,11 +332,7 @@ class Topics:
         return name in self._internal
 
     def new_topic_id(self) -> bytes:
-        """A random UUID. As in Kafka its text never begins with '-', which command lines would take for an option."""
-        while True:
-            topic_id = bytes.fromhex(self._entropy.uuid().replace("-", ""))
-            if topic_id != NO_ID and topic_id[0] >> 2 != _DASH:
-                return topic_id
+        return new_topic_id(self._entropy)
 
     def wake(self, name: str, index: int) -> None:
         """Notifies the readers of an internal partition of more durable records."""

@@ -115,6 +115,10 @@ class FetchSessions:
         self._partitions += len(partitions)
         return session_id
 
+    def find(self, session_id: int) -> Session | None:
+        """The session with this id, as its last request left it; None if there is none."""
+        return self._sessions.get(session_id)
+
     def end(self, session_id: int) -> None:
         """Ends the session with this id, if there is one."""
         session = self._sessions.pop(session_id, None)

@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.support.admin_client import view
+from tests.support.record_batch import Batch
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
@@ -65,18 +66,19 @@ def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offse
     }
     assert connection.call("OffsetCommit", 8, **commit)["topics"][0]["partitions"][0]["error_code"] == 0
 
-    assert view(server, "/v1/groups") == {
-        "groups": [
-            {
-                "group_id": GROUP,
-                "kind": "classic",
-                "state": "Stable",
-                "generation": 1,
-                "member_count": 1,
-                "offset_count": 1,
-            }
-        ]
+    [listed] = view(server, "/v1/groups")["groups"]
+    last = listed.pop("last_rebalance")
+    assert listed == {
+        "group_id": GROUP,
+        "kind": "classic",
+        "state": "Stable",
+        "generation": 1,
+        "member_count": 1,
+        "offset_count": 1,
+        "lag": 0,
     }
+    assert last["cause"] == "a new member joins"
+    assert last["started_ms"] <= last["ended_ms"]
     shown = view(server, "/v1/groups/orders%2Feu%20%26%20more")
     assert shown["leader"] == member_id
     assert shown["protocol_name"] == "range"
@@ -84,7 +86,7 @@ def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offse
     assert member["client_id"] == "viewer"
     assert member["assignment"] == {"orders": [0, 1, 2]}
     assert member["waits_for"] is None
-    assert shown["committed"] == [{"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far"}]
+    assert shown["committed"] == [{"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far", "lag": 0}]
     (rebalance,) = shown["rebalances"]
     assert rebalance["reason"] == "a test joins"
     assert rebalance["started_ms"] <= rebalance["formed_ms"] <= rebalance["ended_ms"]
@@ -103,9 +105,17 @@ def test_the_view_of_a_streams_group_has_its_topology_and_tasks(coordinator_proc
         topology={"epoch": 3, "subtopologies": [{"subtopology_id": "0", "source_topics": ["orders"]}]},
     )  # fmt: skip
     assert joined["member_epoch"] == 2
-    assert view(server, "/v1/groups")["groups"] == [
-        {"group_id": "app", "kind": "streams", "state": "Stable", "generation": 2, "member_count": 1, "offset_count": 0}
-    ]
+    [listed] = view(server, "/v1/groups")["groups"]
+    assert listed.pop("last_rebalance")["cause"] == "a member joined"
+    assert listed == {
+        "group_id": "app",
+        "kind": "streams",
+        "state": "Stable",
+        "generation": 2,
+        "member_count": 1,
+        "offset_count": 0,
+        "lag": None,
+    }
     shown = view(server, "/v1/groups/app")
     assert (shown["topology_epoch"], shown["subtopologies"]["0"]["number_of_tasks"]) == (3, 4)
     (member,) = shown["members"]
@@ -113,6 +123,26 @@ def test_the_view_of_a_streams_group_has_its_topology_and_tasks(coordinator_proc
     assert member["assigned"]["active"] == {"0": dict.fromkeys("0123", 2)}
     (rebalance,) = shown["rebalances"]
     assert rebalance["cause"] == "a member joined"
+
+
+def test_groups_show_their_lag_and_a_list_can_be_of_those_whose_names_contain_a_text(coordinator_process, closing):
+    server = coordinator_process()
+    connection = closing(Connection(server.bootstrap))
+    topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
+    connection.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
+    records = Batch(values=[b"x"] * 5).encode()
+    produced = [{"index": 0, "records": records}]
+    connection.call("Produce", 9, acks=-1, timeout_ms=1000, topic_data=[{"name": "orders", "partition_data": produced}])
+    for group_id, offset in (("billing-eu", 2), ("billing-us", 5), ("audit", 0)):
+        partitions = [{"partition_index": 0, "committed_offset": offset}]
+        commit = {"group_id": group_id, "generation_id_or_member_epoch": -1, "member_id": ""}
+        connection.call("OffsetCommit", 8, **commit, topics=[{"name": "orders", "partitions": partitions}])
+    listed = view(server, "/v1/groups?contains=billing")["groups"]
+    assert [(each["group_id"], each["lag"], each["last_rebalance"]) for each in listed] == [
+        ("billing-eu", 3, None), ("billing-us", 0, None),
+    ]  # fmt: skip
+    shown = view(server, "/v1/groups/audit")
+    assert (shown["lag"], [each["lag"] for each in shown["committed"]]) == (5, [5])
 
 
 @pytest.mark.parametrize("group_id", ["only-offsets"])

@@ -2,12 +2,17 @@
 
 import json
 import urllib.error
+from types import SimpleNamespace
 from urllib.parse import quote, urlencode
 
 import pytest
 
-from coordinator.admin.api import PAGE_MAX
+from coordinator.admin import topics
+from coordinator.admin.endpoint import Request
+from coordinator.admin.paging import PAGE_MAX, Page
+from coordinator.topics.registry import Topic
 from tests.support.admin_client import view
+from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -85,3 +90,32 @@ def test_a_page_that_cannot_be_is_refused(server, query):
         view(server, f"/v1/groups?{query}")
     assert refused.value.code == 400
     assert json.load(refused.value)["error"]
+
+
+def test_topics_have_their_id_and_the_offsets_at_which_partitions_begin_and_end(server):
+    with Connection(server.bootstrap) as link:
+        topic = {"num_partitions": 2, "replication_factor": 1}
+        made = [{"name": name, **topic} for name in ("b", "a", "c")]
+        assert not any(
+            each["error_code"] for each in link.call("CreateTopics", 7, topics=made, timeout_ms=9_000)["topics"]
+        )
+        written = [{"index": 1, "records": Batch(values=[b"x"] * 5).encode()}]
+        link.call("Produce", 8, acks=-1, timeout_ms=9_000, topic_data=[{"name": "b", "partition_data": written}])
+    first = view(server, "/v1/topics?limit=2")
+    assert ([row["name"] for row in first["topics"]], first["next"]) == (["a", "b"], "b")
+    assert len(first["topics"][1]["id"]) == 22
+    assert first["topics"][1]["partitions"] == [
+        {"partition": 0, "start_offset": 0, "end_offset": 0},
+        {"partition": 1, "start_offset": 0, "end_offset": 5},
+    ]
+    last = view(server, "/v1/topics?after=b")
+    assert ([row["name"] for row in last["topics"]], "next" in last) == (["c"], False)
+
+
+def test_a_page_of_topics_with_many_partitions_ends_early(server, monkeypatch):
+    registry = SimpleNamespace(topics={name: Topic(name, bytes(16), 2) for name in "abc"})
+    topics_of = SimpleNamespace(registry=registry, user_partition=lambda _name, _index: None)
+    monkeypatch.setattr(topics, "PARTITIONS_MAX", 3)
+    answer = topics.list_topics(SimpleNamespace(topics=topics_of), Request(query=Page()))
+    assert ([row.name for row in answer["topics"]], answer["next"]) == (["a", "b"], "b")
+    assert answer["topics"][0].partitions[0].end_offset is None

@@ -137,9 +137,9 @@ class Case:
         return next(each for each in judge(self.evidence()) if each.promise == promise)
 
 
-def right(*, copies: bool = True) -> Case:
+def right(*, copies: bool = True, **evidence: Any) -> Case:
     """One partition of ten records: A reads and commits the first four, then B takes it over and does the rest."""
-    case = Case(copies=copies)
+    case = Case(copies=copies, **evidence)
     case.join(1, A).sync(2, A, 0).position(3, A, -1).fetch(4, A, 0, 3)
     if copies:
         case.copy(5, A, 0, 1, 2, 3)

@@ -12,6 +12,7 @@ import pytest
 
 from coordinator import cli
 from tests.support.waiting import WITHIN_S
+from tests.support.wire import Connection
 
 ROUND_TRIP = """
 import os
@@ -44,6 +45,19 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 def test_a_command_reaches_the_server_and_leaves_nothing_behind(folder):
     assert cli.main(["exec", "--", sys.executable, "-c", ROUND_TRIP]) == 0
     assert list(folder.iterdir()) == []
+
+
+def test_a_command_finds_the_groups_of_another_server(folder, coordinator_process, capfd):
+    source = coordinator_process()
+    with Connection(source.bootstrap) as link:
+        partition = {"partition_index": 0, "committed_offset": 5}
+        link.call("OffsetCommit", 8, group_id="billing", topics=[{"name": "orders", "partitions": [partition]}])
+    listing = [sys.executable, "-m", "coordinator", "groups", "offsets", "billing", "--json"]
+    assert cli.main(["exec", "--from", str(source.data_dir), "--", *listing]) == 0
+    [found] = json.loads(capfd.readouterr().out)["offsets"]
+    assert (found["topic"], found["offset"]) == ("orders", 5)
+    assert cli.main(["exec", "--from", "nowhere", "--", *listing]) == 1
+    assert "'nowhere' is neither a folder nor HOST:PORT" in capfd.readouterr().err
 
 
 def test_modules_of_the_current_folder_do_not_take_the_place_of_the_servers(folder, tmp_path_factory, monkeypatch):
@@ -121,6 +135,8 @@ parent = os.getppid()
 children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
 [server] = set(map(int, children)) - {os.getpid()}
 os.kill(server, signal.SIGKILL)
+while Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+    pass  # killing takes a moment
 """
 
 

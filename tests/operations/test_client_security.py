@@ -6,8 +6,15 @@ import threading
 from contextlib import suppress
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -15,6 +22,7 @@ from confluent_kafka.admin import (
 
 from coordinator import cli
 from coordinator.operations.scram import Scram, ScramFailed
+from tests.scenarios.conftest import wait_until_serving
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import HeldPort
 from tests.support.server_process import ServerProcess
@@ -125,15 +133,19 @@ def test_tls_to_a_plain_port_is_an_error_in_one_line(coordinator_process, capsys
         ["--sasl", "PLAIN", "--user", "ann"],
     ],
 )
-def test_security_options_that_are_wrong_or_incomplete_are_refused(wrong, capsys, monkeypatch):
+def test_security_options_that_are_wrong_or_incomplete_are_refused(wrong, capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("SASL_PASSWORD", raising=False)
     assert cli.main(["topics", "list", *wrong]) == 2
     assert capsys.readouterr().err.startswith("coordinator: ")
+    of_source = [word.replace("--", "--from-") for word in wrong]
+    assert cli.main(["serve", "--from", "localhost:1", *of_source, "--data-dir", str(tmp_path / "data")]) == 2
+    assert capsys.readouterr().err.startswith("coordinator: ")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
 def secure_kafka(pem, tmp_path_factory):
-    """A Kafka with a listener of SASL over TLS, and its address."""
+    """A Kafka with a listener of SASL over TLS, and its address. Who comes there may only do what an ACL allows."""
     folder = tmp_path_factory.mktemp("kafka")
     broker = KafkaBroker(folder)
     held = HeldPort()
@@ -149,6 +161,8 @@ def secure_kafka(pem, tmp_path_factory):
         "listener.name.secure.plain.sasl.jaas.config": jaas,
         "listener.name.secure.scram-sha-256.sasl.jaas.config": scram,
         "listener.name.secure.scram-sha-512.sasl.jaas.config": scram,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(plain),
     }
@@ -189,6 +203,39 @@ def test_a_real_kafka_accepts_the_user_by_every_mechanism_and_no_other(
     error = capsys.readouterr().err
     assert error.startswith(f"coordinator: {bootstrap}: the server refuses user ann: ")
     assert error.count("\n") == 1
+
+
+@pytest.mark.java
+def test_a_fork_of_a_real_kafka_needs_these_permissions(secure_kafka, pem, capsys, monkeypatch, tmp_path):
+    """It names the one that is missing, and leaves nothing behind. Configs of groups are the cluster's."""
+    broker, bootstrap = secure_kafka
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(30)
+    wait_until_serving(broker.bootstrap)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("orders", 1, 5)], asynchronous=False)
+    consumer.close()
+    monkeypatch.setenv("SASL_PASSWORD", "secret")
+    access = ("--from", bootstrap, "--from-tls-ca", str(pem.ca), "--from-sasl", "PLAIN", "--from-user", "ann")
+
+    grants = (
+        ("cannot look up __consumer_offsets of", AclOperation.DESCRIBE, "*"),
+        ("cannot fetch __consumer_offsets-0 of", AclOperation.READ, "__consumer_offsets"),
+        ("cannot describe the configs of topic orders", AclOperation.DESCRIBE_CONFIGS, "*"),
+    )
+    for reason, operation, topic in grants:
+        assert cli.main(["serve", *access, "--data-dir", str(tmp_path / "data")]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"coordinator: {reason}")
+        assert "TOPIC_AUTHORIZATION_FAILED" in error
+        assert not list(tmp_path.glob("data*"))
+        grant = AclBinding(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ann", "*", operation, AclPermissionType.ALLOW
+        )
+        admin.create_acls([grant])[grant].result(30)
+    with ServerProcess(tmp_path, arguments=access) as forked:
+        assert "1 classic groups and 1 offsets" in forked.log
+        assert "left out, configs of groups: CLUSTER_AUTHORIZATION_FAILED" in forked.log
 
 
 def test_a_server_without_sasl_is_an_error_in_one_line(coordinator_process, capsys, monkeypatch):

@@ -4,6 +4,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from tests.support.wire import Connection
+
 pytest_plugins = ["pytester"]
 
 NAME = "coordinator.pytest_plugin"
@@ -118,6 +120,27 @@ def test_settings_come_from_the_configuration_of_pytest_and_not_from_the_environ
                 assert json.load(answer)["shards"] == 3
         """,
         "kafka_coordinator_settings =\n    offsets.topic.num.partitions=3\n",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_suite_can_begin_with_the_groups_of_another_server(suite, coordinator_process):
+    source = coordinator_process()
+    with Connection(source.bootstrap) as link:
+        partition = {"partition_index": 0, "committed_offset": 5}
+        link.call("OffsetCommit", 8, group_id="billing", topics=[{"name": "orders", "partitions": [partition]}])
+    result = suite(
+        """
+        from confluent_kafka import Consumer, TopicPartition
+
+        def test_offset(kafka_coordinator):
+            kafka_coordinator.server.restart()
+            consumer = Consumer({"bootstrap.servers": kafka_coordinator.bootstrap_servers, "group.id": "billing"})
+            [found] = consumer.committed([TopicPartition("orders", 0)], timeout=60)
+            consumer.close()
+            assert found.offset == 5
+        """,
+        f"kafka_coordinator_from = {source.bootstrap}\n",
     )
     result.assert_outcomes(passed=1)
 

@@ -25,7 +25,14 @@ from coordinator.groups.classic.member import ClassicMember, Protocols, protocol
 from coordinator.groups.classic.owned_partitions import Claims, Reading
 from coordinator.groups.classic.states import SUCCESSORS, State
 from coordinator.groups.committer import Committer, classic_committer
-from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, REBALANCES_KEPT, ExpiryBase, Group, commit_timestamp_ms
+from coordinator.groups.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    REBALANCES_KEPT,
+    ExpiryBase,
+    Group,
+    LastRebalance,
+    commit_timestamp_ms,
+)
 from coordinator.groups.held_bytes import PARTITION_BYTES, SMALL_BYTES, member_bytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
@@ -175,6 +182,13 @@ class Round(Group):
     @property
     def rebalance_ended_ms(self) -> int | None:
         return self.rebalances[-1].ended_ms if self.rebalances else None
+
+    @property
+    def last_rebalance(self) -> LastRebalance | None:
+        if not self.rebalances:
+            return None
+        last = self.rebalances[-1]
+        return LastRebalance(last.started_ms, last.ended_ms, last.cause.what)
 
     @property
     def uses_consumer_protocol(self) -> bool:

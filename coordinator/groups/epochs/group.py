@@ -21,7 +21,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from coordinator.groups.epochs.member import ModernMember
 from coordinator.groups.epochs.soft_state import SoftState
-from coordinator.groups.group import Group
+from coordinator.groups.group import Group, LastRebalance
 
 EPOCH_AT_FIRST = 1
 """Group epoch and target assignment epoch of a new group, which has an empty target."""
@@ -87,6 +87,13 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
     def rebalance_ended_ms(self) -> int | None:
         rebalances = self.soft.rebalances
         return rebalances[-1].ended_ms if rebalances else None
+
+    @property
+    def last_rebalance(self) -> LastRebalance | None:
+        if not self.soft.rebalances:
+            return None
+        last = self.soft.rebalances[-1]
+        return LastRebalance(last.started_ms, last.ended_ms, last.cause)
 
     @property
     def durable(self) -> dict[str, Any]:

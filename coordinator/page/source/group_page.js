@@ -29,7 +29,7 @@ export class GroupPage {
       el("section", { "aria-label": "Lag" }, el("h2", {}, "Lag over time"), lag),
       el("section", { "aria-label": "Control" }, el("h2", {}, "Control"), this.control.element),
       el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), this.members),
-      el("section", { "aria-label": "Offsets" }, el("h2", {}, "Offsets"), this.offsets));
+      el("section", { "aria-label": "Offsets" }, el("h2", {}, "Offsets"), el("details", {}, el("summary", {}, "Committed offsets and their lag"), this.offsets)));
     this.timeline = new Timeline(timeline, { isLive: true, inspect: (event) => this.inspect(event) });
     timeline.timeline = this.timeline;
     this.lag = new LagChart(lag);
@@ -68,8 +68,8 @@ export class GroupPage {
     this.control.show(view);
     const members = view.members ?? [];
     if (this.members.contains(document.activeElement)) return;
-    replace(this.members, members.length ? table("Members", ["client", "host", "member", "instance", "partitions", ""], members.map((each) => [
-      each.client_id, hostName(each.client_host), el("code", { title: each.member_id }, shortId(each.member_id)), each.instance_id ?? "",
+    replace(this.members, members.length ? table("Members", ["client", "host", "member", "instance", "partitions or tasks", ""], members.map((each) => [
+      each.client_id, hostName(each.client_host), el("code", { title: each.member_id }, shortId(each.member_id)), each.group_instance_id ?? "",
       assigned(each).length, this.control.memberButtons(each),
     ]), [4]) : el("p", { class: "nothing" }, "None."));
     const committed = view.committed ?? [];
@@ -93,10 +93,12 @@ export class GroupPage {
   }
 }
 
-// The partitions of a member, in whatever form its kind of group has them.
+// The partitions of a member of a classic or consumer group, or the active tasks of one of a streams group.
 function assigned(member) {
-  const found = member.assignment?.partitions ?? member.assignment ?? member.assigned ?? [];
-  return Array.isArray(found) ? found.flatMap((each) => (each.partitions ?? [each.partition]).map((partition) => ({ topic: each.topic, partition }))) : [];
+  const held = member.assignment ?? member.assigned?.active ?? member.assigned ?? {};
+  return Object.entries(held).flatMap(([topic, partitions]) =>
+    (Array.isArray(partitions) ? partitions : Object.keys(partitions)).map((partition) => ({ topic, partition: Number(partition) })));
 }
 
-const known = (member) => ({ member_id: member.member_id, client_id: member.client_id, client_host: member.client_host, assignment: assigned(member) });
+const known = (member) => ({ member_id: member.member_id, client_id: member.client_id, client_host: member.client_host,
+  assignment: member.assigned?.active ? [] : assigned(member) });

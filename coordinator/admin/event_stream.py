@@ -1,0 +1,164 @@
+"""`GET /v1/events`: the events of all groups or of one, as server-sent events or in pages.
+
+The id of an event is the position behind it. A client that connects again sends it as Last-Event-ID and misses nothing, and
+gets nothing twice. A stream is history first and then follows live; there is no seam, because both come from the log's files.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, json
+
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, Stream
+from coordinator.admin.event_history import POSITION_PATTERN, History
+from coordinator.admin.fault_events import fault_events
+from coordinator.admin.server_view import ServerView
+from coordinator.topics.names import COORDINATOR_EVENTS
+
+LIMIT_MAX = 1_000
+"""Events of a page."""
+_CHUNK_EVENTS = 100
+KEEP_ALIVE_S = 15.0
+"""A stream without events sends a comment this often, so that both ends notice when the other one is gone."""
+_SEARCH_S = 2.0
+"""A page ends after this time, full or not: a group may have few events in a large log."""
+
+
+class EventQuery(Struct, forbid_unknown_fields=True):
+    """Which events."""
+
+    group: str | None = None
+    after: (
+        Annotated[
+            str,
+            Meta(
+                pattern=POSITION_PATTERN,
+                description="An offset of the group's event log, the id of an event, the next of a page, or now;"
+                " without it from the oldest event on.",
+            ),
+        ]
+        | None
+    ) = None
+    follow: bool = True
+    """Whether a stream goes on when it has caught up. A page never does."""
+    limit: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    """A stream ends after this many events; a page has at most 1,000."""
+
+
+class Event(Struct):
+    """An event. docs/events.md has the fields of each type, here in snake_case."""
+
+    type: str
+    time_ms: int
+    shard: int | None
+    """Null for FaultActed, which is in no log."""
+    offset: int | None
+    group: str | None
+
+
+class EventPage(Struct):
+    """A page of events."""
+
+    events: list[Event]
+    next: str
+    """The `after` of the page that follows, now or later."""
+    at_end: bool
+    """Whether everything that is durable was read."""
+
+
+async def events(server: ServerView, request: Request) -> Response | Stream:
+    """The events. Raises RefusedRequest: 409 there is no event log; 422 there is no such position."""
+    query: EventQuery = request.query
+    history = _history(server, query.group)
+    position = request.headers.get("last-event-id") or query.after
+    if position:
+        history.begin_after(position)
+    if "application/json" in request.headers.get("accept", ""):
+        return await _page(history, query.limit)
+    return Stream(
+        chunks=_stream(server, history, query),
+        content_type="text/event-stream",
+        last=lambda reason: _message({"type": "StreamEnded", "reason": reason}, "end"),
+    )
+
+
+def _history(server: ServerView, group: str | None) -> History:
+    shards = server.groups.shards if group is None else [server.groups.shard_of(group)]
+    logs = [(shard.index, shard.events.log) for shard in shards if shard.events is not None]
+    if not logs:
+        raise RefusedRequest(409, "there are no events: coordinator.events is none", ["refused", "all"])
+    return History(server, logs, group, fault_events(server))
+
+
+async def _page(history: History, limit: int | None) -> Response:
+    wanted = min(limit or LIMIT_MAX, LIMIT_MAX)
+    found: list[bytes] = []
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + _SEARCH_S
+    while len(found) < wanted and not history.is_at_end and loop.time() < until_s:
+        found += [event for _, event in await history.read(wanted - len(found))]
+    at_end = "true" if history.is_at_end else "false"
+    tail = f'\n],\n"next": "{history.position}",\n"at_end": {at_end}}}\n'
+    return Response(body=b'{"events": [\n' + b",\n".join(found) + tail.encode())
+
+
+class _Follower:
+    """Notified when there is more to read."""
+
+    def __init__(self) -> None:
+        self.is_more = asyncio.Event()
+
+    def notify(self, _bytes_count: int) -> None:
+        self.is_more.set()
+
+
+async def _stream(server: ServerView, history: History, query: EventQuery) -> AsyncGenerator[bytes, None]:
+    follower, left = _Follower(), query.limit
+    faults = fault_events(server)
+    partitions = [
+        server.topics.partition(COORDINATOR_EVENTS, shard.index)
+        for shard in (server.groups.shards if query.group is None else [server.groups.shard_of(query.group)])
+    ]
+    watched: list[Any] = [*(each for each in partitions if each is not None), faults]
+    for each in watched:
+        each.readers[follower] = None
+    try:
+        yield f"retry: 1000\nid: {history.position}\n\n".encode()
+        while left is None or left > 0:
+            follower.is_more.clear()
+            found = await history.read(min(_CHUNK_EVENTS, left or _CHUNK_EVENTS))
+            if found:
+                left = None if left is None else left - len(found)
+                yield b"".join(b"id: %b\ndata: %b\n\n" % (at.encode(), event) for at, event in found)
+            elif history.is_at_end:
+                if not query.follow:
+                    return
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_S):
+                        await follower.is_more.wait()
+                except TimeoutError:
+                    yield b": waiting\n\n"
+    except RefusedRequest as refused:
+        yield _message({"type": "StreamEnded", "reason": str(refused)}, "end")
+    finally:
+        for each in watched:
+            each.readers.pop(follower, None)
+
+
+def _message(fields: dict[str, Any], name: str) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), json.encode(fields))
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/events",
+        "events of all groups, or of ?group=, as they happen: server-sent events, or a page for Accept: application/json",
+        events,
+        query=EventQuery,
+        returns=EventPage,
+        refusals=(409, 422),
+        content_types=("text/event-stream", "application/json"),
+    ),
+)

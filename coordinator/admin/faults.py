@@ -1,0 +1,115 @@
+"""Fault rules over HTTP: set, list, wait for, release and clear them (rules/; docs/control.md)."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct, structs
+
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, TimeoutMs
+from coordinator.admin.fault_events import fault_events
+from coordinator.admin.server_view import ServerView
+from coordinator.rules.check import RefusedRule
+from coordinator.rules.faults import RULES_MAX, Fault, Faults, TooManyRules
+from coordinator.rules.model import Cleared, FaultList, FaultStatus, Release, Released, Rule
+
+_COUNTS: dict[str, Callable[[Fault], int]] = {
+    "acted": lambda fault: fault.acted,
+    "matched": lambda fault: fault.matched,
+    "held": lambda fault: len(fault.held),
+}
+
+
+class ScopeQuery(Struct, frozen=True):
+    scope: Annotated[str, Meta(description="Only what has this scope.")] | None = None
+
+
+class FaultQuery(Struct, frozen=True):
+    until: (
+        Annotated[str, Meta(pattern="^(acted|matched|held):[0-9]{1,9}$", description="acted:2, matched:2 or held:1.")]
+        | None
+    ) = None
+    timeout_ms: TimeoutMs = 0
+
+
+def set_fault(server: ServerView, request: Request) -> FaultStatus:
+    """Sets a rule."""
+    faults = _faults(server)
+    try:
+        return faults.add(request.body).status
+    except RefusedRule as error:
+        raise RefusedRequest(422, error.text, error.allowed or None) from None
+    except TooManyRules:
+        raise RefusedRequest(409, f"there are {RULES_MAX} rules; clear some") from None
+
+
+def list_faults(server: ServerView, request: Request) -> FaultList:
+    return FaultList([fault.status for fault in _faults(server).of_scope(request.query.scope)])
+
+
+def clear_faults(server: ServerView, request: Request) -> Cleared:
+    """Clears the rules of a scope, or all."""
+    faults = _faults(server)
+    return Cleared(faults.clear(faults.of_scope(request.query.scope)))
+
+
+async def view_fault(server: ServerView, request: Request) -> FaultStatus:
+    """A rule, now or when it has acted, matched or held as often as asked, or is cleared."""
+    faults, fault = _faults(server), _fault(server, request)
+    until: str | None = request.query.until
+    if until is None:
+        return fault.status
+    kind, _, number = until.partition(":")
+    counted = _COUNTS[kind]
+
+    def is_reached() -> bool:
+        return counted(fault) >= int(number)
+
+    await fault.changes.wait(lambda: is_reached() or fault.id not in faults.by_id, request.query.timeout_ms)
+    return structs.replace(fault.status, reached=is_reached())
+
+
+def clear_fault(server: ServerView, request: Request) -> Cleared:
+    return Cleared(_faults(server).clear([_fault(server, request)]))
+
+
+def release_fault(server: ServerView, request: Request) -> Released:
+    """Lets what the rule holds go on, the oldest first."""
+    return Released(_fault(server, request).release(request.body.count))
+
+
+def _faults(server: ServerView) -> Faults:
+    """The rules of the server, whose actions are among its events."""
+    faults, on_acted = server.interceptor.faults, fault_events(server).add
+    if on_acted not in faults.subscribers:
+        faults.subscribers.append(on_acted)
+    return faults
+
+
+def _fault(server: ServerView, request: Request) -> Fault:
+    fault_id = request.parameters["fault_id"]
+    fault = _faults(server).by_id.get(fault_id)
+    if fault is None:
+        raise RefusedRequest(404, f"there is no fault {fault_id}: it never was, or is cleared")
+    return fault
+
+
+_FAULT = "/v1/faults/{fault_id}"
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/faults", "set a fault rule", set_fault, body=Rule, returns=FaultStatus, status=201,
+        refusals=(409, 422), control=True,
+    ),
+    Endpoint("GET", "/v1/faults", "fault rules", list_faults, query=ScopeQuery, returns=FaultList, control=True),
+    Endpoint(
+        "DELETE", "/v1/faults", "clear fault rules", clear_faults, query=ScopeQuery, returns=Cleared, control=True,
+    ),
+    Endpoint(
+        "GET", _FAULT, "a fault rule; `until` waits for it", view_fault, query=FaultQuery, returns=FaultStatus,
+        refusals=(404,), control=True,
+    ),
+    Endpoint("DELETE", _FAULT, "clear a fault rule", clear_fault, returns=Cleared, refusals=(404,), control=True),
+    Endpoint(
+        "POST", f"{_FAULT}/release", "let what a fault rule holds go on", release_fault, body=Release, returns=Released,
+        refusals=(404,), control=True,
+    ),
+)  # fmt: skip

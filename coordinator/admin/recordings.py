@@ -1,0 +1,80 @@
+"""Recordings over HTTP: what clients asked and were answered (rules/recordings.py; docs/control.md)."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, TimeoutMs
+from coordinator.admin.faults import ScopeQuery
+from coordinator.admin.server_view import ServerView
+from coordinator.rules.check import RefusedRule
+from coordinator.rules.model import Cleared, RecordingList, RecordingPage, RecordingRequest, RecordingStatus
+from coordinator.rules.recordings import PAGE_ENTRIES, RECORDINGS_MAX, Recording, TooManyRecordings
+
+
+class RecordingQuery(Struct, frozen=True):
+    after: Annotated[int, Meta(ge=0, le=2**53, description="Entries after this number.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ENTRIES, description="The most entries of an answer.")] = PAGE_ENTRIES
+    timeout_ms: TimeoutMs = 0
+
+
+def begin_recording(server: ServerView, request: Request) -> RecordingStatus:
+    try:
+        return server.interceptor.recordings.add(request.body).status
+    except RefusedRule as error:
+        raise RefusedRequest(422, error.text, error.allowed or None) from None
+    except TooManyRecordings:
+        raise RefusedRequest(409, f"there are {RECORDINGS_MAX} recordings; delete some") from None
+
+
+def list_recordings(server: ServerView, request: Request) -> RecordingList:
+    return RecordingList([each.status for each in server.interceptor.recordings.of_scope(request.query.scope)])
+
+
+def delete_recordings(server: ServerView, request: Request) -> Cleared:
+    """Ends the recordings of a scope, or all."""
+    recordings = server.interceptor.recordings
+    return Cleared(recordings.remove(recordings.of_scope(request.query.scope)))
+
+
+async def read_recording(server: ServerView, request: Request) -> Response:
+    """Entries after a number; waits for one if there is none."""
+    recording, query = _recording(server, request), request.query
+    by_id = server.interceptor.recordings.by_id
+    await recording.changes.wait(lambda: recording.last > query.after or recording.id not in by_id, query.timeout_ms)
+    entries, last = recording.page(query.after, query.limit)
+    page = {"entries": [msgspec.Raw(entry) for entry in entries], "next": last, "dropped": recording.dropped}
+    return Response(body=msgspec.json.encode(page))
+
+
+def delete_recording(server: ServerView, request: Request) -> Cleared:
+    return Cleared(server.interceptor.recordings.remove([_recording(server, request)]))
+
+
+def _recording(server: ServerView, request: Request) -> Recording:
+    recording_id = request.parameters["recording_id"]
+    recording = server.interceptor.recordings.by_id.get(recording_id)
+    if recording is None:
+        raise RefusedRequest(404, f"there is no recording {recording_id}: it never was, or is deleted")
+    return recording
+
+
+_RECORDING = "/v1/recordings/{recording_id}"
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/recordings", "record requests and answers", begin_recording, body=RecordingRequest,
+        returns=RecordingStatus, status=201, refusals=(409, 422), control=True,
+    ),
+    Endpoint(
+        "GET", "/v1/recordings", "recordings", list_recordings, query=ScopeQuery, returns=RecordingList, control=True,
+    ),
+    Endpoint(
+        "DELETE", "/v1/recordings", "end recordings", delete_recordings, query=ScopeQuery, returns=Cleared, control=True,
+    ),
+    Endpoint(
+        "GET", _RECORDING, "entries of a recording; `timeout_ms` waits for some", read_recording, query=RecordingQuery,
+        returns=RecordingPage, refusals=(404,), control=True,
+    ),
+    Endpoint("DELETE", _RECORDING, "end a recording", delete_recording, returns=Cleared, refusals=(404,), control=True),
+)  # fmt: skip

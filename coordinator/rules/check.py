@@ -1,0 +1,189 @@
+"""Whether a rule makes sense: the APIs that it is about, or a refusal that says what is allowed.
+
+A rule names APIs, by name or glob, or none. Of those that it does not name one by one it is about all to which it can apply.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from coordinator.api.declaration import Api
+from coordinator.groups.classic.states import State as ClassicState
+from coordinator.groups.consumer.group import State as ConsumerState
+from coordinator.groups.streams.group import State as StreamsState
+from coordinator.protocol.errors import ErrorCode
+from coordinator.rules.elements import Named, has_partitions, named_by
+from coordinator.rules.errors import can_carry, errors_met, has_field, has_partition_errors
+from coordinator.rules.matching import names_test
+from coordinator.rules.model import Match, Names, Rule
+
+GROUP_COORDINATOR = frozenset(
+    {
+        "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DescribeGroups",
+        "DeleteGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+        "TxnOffsetCommit",
+    }
+)  # fmt: skip
+"""APIs that go to the coordinator of a group."""
+TRANSACTION_COORDINATOR = frozenset(
+    {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions"}
+)
+"""APIs that go to the coordinator of a transactional id."""
+FIND_COORDINATOR = "FindCoordinator"
+
+_COORDINATED = {"group", "transactional_id"}
+STATES = sorted({state.value for kind in (ClassicState, ConsumerState, StreamsState) for state in kind})
+"""Kafka's names of the states of groups."""
+
+Apis = Mapping[int, Api[Any]]
+
+
+class RefusedRule(ValueError):
+    """The rule is impossible; the text says why, and `allowed` what is possible."""
+
+    def __init__(self, text: str, allowed: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.text = text
+        self.allowed = sorted(allowed)
+
+
+class _Need(NamedTuple):
+    """What an API must have so that a rule can be about it."""
+
+    text: str
+    """Completes "an API that ..."."""
+    is_met: Callable[[Api[Any]], bool]
+
+
+def rule_apis(rule: Rule, apis: Apis) -> frozenset[str]:
+    """The names of the APIs that the rule is about.
+
+    Raises:
+        RefusedRule: an unknown API, error, state or version, or a combination that no request can have
+    """
+    return _narrowed(rule.match, apis, [*_needs_of_match(rule.match), *_needs_of_action(rule)])
+
+
+def match_apis(match: Match, apis: Apis) -> frozenset[str]:
+    """The names of the APIs that a recording is about. Raises RefusedRule as `rule_apis` does."""
+    if match.nth is not None or match.per is not None:
+        raise RefusedRule("a recording has every request that matches, so it has no nth and no per")
+    return _narrowed(match, apis, list(_needs_of_match(match)))
+
+
+def error_code(name: str) -> ErrorCode:
+    """The error of this name. Raises RefusedRule."""
+    if name not in ErrorCode.__members__ or name == ErrorCode.NONE.name:
+        raise RefusedRule(f"Kafka has no error {name}", (code.name for code in ErrorCode if code))
+    return ErrorCode[name]
+
+
+def coordinator_apis(match: Match) -> frozenset[str]:
+    """The APIs that go to the coordinators that the match names: of groups, of transactional ids, or both."""
+    found = GROUP_COORDINATOR | TRANSACTION_COORDINATOR | {FIND_COORDINATOR}
+    if match.transactional_id is not None and match.group is None:
+        return found - GROUP_COORDINATOR
+    if match.transactional_id is None and match.group is not None:
+        return found - TRANSACTION_COORDINATOR
+    return found
+
+
+def _needs_of_match(match: Match) -> Iterator[_Need]:
+    if match.version is not None:
+        first, last = (match.version, match.version) if isinstance(match.version, int) else match.version
+        if first > last:
+            raise RefusedRule(f"version: {first} is above {last}")
+        text = f"has version {first}" if first == last else f"has a version from {first} to {last}"
+        yield _Need(text, lambda api: bool(_versions(api, match)))
+    for field in Named._fields:
+        if getattr(match, field) is not None:
+            yield _need_of_name(field)
+    if match.role is not None:
+        yield _Need("names a group and a member", lambda api: {"group", "member_id"} <= named_by(api.name))
+    if match.group_state is not None:
+        test = names_test(match.group_state)
+        if test is None or not any(test(state) for state in STATES):
+            raise RefusedRule(f"group_state: no group is ever {_listed(match.group_state)}", STATES)
+        yield _need_of_name("group")
+    if match.per == "member":
+        yield _need_of_name("member_id")
+    if match.per == "group":
+        yield _Need("names a group or transactional id", lambda api: bool(_COORDINATED & named_by(api.name)))
+
+
+def _need_of_name(field: str) -> _Need:
+    return _Need(f"names a {field}", lambda api: field in named_by(api.name))
+
+
+def _needs_of_action(rule: Rule) -> Iterator[_Need]:
+    action, match = rule.action, rule.match
+    if action.error is not None:
+        code = error_code(action.error)
+        forced = "" if action.force else ", and clients meet it there (`force` overrides this)"
+        yield _Need(
+            f"can answer {code.name}{forced}",
+            lambda api: (
+                (action.force or code in errors_met(api.name))
+                and any(can_carry(api.name, version, code) for version in _versions(api, match))
+            ),
+        )
+    if action.partitions is not None:
+        yield _Need(
+            "answers partitions one by one",
+            lambda api: (
+                (has_partitions(api.name) or api.name == "Metadata")
+                and any(has_partition_errors(api.name, version) for version in _versions(api, match))
+            ),
+        )
+    if action.throttle_ms is not None:
+        yield _Need(
+            "answers a throttle time",
+            lambda api: any(has_field(api.name, version, "throttle_time_ms") for version in _versions(api, match)),
+        )
+    if action.coordinator is not None:
+        allowed = coordinator_apis(match)
+        yield _Need("goes to the coordinator of what the rule names", lambda api: api.name in allowed)
+
+
+def _versions(api: Api[Any], match: Match) -> range:
+    """The versions of the API that match."""
+    first, last = api.versions
+    if match.version is not None:
+        lowest, highest = (match.version, match.version) if isinstance(match.version, int) else match.version
+        first, last = max(first, lowest), min(last, highest)
+    return range(first, last + 1)
+
+
+def _narrowed(match: Match, apis: Apis, needs: list[_Need]) -> frozenset[str]:
+    """The APIs that meet all needs. One that is named must; of those that a glob names, one must."""
+    chosen = _chosen(match, apis)
+    named = {match.api} if isinstance(match.api, str) else set(match.api or ())
+    for need in needs:
+        refused = [api.name for api in chosen if not need.is_met(api)]
+        if named & set(refused) or len(refused) == len(chosen):
+            wrong = sorted(named & set(refused)) or refused if named else ["a rule for all APIs"]
+            allowed = _allowed(need, apis, wrong)
+            raise RefusedRule(f"{_listed(wrong)}: it takes an API that {need.text}", allowed)
+        chosen = [api for api in chosen if need.is_met(api)]
+    return frozenset(api.name for api in chosen)
+
+
+def _allowed(need: _Need, apis: Apis, wrong: list[str]) -> list[str]:
+    """The APIs that meet the need; where it is an error, the errors of the API that was named."""
+    if need.text.startswith("can answer") and len(wrong) == 1 and wrong[0] in {api.name for api in apis.values()}:
+        return [code.name for code in errors_met(wrong[0])]
+    return [api.name for api in apis.values() if need.is_met(api)]
+
+
+def _chosen(match: Match, apis: Apis) -> list[Api[Any]]:
+    if match.api is None:
+        return list(apis.values())
+    for name in (match.api,) if isinstance(match.api, str) else match.api:
+        test = names_test(name)
+        if test is None or not any(test(api.name) for api in apis.values()):
+            raise RefusedRule(f"api: there is no API {name}", (api.name for api in apis.values()))
+    test = names_test(match.api)
+    return [api for api in apis.values() if test is not None and test(api.name)]
+
+
+def _listed(names: Names | list[str]) -> str:
+    return names if isinstance(names, str) else ", ".join(names)

@@ -1,0 +1,201 @@
+"""The fault rules of a server: which there are, which of them acts, how often they did, and what they hold.
+
+Rules are asked in the order in which they were set, and the first that matches and has not used up its extent acts. Counts are
+those of the server's clock and this process; nothing about rules is durable.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from itertools import count
+
+from coordinator.rules.changes import Changes
+from coordinator.rules.check import Apis, rule_apis
+from coordinator.rules.matching import Hit, Matcher
+from coordinator.rules.model import FaultActed, FaultStatus, Rule
+from coordinator.world.clock import Clock
+from coordinator.world.schedule import Handle, Schedule
+
+KEYS_MAX = 100_000
+"""A rule counts for this many members, connections or groups apart; then it begins again."""
+RULES_MAX = 1_000
+"""The most rules at one time. Each is asked for every request of its APIs."""
+
+
+class TooManyRules(Exception):
+    """There are `RULES_MAX` rules."""
+
+
+class Fault:
+    """A rule that is set."""
+
+    def __init__(self, fault_id: str, rule: Rule, apis: frozenset[str], ends_ms: int | None) -> None:
+        self.id = fault_id
+        self.rule = rule
+        self.apis = apis
+        self.matcher = Matcher(rule.match)
+        self.matched = self.acted = 0
+        self.active = True
+        self.changes = Changes()
+        self.held: dict[object, Callable[[], None]] = {}
+        """What is parked until it is released, the oldest first: how it goes on."""
+        self._delayed: dict[object, tuple[Handle, Callable[[], None]]] = {}
+        self._ends_ms = ends_ms
+        self._matches: Counter[Hashable] = Counter()
+        self._acts: Counter[Hashable] = Counter()
+
+    @property
+    def status(self) -> FaultStatus:
+        return FaultStatus(self.id, self.rule, self.matched, self.acted, len(self.held), self.active)
+
+    def acts_on(self, key: Hashable, now_ms: int) -> bool:
+        """Counts a request that matches; returns whether the rule acts on it. `key`: whom `per` counts for."""
+        if self._ends_ms is not None and now_ms >= self._ends_ms:
+            self.active = False
+            return False
+        if len(self._matches) >= KEYS_MAX:
+            self._matches.clear()
+            self._acts.clear()
+        self.matched += 1
+        self._matches[key] += 1
+        times_max = self.rule.extent.times_max
+        acts = self._matches[key] >= (self.rule.match.nth or 1) and (times_max is None or self._acts[key] < times_max)
+        if acts:
+            self.acted += 1
+            self._acts[key] += 1
+            self.active = self.rule.match.per is not None or times_max is None or self.acted < times_max
+        self.changes.notify()
+        return acts
+
+    def hold(self, holder: object, go_on: Callable[[], None]) -> None:
+        """Parks something until it is released."""
+        self.held[holder] = go_on
+        self.changes.notify()
+
+    def delay(self, holder: object, schedule: Schedule, delay_ms: int, go_on: Callable[[], None]) -> None:
+        """Calls `go_on` after the delay, or when the rule is cleared."""
+
+        def due() -> None:
+            del self._delayed[holder]
+            go_on()
+
+        self._delayed[holder] = schedule(delay_ms, due), go_on
+
+    def forget(self, holder: object) -> None:
+        """Drops what is parked or delayed: its connection is gone."""
+        delayed = self._delayed.pop(holder, None)
+        if delayed is not None:
+            delayed[0].cancel()
+        if self.held.pop(holder, None) is not None:
+            self.changes.notify()
+
+    def release(self, count_max: int | None) -> int:
+        """Lets what is held go on, the oldest first; returns how many."""
+        released = list(self.held.items())[:count_max]
+        for holder, go_on in released:
+            if self.held.pop(holder, None) is not None:
+                go_on()
+        if released:
+            self.changes.notify()
+        return len(released)
+
+    def end(self) -> None:
+        """Acts no more, and lets everything go on."""
+        self.active = False
+        self.release(None)
+        for holder, (handle, go_on) in list(self._delayed.items()):
+            if self._delayed.pop(holder, None) is not None:
+                handle.cancel()
+                go_on()
+        self.changes.notify()
+
+
+class Faults:
+    """All fault rules, in the order in which they were set."""
+
+    def __init__(self, apis: Apis, clock: Clock, schedule: Schedule, on_change: Callable[[], None]) -> None:
+        """`on_change` is called when the APIs that rules are about may be others."""
+        self.by_id: dict[str, Fault] = {}
+        self.acted: Counter[str] = Counter()
+        """How often rules acted, by the kind of action."""
+        self.subscribers: list[Callable[[FaultActed], None]] = []
+        """Called with every action (admin/event_stream.py)."""
+        self._apis = apis
+        self._clock = clock
+        self._schedule = schedule
+        self._on_change = on_change
+        self._numbers = count(1)
+        self._by_api: dict[str, list[Fault]] = {}
+
+    @property
+    def active_apis(self) -> frozenset[str]:
+        """The APIs that active rules are about."""
+        return frozenset(self._by_api)
+
+    def add(self, rule: Rule) -> Fault:
+        """Sets a rule. Raises RefusedRule if it makes no sense, TooManyRules."""
+        apis = rule_apis(rule, self._apis)
+        if len(self.by_id) >= RULES_MAX:
+            raise TooManyRules
+        for_ms = rule.extent.for_ms
+        ends_ms = None if for_ms is None else self._clock.monotonic_ms() + for_ms
+        fault = Fault(f"f{next(self._numbers)}", rule, apis, ends_ms)
+        self.by_id[fault.id] = fault
+        if for_ms is not None:
+            self._schedule(for_ms, lambda: self._expire(fault))
+        self.update()
+        return fault
+
+    def of_scope(self, scope: str | None) -> list[Fault]:
+        """The rules of a scope; None: all."""
+        return [fault for fault in self.by_id.values() if scope is None or fault.rule.scope == scope]
+
+    def clear(self, faults: list[Fault]) -> int:
+        """Removes rules, and lets go on what they hold; returns how many there were."""
+        removed = [fault for fault in faults if self.by_id.pop(fault.id, None) is not None]
+        if removed:
+            for fault in removed:
+                fault.active = False
+            self.update()
+        for fault in removed:
+            fault.end()
+        return len(removed)
+
+    def asked_for(self, api: str) -> Iterator[Fault]:
+        """The active rules about an API, in order."""
+        return (fault for fault in self._by_api.get(api, ()) if fault.active)
+
+    def update(self) -> None:
+        """Finds out again which APIs have active rules."""
+        self._by_api = {}
+        for fault in self.by_id.values():
+            for api in fault.apis if fault.active else ():
+                self._by_api.setdefault(api, []).append(fault)
+        self._on_change()
+
+    def count_act(self, fault: Fault, api: str, client_id: str | None, hit: Hit) -> None:
+        """Counts an action, and reports it."""
+        kind = fault.rule.action.kind
+        self.acted[kind] += 1
+        if not fault.active:
+            self.update()
+        if self.subscribers:
+            named = hit.named
+            acted = FaultActed(
+                fault=fault.id,
+                api=api,
+                action=f"{kind}:{getattr(fault.rule.action, kind)}",
+                time_ms=self._clock.wall_ms(),
+                group=named.group,
+                transactional_id=named.transactional_id,
+                member_id=named.member_id,
+                client_id=client_id,
+                scope=fault.rule.scope,
+            )
+            for subscriber in self.subscribers:
+                subscriber(acted)
+
+    def _expire(self, fault: Fault) -> None:
+        """Ends a rule whose time is over; what it holds stays held until it is released."""
+        fault.active = False
+        self.update()
+        fault.changes.notify()

@@ -1,0 +1,78 @@
+"""docs/certification.md has every promise and every event as they are declared; `--rewrite` writes them."""
+
+import re
+from pathlib import Path
+
+from coordinator.certify.curriculum import THEMES
+from coordinator.certify.event import PROTOCOLS, Event
+from coordinator.certify.judge import PROMISES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "certification.md"
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def promises() -> str:
+    rows = [f"| {name} | {cell(promise.rule)} |" for name, promise in PROMISES.items()]
+    return "\n".join(["| promise | rule |", "|---|---|", *rows])
+
+
+def allows(event: Event) -> str:
+    found = event.allows
+    count = "any" if found.rebalances is None else str(found.rebalances)
+    if found.rebalances_per_instance:
+        count += f" + {found.rebalances_per_instance} per instance"
+    return f"rebalances: {count}; {found.stall_s:g} s{'; the program may end' if found.may_end else ''}"
+
+
+def row(event: Event) -> str:
+    sources = "; ".join(f"{each.where}: {each.says}" for each in event.sources)
+    how = f"{event.provoked}{' (alone)' if event.is_alone else ''}"
+    cells = (
+        f"`{event.name}`", ", ".join(event.protocols), event.happens, f"It {event.right_client}.", how, allows(event), sources,
+    )  # fmt: skip
+    return f"| {' | '.join(map(cell, cells))} |"
+
+
+def curriculum() -> str:
+    head = "| event | protocols | what happens | a right client | provoked by | allows | where Kafka says so |"
+    parts = []
+    for title, events in THEMES.items():
+        parts += [f"### {title}", "", head, "|---|---|---|---|---|---|---|", *map(row, events), ""]
+    return "\n".join(parts).rstrip()
+
+
+def written(page: str) -> str:
+    for name, content in (("promises", promises()), ("curriculum", curriculum())):
+        page = re.sub(
+            rf"(<!-- {name}: [^>]*-->\n).*?(<!-- /{name} -->)",
+            lambda match, content=content: f"{match[1]}{content}\n{match[2]}",
+            page,
+            flags=re.DOTALL,
+        )
+    return page
+
+
+def test_the_page_has_the_promises_and_the_events_as_they_are_declared(request):
+    page = PAGE.read_text(encoding="utf-8")
+    if request.config.getoption("--rewrite"):
+        PAGE.write_text(written(page), encoding="utf-8")
+    assert written(page) == page
+
+
+def test_an_event_has_one_name_within_a_protocol_and_says_everything_about_itself():
+    for protocol in PROTOCOLS:
+        names = [event.name for events in THEMES.values() for event in events if protocol in event.protocols]
+        assert len(names) == len(set(names)) > 0
+    for events in THEMES.values():
+        for event in events:
+            assert event.sources, event.name
+            assert all((event.happens.endswith("."), event.right_client, event.provoked)), event.name
+            assert not event.right_client.endswith("."), event.name
+
+
+def test_the_curriculum_has_forty_events():
+    assert sum(map(len, THEMES.values())) >= 40
+    assert sum("classic" in event.protocols for events in THEMES.values() for event in events) >= 20
