@@ -109,12 +109,12 @@ async def unknown_member_in_mid_revocation(stage: Stage) -> None:
 @event(
     "revocation-too-slow",
     protocols=("consumer",),
-    happens="A member that must give partitions up does not within its rebalance timeout, because it is busy with a record. It sends "
-    "heartbeats all the time; the coordinator removes it.",
-    right_client="learns it by its next heartbeat (UNKNOWN_MEMBER_ID), gives its partitions up as lost and joins again; the commit "
-    "that it is about to send counts for nothing",
-    provoked="an instance leaves and comes back while what another one writes to the output topic is held; the server's clock is "
-    "advanced beyond the rebalance timeout, with heartbeats in between",
+    happens="A member that must give partitions up does not within its rebalance timeout, because it is busy with a record. It "
+    "sends heartbeats all the time; the coordinator removes it.",
+    right_client="learns it by its next heartbeat (UNKNOWN_MEMBER_ID), gives its partitions up as lost and joins again; the "
+    "commit that it is about to send counts for nothing",
+    provoked="an instance leaves and comes back while what another one writes to the output topic is held; the server's clock "
+    "is advanced beyond the rebalance timeout, with heartbeats in between",
     sources=(
         Source(
             "GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout",
