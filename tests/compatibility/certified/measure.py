@@ -1,5 +1,5 @@
-"""`python -m tests.compatibility.certified.measure FOLDER [NAME/PROTOCOL ...]`: certifies programs twice, and prints the tables of
-docs/certification.md from all certificates that the folder has then.
+"""`python -m tests.compatibility.certified.measure FOLDER [NAME/PROTOCOL ...]`: certifies programs twice, and prints the tables
+of docs/certification.md from all certificates that the folder has then.
 
     FOLDER/first/confluent/classic/certificate.json
     FOLDER/second/...
