@@ -66,6 +66,7 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
     async with stage.control:
         try:
             await asyncio.to_thread(stage.topics.create, stage.producer.partitions)
+            await stage.clock.start()
             await stage.observation.start(stage.control, [each.listener for each in stage.instances])
             await _play(stage, evidence)
         finally:

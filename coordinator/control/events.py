@@ -67,17 +67,21 @@ class EventStream:
         self.check_patience()
 
     def _event(self, block: bytes) -> View | None:
-        fields = [line.partition(b":")[::2] for line in block.split(b"\n") if not line.startswith(b":")]
-        data = [value.removeprefix(b" ") for name, value in fields if name == b"data"]
-        if not data:
+        """The event of a block; None for a comment, a position alone, and the server's last words."""
+        fields: dict[bytes, bytes] = {}
+        for line in block.split(b"\n"):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            fields[name] = fields[name] + b"\n" + value if name == b"data" and name in fields else value
+        if b"id" in fields:
+            self._last_id = fields[b"id"].decode()
+        if b"data" not in fields or b"event" in fields:
             return None
-        ids = [value.removeprefix(b" ").decode() for name, value in fields if name == b"id"]
-        self._last_id = ids[-1] if ids else self._last_id
         self._event_s = time.monotonic()
         if self._left is not None:
             self._left -= 1
             self.is_over = self._left == 0
-        return steps.decoded(b"\n".join(data), View)
+        return steps.decoded(fields[b"data"], View)
 
     def check_patience(self) -> None:
         """Raises NotReached if no event came for too long."""

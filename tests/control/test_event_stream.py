@@ -13,9 +13,8 @@ from coordinator.control.events import EventStream
 EVENTS = [
     {"shard": 0, "offset": n, "type": "RebalanceStarted", "reason": "Zeile\u2028 \x85 \U0001f600"} for n in range(3)
 ]
-BYTES = b": hello\n\n" + b"".join(
-    f"id: 0:{each['offset']}\nevent: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n".encode()
-    for each in EVENTS
+BYTES = b": hello\nretry: 1000\nid: start\n\n" + b"".join(
+    f"id: 0:{each['offset']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n".encode() for each in EVENTS
 )
 
 
@@ -42,6 +41,20 @@ def test_a_broken_stream_continues_behind_the_last_event():
     assert reading.options()["headers"]["Last-Event-ID"] == "0:1"
     assert reading.options()["params"]["limit"] == 3
     assert list(reading.feed(BYTES[BYTES.index(b"id: 0:2") :])) == EVENTS[2:]
+
+
+def test_a_stream_that_breaks_before_its_first_event_continues_where_it_began():
+    reading = stream()
+    assert list(reading.feed(BYTES[: BYTES.index(b"id: 0:0")])) == []
+    assert reading.options()["headers"]["Last-Event-ID"] == "start"
+
+
+def test_data_of_several_lines_is_one_event():
+    assert list(stream().feed(b'data: {"type":\ndata: "X"}\n\n')) == [{"type": "X"}]
+
+
+def test_the_last_words_of_the_server_are_no_event():
+    assert list(stream().feed(b'event: end\ndata: {"type": "StreamEnded", "reason": "stopping"}\n\n')) == []
 
 
 def test_a_stream_ends_after_its_limit():

@@ -128,15 +128,15 @@ async def age_until(stage: Stage, reached: Callable[[], Awaitable[bool]], what: 
     events that are alone. Raises NotReached if that did not come within `ms_max`.
     """
     stage.note(f"the server's clock is advanced until {what}")
-    await stage.control.clock.manual()
+    await stage.clock.manual()
     try:
         for _ in range(0, ms_max, step_ms):
-            await stage.control.clock.advance(step_ms)
+            await stage.clock.advance(step_ms)
             if await reached():
                 return
             await asyncio.gather(*(stage.request(heartbeat_of(each), each) for each in stage.instances if each.runs))
     finally:
-        await stage.control.clock.real()
+        await stage.clock.real()
     raise NotReached(f"{what} did not come within {ms_max} ms of the server's clock")
 
 
