@@ -34,9 +34,10 @@ _MAX_SIZE = Source("KIP-389", "a group that is full refuses newcomers, which mus
 )
 async def heartbeat_answer_lost(stage: Stage) -> None:
     instance = await stage.follower()
+    mark = stage.mark()
     fault = await stage.fault(instance, api="Heartbeat", lose="answer")
     await stage.acted(fault)
-    await stage.request("Heartbeat", instance)
+    await stage.request("Heartbeat", instance, since=mark)
 
 
 @event(
@@ -50,9 +51,10 @@ async def heartbeat_answer_lost(stage: Stage) -> None:
 )
 async def heartbeat_illegal_generation(stage: Stage) -> None:
     instance = await stage.follower()
+    mark = stage.mark()
     fault = await stage.fault(instance, api="Heartbeat", error="ILLEGAL_GENERATION")
     await stage.acted(fault)
-    await stage.request("JoinGroup", instance)
+    await stage.request("JoinGroup", instance, since=mark)
     await stage.stable()
 
 
@@ -68,10 +70,11 @@ async def heartbeat_illegal_generation(stage: Stage) -> None:
 async def heartbeat_unknown_member(stage: Stage) -> None:
     instance = await stage.follower()
     commits = await stage.fault(instance, api="OffsetCommit", hold="request", until="cleared")
+    mark = stage.mark()
     await stage.evict(instance)
-    await stage.request("Heartbeat", instance)
+    await stage.answered(instance, "UNKNOWN_MEMBER_ID")
     await commits.clear()
-    await stage.request("JoinGroup", instance)
+    await stage.request("JoinGroup", instance, since=mark)
     await stage.stable(len(stage.instances))
 
 
@@ -103,10 +106,11 @@ async def commit_illegal_generation(stage: Stage) -> None:
 async def commit_unknown_member(stage: Stage) -> None:
     instance = await stage.follower()
     heartbeats = await stage.fault(instance, api="Heartbeat", hold="request", until="cleared")
+    mark = stage.mark()
     await stage.evict(instance)
-    await stage.request(("OffsetCommit", "TxnOffsetCommit"), instance)
+    await stage.answered(instance, "UNKNOWN_MEMBER_ID")
     await heartbeats.clear()
-    await stage.request("JoinGroup", instance)
+    await stage.request("JoinGroup", instance, since=mark)
     await stage.stable(len(stage.instances))
 
 

@@ -69,13 +69,14 @@ async def first_join_answer_lost(stage: Stage) -> None:
     await stage.stop(newcomer)
     await stage.stable()
     fault = await stage.fault(newcomer, api="JoinGroup", lose="answer")
+    mark = stage.mark()
     await stage.start(newcomer)
     await stage.acted(fault)
+    await stage.request("JoinGroup", newcomer, since=mark)
     entry = stage.observation.last(lambda each: each.fault == fault.id)
     unused = (entry.response or {}).get("member_id") if entry else None
     if not unused:
         raise NotApplicable("its first JoinGroup is of a version without MEMBER_ID_REQUIRED")
-    await stage.request("JoinGroup", newcomer)
     await stage.expire_member(str(unused))
     await stage.stable()
 
@@ -169,7 +170,7 @@ async def follower_dies_while_joining(stage: Stage) -> None:
     member_id = await stage.member_of(follower)
     stage.pause(follower)
     await stage.rebalance()
-    await stage.request("JoinGroup")
+    await stage.joined(len(stage.instances) - 1)
     await stage.kill(follower)
     await stage.expire_member(member_id)
     await stage.stable()
