@@ -1,8 +1,8 @@
 """A tester who acts on groups from outside, by admin HTTP at random moments: evicts, ends sessions, raises epochs, fails over.
 
 What the server has acknowledged must hold, whatever crashes come in between: an epoch that was raised stays (as for I30), and a
-member of a classic group that was removed is not accepted again under its member id (I9). A failover looks to every client like a
-broker that is slow for a moment; all other invariants say so.
+member of a classic group that was removed is not accepted again under its member id (I9). A failover looks to every client like
+a broker that is slow for a moment; all other invariants say so.
 """
 
 from collections.abc import Mapping
