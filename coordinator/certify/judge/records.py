@@ -69,7 +69,9 @@ def delivered_twice(promise: str, history: History) -> Finding:
         for partition, records in evidence.inputs.items()
         for record in records
         for first, second in pairwise(history.copies.get((partition, record.number), ()))
-        if first is not None and second is not None and _is_unexplained(history, partition, first, second)
+        if first is not None
+        and second is not None
+        and _is_unexplained(history, partition, record.offset, first, second)
     ]
     if twice:
         return broken(
@@ -114,12 +116,23 @@ def _read_again(history: History) -> Iterator[str]:
                 yield f"{place(evidence, partition, fetched.last)}: {cite(fetched.entry)}"
 
 
-def _is_unexplained(history: History, partition: int, first: Copied, second: Copied) -> bool:
-    """Whether one process copied a record twice, though between the copies it neither joined nor took its position."""
+def _is_unexplained(history: History, partition: int, offset: int, first: Copied, second: Copied) -> bool:
+    """Whether one process copied a record again after its commit, though it neither joined nor took its position since it had
+    first been sent the record.
+    """
     who = (second.instance, second.run)
-    if (first.instance, first.run) != who:
+    to_ms = second.entry.time_ms
+    was_committed = any(
+        commit.offset > offset and commit.entry.time_ms <= to_ms for _, commit in _accepted_of(history, partition)
+    )
+    if (first.instance, first.run) != who or not was_committed:
         return False
-    from_ms, to_ms = first.entry.time_ms, second.entry.time_ms
+    sent_ms = [
+        each.entry.time_ms
+        for each in history.fetched[partition]
+        if (each.instance, each.run) == who and each.first <= offset <= each.last
+    ]
+    from_ms = min([first.entry.time_ms, *sent_ms])
     moved = [
         each.entry.time_ms for each in history.positions[partition] if (each.instance, each.run) == who
     ] + history.rejoined[who]
@@ -129,12 +142,7 @@ def _is_unexplained(history: History, partition: int, first: Copied, second: Cop
         for entry in history.evidence.entries
         if from_ms <= entry.time_ms <= to_ms
     )
-    # A record that was polled before the process joined again is copied after it.
-    return not repeated and not any(from_ms - _BATCH_MS <= at_ms <= to_ms for at_ms in moved)
-
-
-_BATCH_MS = 5_000
-"""For how long a process may work on what it polled before it joined again."""
+    return not repeated and not any(from_ms <= at_ms <= to_ms for at_ms in moved)
 
 
 def committed_too_early(promise: str, history: History) -> Finding:
@@ -145,7 +153,8 @@ def committed_too_early(promise: str, history: History) -> Finding:
     early = [
         f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: sent up to {bound}"
         for partition, commit in _accepted(history)
-        if (bound := _sent_up_to(history, partition, commit)) < commit.offset
+        if not _is_beyond_an_outage(history, commit)
+        and (bound := _sent_up_to(history, partition, commit)) < commit.offset
     ]
     if early:
         return broken(promise, f"{len(early)} commits are beyond what the process was sent", early)
@@ -168,6 +177,12 @@ def _accepted(history: History) -> Iterator[tuple[int, Committed]]:
         for commit in history.committed[partition]:
             if commit.is_accepted:
                 yield partition, commit
+
+
+def _is_beyond_an_outage(history: History, commit: Committed) -> bool:
+    """Whether the process lived when the server was killed: what it was sent in the last moment is not recorded."""
+    started_ms = history.evidence.instances[commit.instance].runs[commit.run].started_ms
+    return any(started_ms <= start <= commit.entry.time_ms for start, _ in history.evidence.outages)
 
 
 def _sent_up_to(history: History, partition: int, commit: Committed) -> int:
