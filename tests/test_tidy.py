@@ -132,6 +132,7 @@ def test_every_dependency_of_the_server_is_imported_by_it():
         "google_crc32c": "google-crc32c",
         "re2": "google-re2",
         "prometheus_client": "prometheus-client",
+        "jwt": "pyjwt[crypto]",
     }
     source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     import tomllib

@@ -4,19 +4,19 @@ Views show the state in memory, which can be slightly ahead of the log: unlike r
 wait until it is durable. The response to a command does.
 """
 
-from operator import itemgetter
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, TimeoutMs
 from coordinator.admin.group_command import Reason, check_reason, run_on_group
-from coordinator.admin.lag import end_offset, group_lag, partition_lag
+from coordinator.admin.group_view import group_summary, group_view
+from coordinator.admin.history import group_at, group_diff
+from coordinator.admin.lag import group_lag
 from coordinator.admin.paging import Page, listed
 from coordinator.admin.server_view import ServerView
+from coordinator.admin.waiting import parse_until, wait_for
 from coordinator.groups import force_rebalance as forced
-from coordinator.groups.group import Group
-from coordinator.groups.machine import DETAILS
 from coordinator.transactions.transaction import NAMES, Transaction
 
 LAGS_MAX = 20_000
@@ -38,7 +38,7 @@ def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
         nonlocal offsets_read
         state: Any = server.groups.shard_of(group_id).state
         group = state.by_id[group_id]
-        summary = _summary(state, group)
+        summary = group_summary(state, group)
         offsets_read += summary["offset_count"]
         last = group.last_rebalance
         return summary | {
@@ -51,30 +51,43 @@ def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
     return listed("groups", request.query, names, row)
 
 
-def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
-    """One group with members, assignments, recent rebalances and offsets. Raises RefusedRequest: 404 there is none."""
-    group_id = request.parameters["group_id"]
+UNTIL_MS = 30_000
+"""How long a request waits for a group that does not say how long."""
+Offset = Annotated[int, Meta(ge=0, le=2**63 - 1, description="An offset of the log of the group's shard.")]
+
+
+class WhichGroup(Struct, forbid_unknown_fields=True):
+    """The group as it is now; or once it is in a state (`until`); or as it was (`at`); or what has changed (`diff`)."""
+
+    until: Annotated[str, Meta(max_length=100, description="Such as state:Stable,members:3,epoch:4.")] | None = None
+    timeout_ms: TimeoutMs | None = None
+    at: Offset | None = None
+    diff: Annotated[str, Meta(pattern="^[0-9]{1,18},[0-9]{1,18}$", description="Two such offsets.")] | None = None
+
+
+async def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
+    """One group with members, assignments, recent rebalances and offsets.
+
+    Raises RefusedRequest: 400 `until` cannot be read; 404 there is no such group; 422 there are no such offsets, or the query
+    asks for more than one thing; 503 too many wait.
+    """
+    group_id, query = request.parameters["group_id"], request.query
+    if sum(each is not None for each in (query.until, query.at, query.diff)) > 1:
+        raise RefusedRequest(422, "the query can have one of until, at and diff", ["at", "diff", "until"])
+    if query.timeout_ms is not None and query.until is None:
+        raise RefusedRequest(422, "timeout_ms is for until")
+    if query.at is not None:
+        return await group_at(server, group_id, query.at)
+    if query.diff is not None:
+        first, last = map(int, query.diff.split(","))
+        return await group_diff(server, group_id, first, last)
+    if query.until is not None:
+        timeout_ms = UNTIL_MS if query.timeout_ms is None else query.timeout_ms
+        return await wait_for(server, group_id, parse_until(query.until), timeout_ms)
     state: Any = server.groups.shard_of(group_id).state
-    group = state.by_id.get(group_id)
-    if group is None:
+    if group_id not in state.by_id:
         raise RefusedRequest(404, "no such group")
-    view = _summary(state, group)
-    view["committed"] = [
-        {
-            "topic": topic,
-            "partition": partition,
-            "offset": each.offset,
-            "metadata": each.metadata,
-            "end_offset": end_offset(server, topic, partition),
-            "lag": partition_lag(server, topic, partition, each.offset),
-        }
-        for (topic, partition), each in sorted(state.offsets.of(group_id), key=itemgetter(0))
-    ]
-    known = [each["lag"] for each in view["committed"] if each["lag"] is not None]
-    view["lag"] = sum(known) if known else None
-    view["pending"] = _pending(server, state, group_id)
-    view |= DETAILS[group.kind](state, group)
-    return view
+    return group_view(server, state, group_id)
 
 
 class ForceRebalance(Struct, forbid_unknown_fields=True):
@@ -106,29 +119,6 @@ async def force_rebalance(server: ServerView, request: Request) -> ForcedRebalan
     command = forced.ForceRebalance(group_id, reason)
     reply = await run_on_group(server, group_id, forced.force_rebalance, command)
     return ForcedRebalance(group_id, reply.kind.label, reply.epoch is not None, reply.state, reply.epoch)
-
-
-def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, Any]]:
-    """Offsets of open transactions. An offset is null if a newer commit has already replaced it."""
-    pending = state.offsets.pending
-    rows = [
-        (partition, producer_id, each)
-        for partition, producers in sorted(pending.by_group.get(group_id, {}).items())
-        for producer_id, each in producers.items()
-    ]
-    states: list[Any] = [shard.state for shard in server.transactions.shards] if rows else []
-    transactional_ids = {each.producer_id: each.transactional_id for state in states for each in state.by_id.values()}
-    return [
-        {
-            "topic": topic,
-            "partition": partition,
-            "offset": None if each.committed is None else each.committed.offset,
-            "transactional_id": transactional_ids.get(producer_id),
-            "producer_id": producer_id,
-            "producer_epoch": pending.known[producer_id].epoch,
-        }
-        for (topic, partition), producer_id, each in rows
-    ]
 
 
 def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
@@ -170,17 +160,6 @@ def _transaction(transaction: Transaction) -> dict[str, Any]:
         "timeout_ms": transaction.timeout_ms,
         "started_ms": transaction.start_ms,
         "partition_count": len(transaction.partitions),
-    }
-
-
-def _summary(state: Any, group: Group) -> dict[str, Any]:
-    return {
-        "group_id": group.group_id,
-        "kind": "simple" if group.protocol_type is None else group.kind.label,
-        "state": group.state.value,
-        "generation": group.epoch,
-        "member_count": len(group.members),
-        "offset_count": len(state.offsets.by_group.get(group.group_id, ())),
     }
 
 
@@ -246,13 +225,44 @@ class PendingOffset(Struct):
     producer_epoch: int
 
 
-class GroupDetails(GroupSummary):
+class LogPlace(Struct):
+    """A place in the log of a group's shard, and which places there are (history.py)."""
+
+    shard: int
+    offset: int
+    time_ms: int | None
+    """When the last record of the group before it was written."""
+    first_offset: int
+    last_offset: int
+    compacted_before: int
+    """Before this offset, records that later ones have replaced may be gone."""
+    is_complete: bool
+    """Whether the view lacks none of them."""
+
+
+class ChangedField(Struct):
+    """A difference between two views of a group, such as at `members[m-1].assignment`. null: it is not there."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class GroupDetails(GroupSummary, omit_defaults=True):
     """A group. The rest of its fields depends on its kind."""
 
     lag: int | None
     """Records behind its offsets; null if this server has none of their partitions."""
     committed: list[CommittedOffset]
     pending: list[PendingOffset]
+    reached: bool | UnsetType = UNSET
+    """With `until`: whether the group is in the state that was waited for."""
+    at: LogPlace | UnsetType = UNSET
+    """With `at` and `diff`: the place at which the group was so."""
+    since: LogPlace | UnsetType = UNSET
+    """With `diff`: the place to which it is compared."""
+    changes: list[ChangedField] | UnsetType = UNSET
+    """With `diff`: what is different."""
 
 
 class TransactionSummary(Struct):
@@ -296,7 +306,7 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=GroupPage,
              returns=GroupList),
     Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
-             describe_group, returns=GroupDetails, refusals=(404,)),
+             describe_group, query=WhichGroup, returns=GroupDetails, refusals=(404, 422, 503)),
     Endpoint("POST", "/v1/groups/{group_id}/rebalance", 'rebalance a group; the body is {"reason": TEXT} as application/json',
              force_rebalance, body=ForceRebalance, returns=ForcedRebalance, refusals=(404, 409)),
     Endpoint("GET", "/v1/transactions", "all transactional ids; ?limit=100&after=NAME selects a page", list_transactions,

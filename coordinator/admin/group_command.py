@@ -10,6 +10,7 @@ from coordinator.admin.server_view import ServerView
 from coordinator.groups.force_rebalance import REASON_CHARS_MAX
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import InternalRequest
+from coordinator.runtime.shard import Shard
 
 Reason = Annotated[
     str,
@@ -19,6 +20,8 @@ Reason = Annotated[
 _STATUS = {
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
     ErrorCode.UNKNOWN_MEMBER_ID: 404,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: 404,
+    ErrorCode.INVALID_TXN_STATE: 409,
     ErrorCode.INVALID_REQUEST: 409,
     ErrorCode.UNKNOWN_SERVER_ERROR: 500,
 }
@@ -26,10 +29,15 @@ _STATUS = {
 
 
 async def run_on_group(server: ServerView, group_id: str, operation: Any, request: Any) -> Any:
-    """Submits `operation(state, request, ...)` to the shard of the group, and returns its reply when it is durable.
+    """As `run_on_shard`, with the shard of the group."""
+    return await run_on_shard(server.groups.shard_of(group_id), operation, request)
 
-    Raises RefusedRequest: 404 there is no such group or member; 409 it is in the wrong state; 503 its coordinator cannot write
-    now, and it is unknown whether it was done.
+
+async def run_on_shard(shard: Shard[Any], operation: Any, request: Any) -> Any:
+    """Submits `operation(state, request, ...)` to a shard, and returns its reply when it is durable.
+
+    Raises RefusedRequest: 404 there is no such group, member or transactional id; 409 it is in the wrong state; 503 the
+    coordinator cannot write now, and it is unknown whether it was done.
     """
     outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -37,7 +45,7 @@ async def run_on_group(server: ServerView, group_id: str, operation: Any, reques
         if not outcome.done():  # the client may have gone
             outcome.set_result(reply)
 
-    server.groups.submit(group_id, operation, InternalRequest(request, done))
+    shard.submit(operation, InternalRequest(request, done))
     reply = await outcome
     if isinstance(reply, KafkaError):
         raise RefusedRequest(_STATUS.get(reply.code, 503), reply.message or f"{reply.code.name}: try again")

@@ -4,10 +4,25 @@ from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
-from coordinator.admin import api, browser_page, event_stream, faults, health, index, metrics, recordings, topics
+from coordinator.admin import (
+    acting,
+    api,
+    browser_page,
+    clock,
+    event_stream,
+    faults,
+    health,
+    index,
+    metrics,
+    openapi,
+    recordings,
+    topics,
+)
 from coordinator.admin.endpoint import Endpoint
 
-MODULES: tuple[ModuleType, ...] = (index, browser_page, health, metrics, api, event_stream, faults, recordings, topics)
+MODULES: tuple[ModuleType, ...] = (
+    index, openapi, browser_page, health, metrics, api, acting, clock, event_stream, faults, recordings, topics,
+)  # fmt: skip
 
 
 @cache

@@ -1,5 +1,6 @@
 """The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
+from asyncio import Semaphore
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +54,15 @@ class ServerView(Protocol):
     def journal(self) -> Journal: ...
     @property
     def memory(self) -> Memory: ...
+    @property
+    def replays(self) -> Semaphore:
+        """Bounds the replays of a log for views of the past that run at the same time."""
+        ...
+
+    def empty_group_state(self) -> GroupMachine:
+        """The groups of a shard before the first record of its log."""
+        ...
+
     @property
     def clock(self) -> ProtocolClock: ...
     @property

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from coordinator.api.server import Server
 from coordinator.config.kafka_settings import ONLY_VALUE, WITHOUT_EFFECT
+from coordinator.config.parsers import INT_MAX, Secret
 from coordinator.config.settings import (
-    INT_MAX,
     SETTINGS,
     Setting,
     absolute_log_dir,
@@ -39,6 +39,8 @@ _KINDS = {
     "log.cleanup.policy": Kind.LIST,
     "log.dir": Kind.LIST,
     "offsets.topic.replication.factor": Kind.SHORT,
+    "ssl.keystore.type": Kind.STRING,
+    "ssl.truststore.type": Kind.STRING,
     "transaction.state.log.replication.factor": Kind.SHORT,
 }
 """Kafka's types, where they do not follow from the default."""
@@ -54,7 +56,7 @@ class _Fact(NamedTuple):
 
 
 def _protocols(server: Server) -> str:
-    return ",".join(dict.fromkeys(f"{endpoint.name}:PLAINTEXT" for endpoint in server.endpoints))
+    return ",".join(dict.fromkeys(f"{endpoint.name}:{endpoint.protocol}" for endpoint in server.endpoints))
 
 
 def _bound(server: Server) -> str:
@@ -68,7 +70,7 @@ def _advertised(server: Server) -> str:
 _FACTS = (
     _Fact("advertised.listeners", Kind.LIST, _advertised, "The addresses that clients get, by listener."),
     _Fact("broker.id", Kind.INT, lambda server: str(server.node_id), "The same as node.id."),
-    _Fact("listener.security.protocol.map", Kind.STRING, _protocols, "No listener has TLS or SASL."),
+    _Fact("listener.security.protocol.map", Kind.STRING, _protocols, "The security protocol of each listener."),
     _Fact("listeners", Kind.LIST, _bound, "The addresses that the server listens on."),
     _Fact("log.dirs", Kind.LIST, lambda server: absolute_log_dir(server.config), "log.dir as an absolute path."),
     _Fact("node.id", Kind.INT, lambda server: str(server.node_id), SETTINGS["node.id"].documentation),
@@ -80,7 +82,6 @@ _CONSTANTS = (
     ("alter.config.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["alter.config.policy."]),
     ("authorizer.class.name", Kind.STRING, "", "there is no access control"),
     ("broker.rack", Kind.STRING, None, WITHOUT_EFFECT["broker.rack"]),
-    ("connections.max.reauth.ms", Kind.LONG, "0", "no listener has SASL"),
     ("create.topic.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["create.topic.policy."]),
     ("group.coordinator.threads", Kind.INT, "1", WITHOUT_EFFECT["group.coordinator.threads"]),
     ("inter.broker.listener.name", Kind.STRING, None, WITHOUT_EFFECT["inter.broker."]),
@@ -92,9 +93,7 @@ _CONSTANTS = (
     ("num.network.threads", Kind.INT, "1", WITHOUT_EFFECT["num.network.threads"]),
     ("remote.log.storage.system.enable", Kind.BOOLEAN, "false", "there is no tiered storage"),
     ("replica.selector.class", Kind.STRING, None, WITHOUT_EFFECT["replica.selector."]),
-    ("sasl.enabled.mechanisms", Kind.LIST, "", "no listener has SASL"),
-    ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "no listener has TLS or SASL"),
-    ("ssl.client.auth", Kind.STRING, "none", "no listener has TLS"),
+    ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", WITHOUT_EFFECT["inter.broker."]),
     ("transaction.two.phase.commit.enable", Kind.BOOLEAN, "false", "KIP-939 is not supported"),
 )
 """Kafka's settings that say something true about this server, though it has no such setting; each with the reason."""
@@ -125,18 +124,26 @@ def describe_cluster() -> list[ConfigValue]:
 
 
 def _setting(setting: Setting, value: Any) -> ConfigValue:
-    default = Synonym(setting.name, _text(setting.default), SOURCE_DEFAULT)
+    kind = _kind(setting)
+    default = Synonym(setting.name, _shown(kind, setting.default), SOURCE_DEFAULT)
     synonyms: tuple[Synonym, ...] = (default,)
     if value != setting.default:
-        synonyms = (Synonym(setting.name, _text(value), SOURCE_STATIC_BROKER), default)
+        synonyms = (Synonym(setting.name, _shown(kind, value), SOURCE_STATIC_BROKER), default)
     return ConfigValue(
-        setting.name, _text(value), synonyms[0].source, _kind(setting), setting.documentation, synonyms, read_only=True
+        setting.name, synonyms[0].value, synonyms[0].source, kind, setting.documentation, synonyms, read_only=True
     )
+
+
+def _shown(kind: Kind, value: Any) -> str | None:
+    """As text; no client gets the value of a secret."""
+    return None if kind is Kind.PASSWORD else _text(value)
 
 
 def _kind(setting: Setting) -> Kind:
     if setting.name in _KINDS:
         return _KINDS[setting.name]
+    if isinstance(setting.parse.read("", True), Secret):
+        return Kind.PASSWORD
     if isinstance(setting.default, bool):
         return Kind.BOOLEAN
     if isinstance(setting.default, int):

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from coordinator.api import broker_configs
 from coordinator.api.server import Server
-from coordinator.config.settings import INT_MAX
+from coordinator.config.parsers import INT_MAX
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
 from coordinator.groups.rebalance_interval import settings_changed

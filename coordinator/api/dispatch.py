@@ -80,6 +80,10 @@ class Dispatcher:
         """The routes used so far, with their counts."""
         return list(self._routes.values())
 
+    def versions(self, api_key: int) -> tuple[int, int]:
+        """The first and last version of an API."""
+        return self._supported[api_key]
+
     def dispatch(self, frame: bytes, queue: ReplyQueue) -> None:
         """Handles one request frame (without its size), which is answered now or later. Raises RefusedFrame."""
         cached, template = queue.cached_request, queue.template

@@ -18,6 +18,7 @@ from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
+from coordinator.security.principal import Principal
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +169,13 @@ NO_TEMPLATE = NoTemplate()
 """For a connection from whose requests nothing has been learned."""
 
 
+class SaslSession(Protocol):
+    """The authentication of a connection (network/sasl_gate.py)."""
+
+    def handshake(self, exchange: "Exchange[Any]") -> None: ...
+    def authenticate(self, exchange: "Exchange[Any]") -> None: ...
+
+
 class ReplyQueue(Protocol):
     """The client's connection (network/connection.py)."""
 
@@ -177,6 +185,9 @@ class ReplyQueue(Protocol):
     """Requests that `learn` has seen since it last made a template, or tried to."""
     advertised: tuple[str, int]
     client_host: str
+    principal: Principal
+    sasl: SaslSession | None
+    """None: the connection need not or must not authenticate now."""
 
     @property
     def turn(self) -> SharedTurn: ...
@@ -185,6 +196,7 @@ class ReplyQueue(Protocol):
     def count(self, response_bytes: int) -> None: ...
     def ready(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
+    def authenticated(self, principal: Principal, dispatch: Callable[[bytes, "ReplyQueue"], None]) -> None: ...
     def cut(self, behind: "Exchange[Any] | None" = None) -> None: ...
 
 
@@ -247,6 +259,16 @@ class Exchange(Generic[R]):
     @property
     def client_host(self) -> str:
         return self.queue.client_host
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.queue.principal
+
+    @property
+    def sasl(self) -> SaslSession | None:
+        """The authentication in progress."""
+        return self.queue.sasl
 
     @property
     def dialect(self) -> str | None:
@@ -359,6 +381,10 @@ class Exchange(Generic[R]):
         self._count(message, size)
         parts = [route.head(size + route.head_bytes, self.correlation_id), *parts]
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
+
+    def authenticated(self, principal: Principal, dispatch: Callable[[bytes, ReplyQueue], None]) -> None:
+        """Notes who the client is; `dispatch` handles its next requests."""
+        self.queue.authenticated(principal, dispatch)
 
     def no_reply(self) -> None:
         """Completes a request that expects no response (Produce with acks=0)."""

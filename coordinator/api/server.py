@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from coordinator.api.encoded_topics import EncodedTopics
+from coordinator.config.security import PLAINTEXT
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.memory import Memory
@@ -25,10 +26,12 @@ class Endpoint(NamedTuple):
     """A listener as configs name it."""
 
     name: str
-    """PLAINTEXT; of a listener that speaks a dialect, the dialect's name in capitals."""
+    """That of the configuration; of a listener that speaks a dialect, the dialect's name in capitals."""
     bound: tuple[str, int]
     advertised: tuple[str, int]
     """The host and port that clients get."""
+    protocol: str = PLAINTEXT
+    """The security protocol."""
 
 
 class Server(Protocol):

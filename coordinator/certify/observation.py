@@ -7,6 +7,7 @@ again.
 import asyncio
 from collections.abc import Callable, Iterable
 
+from coordinator.certify.clock import StageClock
 from coordinator.control import AsyncControl
 from coordinator.control.asynchronous import AsyncRecording
 from coordinator.rules.model import Entry
@@ -18,7 +19,8 @@ POLL_MS = 200
 class Observation:
     """The entries of all instances of one event. `changed` is set when there is something new."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: StageClock) -> None:
+        self._clock = clock
         self.changed = asyncio.Event()
         self.dropped = 0
         """Entries that made room for later ones before they were read."""
@@ -31,6 +33,15 @@ class Observation:
     def entries(self) -> list[Entry]:
         """All entries in the order of their arrival."""
         return sorted(self._entries.values(), key=lambda entry: (entry.time_ms, entry.number))
+
+    @property
+    def count(self) -> int:
+        """How many entries there are, for `since`."""
+        return len(self._entries)
+
+    def since(self, count: int) -> list[Entry]:
+        """The entries that were first seen after there were so many."""
+        return list(self._entries.values())[count:]
 
     def last(self, condition: Callable[[Entry], bool]) -> Entry | None:
         """The last entry for which this is true."""
@@ -66,6 +77,9 @@ class Observation:
 
     def _take(self, reader: "_Reader", entries: Iterable[Entry]) -> None:
         for entry in entries:
+            entry.time_ms = self._clock.machine_ms(entry.time_ms)
+            if entry.answered_ms is not None:
+                entry.answered_ms = self._clock.machine_ms(entry.answered_ms)
             self._entries[self._run, reader.listener, entry.number] = entry
             if entry.outcome == "pending":
                 reader.pending.add(entry.number)

@@ -66,6 +66,7 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
     async with stage.control:
         try:
             await asyncio.to_thread(stage.topics.create, stage.producer.partitions)
+            await stage.clock.start()
             await stage.observation.start(stage.control, [each.listener for each in stage.instances])
             await _play(stage, evidence)
         finally:
@@ -152,10 +153,10 @@ async def _copied(stage: Stage) -> None:
 
 async def _end(stage: Stage, evidence: Evidence) -> None:
     """Stops everything, whatever happened before."""
+    evidence.stopped_ms = now_ms()
     await stage.producer.stop()
     with suppress(ControlError):
         await stage.control.clear_faults()
-    evidence.stopped_ms = now_ms()
     await asyncio.gather(*(each.stop() for each in stage.instances))
 
 

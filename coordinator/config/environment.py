@@ -11,9 +11,8 @@ count only if the name matches exactly, because people have unrelated ones: Kafk
 Kafka's image sets up controllers and replication. `without_effect` lists those for a warning, which shows typos. It leaves out
 what Kubernetes makes from the name of a service, such as COORDINATOR_PORT.
 
-A listener is PLAINTEXT or refused, because a client that expects TLS must not find plaintext. As in Kafka, the security
-protocol of a listener is in KAFKA_LISTENER_SECURITY_PROTOCOL_MAP, or it is the listener's name. Where Kafka refuses a name that
-is neither, the listener is PLAINTEXT here.
+As in Kafka, the security protocol of a listener is in KAFKA_LISTENER_SECURITY_PROTOCOL_MAP, or it is the listener's name. Where
+Kafka refuses a name that is neither, the listener is PLAINTEXT here. KAFKA_LISTENER_NAME_... are settings of one listener.
 
 This module maps names to names and texts to texts; load.py checks them.
 """
@@ -32,13 +31,9 @@ FLAG_VARIABLES = {
     "COORDINATOR_ADMIN": "admin",
     "COORDINATOR_DATA_DIR": "data_dir",
 }
-PLAINTEXT = "PLAINTEXT"
-SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's `SecurityProtocol`. Only the first is supported."""
 _LISTENER_VARIABLES = (
     "KAFKA_LISTENERS",
     "KAFKA_ADVERTISED_LISTENERS",
-    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
     "KAFKA_CONTROLLER_LISTENER_NAMES",
 )
 _OTHER_VARIABLES = ("COORDINATOR_CACHE_DIR",)
@@ -70,7 +65,7 @@ def read_settings(environment: Mapping[str, str], known: Iterable[str]) -> Itera
     """
     by_variable = {name.replace(".", "_").lower(): name for name in known}
     for variable in sorted(environment):
-        name = by_variable.get(variable.removeprefix(KAFKA_PREFIX).lower())
+        name = _listener_setting(variable) or by_variable.get(variable.removeprefix(KAFKA_PREFIX).lower())
         if variable.startswith(KAFKA_PREFIX) and name is not None and name != "listeners":
             yield Assignment(variable, name, environment[variable])
     if environment.get("KAFKA_LISTENERS") or environment.get("KAFKA_ADVERTISED_LISTENERS"):
@@ -79,6 +74,15 @@ def read_settings(environment: Mapping[str, str], known: Iterable[str]) -> Itera
         if variable.startswith(SET_PREFIX):
             written = variable.removeprefix(SET_PREFIX).lower()
             yield Assignment(variable, by_variable.get(written, written.replace("_", ".")), environment[variable])
+
+
+def _listener_setting(variable: str) -> str | None:
+    """The setting of KAFKA_LISTENER_NAME_..., as Apache's image writes it: `.` as _, `_` as __ and `-` as ___."""
+    if not variable.upper().startswith(f"{KAFKA_PREFIX}LISTENER_NAME_"):
+        return None
+    marks = {"_": ".", "__": "_", "___": "-"}
+    name = variable[len(KAFKA_PREFIX) :].lower()
+    return re.sub("_{1,3}", lambda match: marks[match[0]], name)
 
 
 def without_effect(environment: Mapping[str, str], known: Iterable[str], renamed: Mapping[str, str]) -> list[str]:
@@ -94,6 +98,7 @@ def without_effect(environment: Mapping[str, str], known: Iterable[str], renamed
         for variable in sorted(environment)
         if variable.startswith(_PREFIXES)
         and not variable.startswith(SET_PREFIX)
+        and _listener_setting(variable) is None
         and _with_upper_key(variable) not in effective
         and not _OF_KUBERNETES.fullmatch(variable)
     ]
@@ -123,8 +128,7 @@ def _listeners(environment: Mapping[str, str]) -> str:
     for name, address in _named("KAFKA_LISTENERS", environment, "PLAINTEXT://:9092"):
         names.add(name)
         if name not in controllers:
-            _refuse_unless_plaintext(name, address, environment)
-            entry = {"address": f"{EVERYWHERE}{address}" if address.startswith(":") else address}
+            entry = {"address": f"{EVERYWHERE}{address}" if address.startswith(":") else address, "name": name}
             if name in advertised:
                 entry["advertise"] = advertised[name]
             entries.append(entry)
@@ -142,25 +146,3 @@ def _named(variable: str, environment: Mapping[str, str], default: str = "") -> 
             if not separator:
                 raise ValueError(f"{variable} = {entry.strip()}: allowed: NAME://HOST:PORT,...")
             yield name, address
-
-
-def _refuse_unless_plaintext(name: str, address: str, environment: Mapping[str, str]) -> None:
-    variable = "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"
-    mapped = {
-        listener.strip(): protocol.strip().upper()
-        for listener, _, protocol in (entry.partition(":") for entry in environment.get(variable, "").split(","))
-    }
-    if name in mapped and mapped[name] != PLAINTEXT:
-        raise ValueError(
-            f"{variable} = {name}:{mapped[name]}: {unsupported(mapped[name])}; allowed: {name}:{PLAINTEXT}"
-        )
-    if name not in mapped and name.upper() in SECURITY_PROTOCOLS[1:]:
-        raise ValueError(
-            f"KAFKA_LISTENERS = {name}://{address}: {unsupported(name.upper())}; allowed: {PLAINTEXT}://{address}"
-        )
-
-
-def unsupported(protocol: str) -> str:
-    """Why no listener can have this security protocol."""
-    known = protocol in SECURITY_PROTOCOLS
-    return f"listeners with {protocol} are not supported yet" if known else f"there is no security protocol {protocol}"

@@ -10,20 +10,30 @@ error. settings.py has the table of all settings; show.py prints `config/default
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.config.environment import (
     FLAG_VARIABLES,
-    SECURITY_PROTOCOLS,
     read_flags,
     read_settings,
-    unsupported,
     without_effect,
 )
 from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
+from coordinator.config.parsers import POSITIVE, Secret
+from coordinator.config.security import (
+    LISTENER_PREFIX,
+    PLAINTEXT,
+    SECURITY_PROTOCOLS,
+    SaslConfig,
+    TlsConfig,
+    listener_key,
+    listener_security,
+    read_protocol_map,
+    why_insecure,
+)
 from coordinator.config.settings import (
-    POSITIVE,
     SETTINGS,
     STRUCTURED,
     AdminConfig,
@@ -171,18 +181,28 @@ def shown(value: Any) -> str:
 
 
 def _refuse(key: str, value: Any, source: str, allowed: str) -> NoReturn:
+    if _is_secret(key):
+        raise ConfigError(f"{key} ({source}): allowed: {allowed}")
     raise ConfigError(f"{key} = {shown(value)} ({source}): allowed: {allowed}")
 
 
+def _is_secret(key: str) -> bool:
+    """Whether the value of a setting must not be shown, not even in an error."""
+    parts = listener_key(key)
+    setting = SETTINGS.get(key if parts is None else parts.setting)
+    return setting is not None and isinstance(setting.parse.read("", True), Secret)
+
+
 def _checked(key: str, value: Any, *, is_text: bool, source: str) -> Any:
-    setting = SETTINGS.get(key)
+    prefixed = listener_key(key) if key.startswith(LISTENER_PREFIX) else None
+    setting = SETTINGS.get(key if prefixed is None else prefixed.setting)
     if setting is not None:
         parsed = setting.parse.read(value, is_text)
         if parsed is None:
             _refuse(key, value, source, setting.allowed)
         return parsed
     if key in STRUCTURED:
-        if key != "admin.listener" and is_text and value.lstrip()[:1] in {"[", "{"}:
+        if key in {"listeners", "topics"} and is_text and value.lstrip()[:1] in {"[", "{"}:
             value = _flow(key, value, source)
         return _STRUCTURED_READERS[key](value, source)
     _refuse_unknown(key, value, is_text, source)
@@ -224,9 +244,6 @@ def _flow(key: str, text: str, source: str) -> Any:
 def address(key: str, value: Any, source: str, *, lowest_port: int = 0) -> tuple[str, int]:
     """The host and port of "host:port", with IPv6 in brackets. Raises ConfigError."""
     text = value.removeprefix("PLAINTEXT://") if isinstance(value, str) else ""
-    protocol = text.partition("://")[0].upper()
-    if protocol in SECURITY_PROTOCOLS and "://" in text:
-        raise ConfigError(f"{key} = {shown(value)} ({source}): {unsupported(protocol)}; allowed: HOST:PORT")
     match = re.fullmatch(r"(\[[0-9a-fA-F:.%a-z]+\]|[^\s:/\[\]]+):([0-9]{1,5})", text)
     if match is None or not lowest_port <= int(match[2]) <= 65535:
         _refuse(key, value, source, f"HOST:PORT with a port from {lowest_port} to 65535")
@@ -244,8 +261,16 @@ def _read_listeners(value: Any, source: str) -> tuple[ListenerConfig, ...]:
 def _read_listener(entry: Any, source: str) -> ListenerConfig:
     if isinstance(entry, str):
         entry = {"address": entry}
-    if not isinstance(entry, dict) or "address" not in entry or entry.keys() - {"address", "advertise", "dialect"}:
+    if not isinstance(entry, dict) or "address" not in entry or entry.keys() - _LISTENER_FIELDS:
         _refuse("listeners", entry, source, STRUCTURED["listeners"].allowed)
+    entry = {**entry}
+    name, separator, rest = str(entry["address"]).partition("://")
+    if separator:
+        entry["address"] = rest
+        entry.setdefault("name", name)
+    name = entry.get("name", PLAINTEXT)
+    if not isinstance(name, str) or re.fullmatch(r"[A-Za-z0-9_.-]+", name) is None:
+        _refuse("listeners: name", name, source, "letters, digits and . _ -")
     dialect = entry.get("dialect")
     if dialect is not None and dialect not in (known := dialects()):
         _refuse("listeners: dialect", dialect, source, " or ".join(known))
@@ -254,8 +279,24 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     if entry.get("advertise") is not None:
         advertised = address("listeners: advertise", entry["advertise"], source)
     return ListenerConfig(
-        host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=dialect
+        host=host,
+        port=port,
+        advertised_host=advertised[0],
+        advertised_port=advertised[1],
+        dialect=dialect,
+        name=name.upper(),
     )
+
+
+_LISTENER_FIELDS = {"address", "advertise", "dialect", "name"}
+
+
+def _read_protocol_map(value: Any, source: str) -> Mapping[str, str]:
+    protocols = read_protocol_map(value)
+    if protocols is None:
+        key = "listener.security.protocol.map"
+        _refuse(key, value, source, STRUCTURED[key].allowed)
+    return protocols
 
 
 def _read_topics(value: Any, source: str) -> tuple[DeclaredTopic, ...]:
@@ -299,6 +340,7 @@ _STRUCTURED_READERS: dict[str, Callable[[Any, str], Any]] = {
     "listeners": _read_listeners,
     "admin.listener": _read_admin_listener,
     "topics": _read_topics,
+    "listener.security.protocol.map": _read_protocol_map,
 }
 
 
@@ -321,9 +363,7 @@ def _apply_flags(values: _Values, flags: Mapping[str, str], names: Mapping[str, 
         host, port = address("listeners", flags["listen"], source["listen"])
     if "advertise" in flags:
         advertised = address("listeners", flags["advertise"], source["advertise"])
-    changed = ListenerConfig(
-        host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1], dialect=first.dialect
-    )
+    changed = replace(first, host=host, port=port, advertised_host=advertised[0], advertised_port=advertised[1])
     used = [source[flag] for flag in ("listen", "advertise") if flag in flags]
     values.set("listeners", (changed, *others), " and ".join([*_earlier(values), *used]))
 
@@ -346,7 +386,9 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         admin["host"], admin["port"] = values["admin.listener"]
     return ServerConfig(
         **area(ServerConfig),
-        listeners=values.get("listeners", (ListenerConfig(),)),
+        listeners=tuple(_secured(listener, values) for listener in values.get("listeners", (ListenerConfig(),))),
+        tls=TlsConfig(**area(TlsConfig)),
+        sasl=SaslConfig(**area(SaslConfig)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
         log=LogConfig(**area(LogConfig)),
@@ -355,6 +397,26 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         transactions=TransactionsConfig(**area(TransactionsConfig)),
         declared_topics=values.get("topics", ()),
     )
+
+
+def _secured(listener: ListenerConfig, values: Mapping[str, Any]) -> ListenerConfig:
+    """The listener with its security."""
+    name = listener.name
+    # A name that is no protocol and has none is PLAINTEXT; Kafka refuses it.
+    own = name if name in SECURITY_PROTOCOLS else PLAINTEXT
+    protocol = values.get("listener.security.protocol.map", {}).get(name, own)
+    prefixed = {listener_key(key) or key: value for key, value in values.items()}
+    return replace(listener, security=listener_security(name, protocol, prefixed))
+
+
+def _check_security(config: ServerConfig) -> None:
+    names = [listener.name for listener in config.listeners]
+    for listener in config.listeners:
+        why = why_insecure(listener.name, listener.security)
+        if why is not None:
+            raise ConfigError(f"listener {listener.name} ({listener.security.protocol}): {why}")
+        if listener.security.protocol != PLAINTEXT and names.count(listener.name) > 1:
+            raise ConfigError(f"listeners: {listener.name} occurs twice; give each listener a name of its own")
 
 
 def _check_together(config: ServerConfig) -> None:
@@ -398,6 +460,7 @@ def _check_together(config: ServerConfig) -> None:
                 f"advertise = {listener.advertised_host}:{listener.advertised_port}: "
                 "allowed: an address that clients can connect to"
             )
+    _check_security(config)
     taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
     for host, port in taken:
         if port and taken.count((host, port)) > 1:

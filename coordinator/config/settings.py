@@ -8,31 +8,41 @@ Some settings of Kafka, such as replication factors, can only have one value on 
 value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a negative time or size, the lower bound here is 0.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.groups.kinds import Kind
+from coordinator.config import security
+from coordinator.config.parsers import (
+    ASSIGNORS,
+    BOOLEAN,
+    GROUPS,
+    INT,
+    INT_MAX,
+    LONG,
+    LONG_MAX,
+    NAMES,
+    POSITIVE,
+    POSITIVE_LONG,
+    PROTOCOLS,
+    TAGS,
+    TEXT,
+    Parser,
+    caseless,
+    choice,
+    integer,
+)  # fmt: skip
+from coordinator.config.security import NO_SECURITY, PLAINTEXT, ListenerSecurity, SaslConfig, TlsConfig
 from coordinator.groups.settings import (
     EVENT_POLICIES,
     FENCING_POLICIES,
     MIGRATION_POLICIES,
-    OFF,
-    STICKY,
     VALIDATION_POLICIES,
     GroupsConfig,
 )
 from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
-
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
-GROUPS_NAMED_MAX = 100
-"""Groups that have metrics of their own."""
-
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +57,9 @@ class ListenerConfig:
     advertised_host: str | None = None
     advertised_port: int | None = None
     dialect: str | None = None
+    name: str = PLAINTEXT
+    """In upper case, as in Kafka."""
+    security: ListenerSecurity = NO_SECURITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +135,10 @@ class ServerConfig:
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    """The settings of all listeners; those of each are in its `security`."""
+    sasl: SaslConfig = field(default_factory=SaslConfig)
+    """As `tls`."""
     declared_topics: tuple[DeclaredTopic, ...] = ()
 
 
@@ -131,7 +148,7 @@ class Setting(NamedTuple):
     section: str
     name: str
     area: type
-    parse: "Parser"
+    parse: Parser
     unit: str
     documentation: str
 
@@ -148,106 +165,6 @@ class Setting(NamedTuple):
     def default(self) -> Any:
         return next(item.default for item in fields(self.area) if item.name == self.field_name)
 
-
-class Parser(NamedTuple):
-    """How a value is read. `read(value, is_text)` returns None for a value that is not allowed; `allowed` says what is."""
-
-    read: Callable[[Any, bool], Any]
-    allowed: str
-
-
-def integer(low: int, high: int) -> Parser:
-    """A whole number, or its decimal digits as text. Unlike in Python, a boolean is not a number."""
-
-    def read(value: Any, is_text: bool) -> Any:
-        if is_text and re.fullmatch(r"-?[0-9]{1,19}", value.strip()):
-            value = int(value)
-        return value if type(value) is int and low <= value <= high else None
-
-    return Parser(read, f"a whole number from {low} to {high}")
-
-
-def _read_boolean(value: Any, is_text: bool) -> Any:
-    if is_text:
-        return {"true": True, "false": False}.get(value.strip().lower())
-    return value if isinstance(value, bool) else None
-
-
-def choice(*options: str) -> Parser:
-    """One of several words."""
-
-    def read(value: Any, _is_text: bool) -> Any:
-        word = OFF if value is False else value  # YAML takes a plain `off` for false
-        return word if word in options else None
-
-    return Parser(read, " or ".join(options))
-
-
-def caseless(*options: str) -> Parser:
-    """One of several words, in upper or lower case. The value is in lower case."""
-
-    def read(value: Any, _is_text: bool) -> Any:
-        return value.lower() if isinstance(value, str) and value.lower() in options else None
-
-    return Parser(read, " or ".join(options))
-
-
-def _read_names(value: Any, _is_text: bool) -> Any:
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not names or len(set(map(str, names))) < len(names):
-        return None
-    return tuple(names) if all(isinstance(name, str) and _NAME.fullmatch(name) for name in names) else None
-
-
-def _read_protocols(value: Any, is_text: bool) -> Any:
-    """Group protocols. As in Kafka, `classic` cannot be removed."""
-    names = _read_names(value, is_text)
-    return (
-        names
-        if names is not None
-        and {Kind.CLASSIC.label} <= set(names) <= {Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label}
-        else None
-    )
-
-
-def _read_tags(value: Any, is_text: bool) -> Any:
-    is_nothing = (isinstance(value, str) and not value.strip()) or value in ([], ())
-    return () if is_nothing else _read_names(value, is_text)
-
-
-def _read_groups(value: Any, _is_text: bool) -> Any:
-    names = [name.strip() for name in value.split(",") if value.strip()] if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or len(names) > GROUPS_NAMED_MAX:
-        return None
-    valid = all(isinstance(name, str) and name and name.isprintable() for name in names)
-    return tuple(names) if valid and len(set(names)) == len(names) else None
-
-
-def _read_assignors(value: Any, is_text: bool) -> Any:
-    names = _read_names(value, is_text)
-    return names if names is not None and set(names) <= {STICKY} else None
-
-
-def _read_text(value: Any, _is_text: bool) -> Any:
-    return value if isinstance(value, str) and value and value.isprintable() else None
-
-
-BOOLEAN = Parser(_read_boolean, "true or false")
-NAMES = Parser(_read_names, "different names, separated by commas")
-PROTOCOLS = Parser(
-    _read_protocols,
-    "classic, alone or with consumer and streams, separated by commas; share groups are not supported yet",
-)
-ASSIGNORS = Parser(_read_assignors, STICKY)
-TAGS = Parser(_read_tags, "different names, separated by commas, or nothing")
-GROUPS = Parser(
-    _read_groups, f"at most {GROUPS_NAMED_MAX} different group ids, separated by commas or as a list, or nothing"
-)
-TEXT = Parser(_read_text, "text that is not empty")
-INT = integer(0, INT_MAX)
-POSITIVE = integer(1, INT_MAX)
-LONG = integer(0, LONG_MAX)
-POSITIVE_LONG = integer(1, LONG_MAX)
 
 # fmt: off
 _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
@@ -573,6 +490,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("limit.write.time.ms", NetworkConfig, POSITIVE, "milliseconds",
          "The server closes a connection whose write buffer has been full for this long. Not a Kafka setting."),
     ),
+    "TLS and SASL": security.ROWS,
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
          "The most open HTTP connections. A further one takes the place of the one that has kept the server waiting the"
@@ -605,10 +523,16 @@ class StructuredSetting(NamedTuple):
 
 STRUCTURED = {
     "listeners": StructuredSetting(
-        "[PLAINTEXT://]HOST:PORT, or a list of {address: HOST:PORT, advertise: HOST:PORT, dialect: NAME}",
-        "The addresses that clients connect to. `advertise` is the address that the server gives to clients, if it is"
-        " another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that proposal defines it,"
-        " `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as plain fields.",
+        "[NAME://]HOST:PORT, or a list of {address: HOST:PORT, name: NAME, advertise: HOST:PORT, dialect: NAME}",
+        "The addresses that clients connect to. The name is a security protocol (PLAINTEXT, which is the default, SSL,"
+        " SASL_PLAINTEXT, SASL_SSL), or has one in listener.security.protocol.map, or is free. `advertise` is the address that"
+        " the server gives to clients, if it is another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that"
+        " proposal defines it, `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as"
+        " plain fields.",
+    ),
+    "listener.security.protocol.map": StructuredSetting(
+        "NAME:PROTOCOL,... with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        "The security protocol of each listener, by its name. A listener that is named as a protocol needs no entry.",
     ),
     "admin.listener": StructuredSetting(
         "HOST:PORT",
@@ -627,7 +551,8 @@ def value_of(config: ServerConfig, name: str) -> Any:
     """The value of a setting in this configuration."""
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
-        config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions,
+        config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
+        config.sasl,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
 
+from coordinator.config.parsers import INT_MAX, LONG_MAX, Secret
+from coordinator.config.security import HIDDEN, PLAINTEXT
 from coordinator.config.settings import (
-    INT_MAX,
-    LONG_MAX,
     SETTINGS,
     STRUCTURED,
     ServerConfig,
@@ -36,6 +36,7 @@ def as_yaml(config: ServerConfig, sources: Mapping[str, str] | None = None) -> s
     original = ServerConfig()
     changed = {
         "listeners": config.listeners != original.listeners,
+        "listener.security.protocol.map": _protocol_map(config) != _protocol_map(original),
         "admin.listener": (config.admin.host, config.admin.port) != (original.admin.host, original.admin.port),
         "topics": config.declared_topics != original.declared_topics,
     }
@@ -58,11 +59,16 @@ def as_yaml(config: ServerConfig, sources: Mapping[str, str] | None = None) -> s
     ]
     for listener in config.listeners:
         lines.append(f"  - address: {_scalar(joined(listener.host, listener.port))}")
+        if listener.name != PLAINTEXT:
+            lines.append(f"    name: {_scalar(listener.name)}")
         if listener.advertised_host is not None and listener.advertised_port is not None:
             lines.append(f"    advertise: {_scalar(joined(listener.advertised_host, listener.advertised_port))}")
         if listener.dialect is not None:
             lines.append(f"    dialect: {listener.dialect}")
     lines += [
+        *_comment(STRUCTURED["listener.security.protocol.map"]),
+        *mark("listener.security.protocol.map"),
+        f"listener.security.protocol.map: {_scalar(_protocol_map(config))}",
         *_comment(STRUCTURED["admin.listener"]),
         *mark("admin.listener"),
         f"admin.listener: {_scalar(joined(config.admin.host, config.admin.port))}",
@@ -82,6 +88,10 @@ def as_yaml(config: ServerConfig, sources: Mapping[str, str] | None = None) -> s
             lines += _heading(section)
         lines += [*_comment(setting), *mark(name), f"{name}: {_scalar(value_of(config, name))}"]
     return "\n".join(lines) + "\n"
+
+
+def _protocol_map(config: ServerConfig) -> str:
+    return ",".join(dict.fromkeys(f"{listener.name}:{listener.security.protocol}" for listener in config.listeners))
 
 
 def _comment(setting: Setting | StructuredSetting) -> list[str]:
@@ -126,6 +136,8 @@ def _in_larger_units(value: Value, unit: str) -> str:
 
 def _scalar(value: Value) -> str:
     """A value as YAML, in quotes where YAML would read something else."""
+    if isinstance(value, Secret) and value:
+        return _scalar(HIDDEN)
     if isinstance(value, tuple):
         names = [_scalar(each) for each in value]
         in_quotes = any(name.startswith("'") for name in names)

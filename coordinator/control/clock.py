@@ -54,9 +54,9 @@ class ClockCommands:
     @command
     def manual(self) -> Steps[ClockReading]:
         """Stops the clock: sessions, rebalance timeouts and retention move only with `advance`."""
-        reading = yield from _change(mode="manual")
-        self.made_manual = True
-        return reading
+        before = yield from steps.ask(steps.get(PATH), ClockReading)
+        self.made_manual = self.made_manual or before.mode == "real"  # also if the next answer is lost
+        return (yield from _change(mode="manual"))
 
     @command
     def real(self) -> Steps[ClockReading]:

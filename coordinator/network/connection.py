@@ -23,12 +23,14 @@ from enum import StrEnum
 from typing import Any, cast
 
 from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
-from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate
+from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate, SaslSession
 from coordinator.network.flow_control import FlowControl, FlowEvent
 from coordinator.network.log_once import LogOncePerClient
+from coordinator.network.sasl_gate import Dispatch, SaslGate
 from coordinator.network.turn import REQUEST_BYTES, SLICE_REQUESTS, Turn
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
+from coordinator.security.principal import ANONYMOUS, Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Closed(StrEnum):
     UNREAD = "answers not read in time"
     IDLE = "idle"
     STOPPING = "stopping"
+    HANDSHAKE = "TLS handshake failed"
     FAULT = "fault rule"
 
 
@@ -69,7 +72,7 @@ class Connection(asyncio.Protocol):
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_is_watched", "_last", "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue",
         "_reserved_bytes", "_seen", "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host",
-        "client_id", "closed_by", "full_since_ms", "requests", "template", "template_misses", "turn",
+        "client_id", "closed_by", "full_since_ms", "principal", "requests", "sasl", "template", "template_misses", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +91,8 @@ class Connection(asyncio.Protocol):
         self.client_host = ""
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
+        self.principal = ANONYMOUS
+        self.sasl: SaslSession | None = None
         self.cached_request = NO_CACHED_REQUEST
         self.template: RequestTemplate = NO_TEMPLATE
         self.template_misses = 0
@@ -97,7 +102,7 @@ class Connection(asyncio.Protocol):
         """The last sweep that saw a change: its time (ms), the whole frames so far, and whether another had begun."""
         self.full_since_ms: int | None = None
         """Since when the write buffer has been full, or the connection has only waited for its buffer to be sent."""
-        self._dispatch = dispatcher.dispatch
+        self._dispatch: Dispatch = dispatcher.dispatch
         self._limits = limits
         self._in_flight_max = limits.requests_in_flight_max
         self.turn = turn
@@ -142,11 +147,14 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
-        peer = transport.get_extra_info("peername")
-        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
-        if not self._admit(self):
+        if not self.admit(transport.get_extra_info("peername")):
             self._flow.on(FlowEvent.CLOSE)
             self._transport.abort()
+
+    def admit(self, peer: Any) -> bool:
+        """Whether the connection is within the limits; then it counts. `peer`: the client's address, as sockets have it."""
+        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
+        return self._admit(self)
 
     def data_received(self, data: bytes) -> None:
         splitter = self._splitter
@@ -199,6 +207,22 @@ class Connection(asyncio.Protocol):
         self._update_reading(FlowEvent.BUFFER_DRAINED)
         self._release_sent()
         self._resume()
+
+    # --- authentication -----------------------------------------------------------------------------------------------
+
+    def must_authenticate(self, gate: SaslGate, frame_bytes_max: int) -> None:
+        """Lets the gate handle the requests, which are small until the client is authenticated."""
+        self.sasl = gate
+        self._dispatch = gate.dispatch
+        self._splitter = FrameSplitter(frame_bytes_max, frame_bytes_max)
+
+    def authenticated(self, principal: Principal, dispatch: Dispatch) -> None:
+        """Notes who the client is; `dispatch` handles its next requests (called by the exchange)."""
+        self.principal = principal
+        self.sasl = None
+        self._dispatch = dispatch
+        self._splitter.size_max = self._limits.frame_bytes_max
+        self._splitter.produce_size_max = self._limits.produce_bytes_max
 
     # --- requests in, responses out -----------------------------------------------------------------------------------
 
@@ -264,7 +288,7 @@ class Connection(asyncio.Protocol):
         else:
             self._last, self._is_watched = behind, True
 
-    def abort(self, reason: str, by: Closed) -> None:
+    def abort(self, reason: str, by: Closed = Closed.REQUEST) -> None:
         """Closes at once, without waiting for the client to read what is in the write buffer."""
         self.refuse(reason, by)
         if self._transport is not None:

@@ -2,20 +2,43 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple, TypedDict
 
 from coordinator.api.dispatch import Dispatcher
 from coordinator.network.connection import Closed, Connection, ConnectionLimits
 from coordinator.network.log_once import LogOncePerClient
+from coordinator.network.sasl_gate import SaslGate
+from coordinator.network.tls_accept import TlsAcceptor
 from coordinator.network.turn import Turn
 from coordinator.runtime.memory import Memory
+from coordinator.security.authenticator import API_VERSIONS, Authenticator, MechanismSetup
+from coordinator.security.tls import TlsContext, UnusableTls
+from coordinator.world.clock import Clock
 
 _log = logging.getLogger(__name__)
 
 BACKLOG = 4096
 """Kafka's 50 would reset a burst of thousands of clients. The operating system may cap it (net.core.somaxconn)."""
 SWEEP_MS = 1_000
+
+
+class SaslSetup(NamedTuple):
+    """What the connections of a listener with SASL have in common."""
+
+    mechanisms: Mapping[str, MechanismSetup]
+    clock: Clock
+    frame_bytes_max: int
+    """The largest request before the client is authenticated."""
+    failure_delay_ms: int
+
+
+class Protection(TypedDict, total=False):
+    """How a listener is protected; what is absent, it does not have."""
+
+    tls: TlsContext | None
+    sasl: SaslSetup | None
 
 
 class Listener:
@@ -36,7 +59,10 @@ class Listener:
         connections_per_ip_max: int,
         connections_per_second_max: int,
         now_ms: Callable[[], int],
+        tls: TlsContext | None = None,
+        sasl: SaslSetup | None = None,
     ) -> None:
+        """`tls`, `sasl`: None if the listener has no TLS or no SASL."""
         self.dispatcher = dispatcher
         self.advertised = advertised
         self.bound = ("", 0)
@@ -56,14 +82,25 @@ class Listener:
         self._once = LogOncePerClient(_log, now_ms)
         self._per_ip: dict[str, int] = {}
         self._server: asyncio.Server | None = None
+        self._acceptor: TlsAcceptor | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._turn = turn
+        self._tls = tls
+        self._sasl = sasl
+        self.authentications_failed = 0
+        """By SASL; failed handshakes of TLS are closed connections."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listens; returns the port."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
-        bound: int = self._server.sockets[0].getsockname()[1]
+        loop = self._loop = asyncio.get_running_loop()
+        bound: int
+        if self._tls is None:
+            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+            bound = self._server.sockets[0].getsockname()[1]
+        else:
+            self._acceptor = TlsAcceptor(self._tls, self._accept, self._limits.frame_ms_max, self._handshake_failed)
+            bound = self._acceptor.start(host, port, BACKLOG)
         self.bound = (host, bound)
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
         self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep_again)
@@ -71,9 +108,12 @@ class Listener:
 
     async def stop(self, drain_ms: int) -> None:
         """Accepts nothing more, lets responses leave for up to `drain_ms`, then closes every connection."""
-        if self._server is None:
+        if self._server is not None:
+            self._server.close()
+        elif self._acceptor is not None:
+            self._acceptor.stop()
+        else:
             return
-        self._server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         drained = asyncio.gather(*(connection.drained() for connection in self.connections))
@@ -84,7 +124,7 @@ class Listener:
         await asyncio.sleep(0)
 
     def _accept(self) -> Connection:
-        return Connection(
+        connection = Connection(
             self.dispatcher,
             self._limits,
             self._turn,
@@ -95,9 +135,36 @@ class Listener:
             self._admit,
             self._lost,
         )
+        if self._sasl is not None:
+            connection.must_authenticate(self._gate(self._sasl), self._sasl.frame_bytes_max)
+        return connection
+
+    def _gate(self, setup: SaslSetup) -> SaslGate:
+        return SaslGate(
+            self.dispatcher.dispatch,
+            Authenticator(setup.mechanisms, setup.clock),
+            self._schedule,
+            setup.failure_delay_ms,
+            self.dispatcher.versions(API_VERSIONS)[1],
+            self._count_failed,
+        )
+
+    def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        assert self._loop is not None
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def _count_failed(self) -> None:
+        self.authentications_failed += 1
+
+    def _handshake_failed(self, connection: Connection, reason: str) -> None:
+        connection.refuse(reason, Closed.HANDSHAKE)
+        connection.closed_by = Closed.HANDSHAKE
+        self._lost(connection)
 
     def _admit(self, connection: Connection) -> bool:
         """Counts a connection that is within the limits and returns True; refuses any other."""
+        if connection in self.connections:  # since its handshake of TLS
+            return True
         host = connection.client_host
         held = self._per_ip.get(host, 0)
         second = self._now_ms() // 1_000
@@ -140,6 +207,18 @@ class Listener:
             elif not connection.waiting and quiet_ms > limits.idle_ms_max:
                 connection.close(Closed.IDLE)
 
+    def _reload_tls(self) -> None:
+        """Reads certificates and keys again when their files have changed."""
+        if self._tls is None or not self._tls.has_changed():
+            return
+        try:
+            self._tls.reload()
+        except UnusableTls as error:
+            _log.error("event=tls_not_reloaded address=%s:%s reason=%s", *self.bound, error)
+        else:
+            _log.info("event=tls_reloaded address=%s:%s", *self.bound)
+
     def _sweep_again(self) -> None:
         self.sweep()
+        self._reload_tls()
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep_again)

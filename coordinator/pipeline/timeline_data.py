@@ -69,7 +69,7 @@ def _rebalance(row: Row) -> Iterator[dict[str, Any]]:
 
 def _commit(row: Row) -> dict[str, Any]:
     """A commit of a partition that its member did not own."""
-    error = 0 if row["outcome"] == ACCEPTED else row["error"]
+    error = None if row["outcome"] == ACCEPTED else row["error"]
     partition = {"partition": row["partition"], "committed_offset": row["committed_offset"], "error_code": error}
     return {
         "type": "CommitDecided",

@@ -17,7 +17,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.internal_request import DONE
-from coordinator.runtime.result import Fact, Producer, Record, RequestContext, Result
+from coordinator.runtime.result import Fact, Producer, Record, RequestContext, Result, Timer
 from coordinator.topics import names
 from coordinator.topics.engine import Topics
 from coordinator.transactions.add_partitions import Addition, add_partitions
@@ -106,6 +106,7 @@ def _decide_one_by_one(
 ) -> Result:
     """Decides the transactions of one shard; each gets its own verdicts."""
     records: list[Record] = []
+    timers: list[Timer] = []
     facts: list[Fact] = []
     for each in requested:
         operation = verify_partitions if each.verify_only else add_partitions
@@ -115,10 +116,11 @@ def _decide_one_by_one(
             each.verdicts = _same_verdict(each, error.code, context.api_version)
             continue
         records += result.records
+        timers += result.timers
         facts += result.facts
         verdicts: Any = result.reply
         each.verdicts = verdicts if each.verify_only else _same_verdict(each, ErrorCode.NONE, context.api_version)
-    return Result(DONE, records, facts=facts)
+    return Result(DONE, records, timers, facts=facts)
 
 
 def _same_verdict(requested: _Requested, code: ErrorCode, api_version: int) -> _Verdicts:

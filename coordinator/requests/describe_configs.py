@@ -13,7 +13,7 @@ from coordinator.api.sliced_work import Pieces
 from coordinator.api.spliced_array import SplicedArray
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from coordinator.topics.topic_settings import ConfigValue
+from coordinator.topics.topic_settings import ConfigValue, Kind
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -90,6 +90,7 @@ def _entry(
         read_only=value.read_only,
         config_source=value.source,
         synonyms=[_Synonym(name=place.name, value=place.value, source=place.source) for place in synonyms],
+        is_sensitive=value.kind == Kind.PASSWORD,
         config_type=value.kind,
         documentation=value.about if request.include_documentation or not value.about else None,
     )

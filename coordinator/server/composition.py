@@ -18,6 +18,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.api.server import Endpoint
+from coordinator.config.security import NO_SECURITY
 from coordinator.config.settings import ListenerConfig, ServerConfig
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
@@ -38,7 +39,7 @@ from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import Log, LogSettings
 from coordinator.network.connection import ConnectionLimits
-from coordinator.network.listener import Listener
+from coordinator.network.listener import Listener, Protection
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
@@ -267,7 +268,9 @@ class Server:
     def endpoints(self) -> list[Endpoint]:
         """The listeners, once they listen."""
         return [
-            Endpoint((config.dialect or "plaintext").upper(), listener.bound, listener.advertised)
+            Endpoint(
+                (config.dialect or config.name).upper(), listener.bound, listener.advertised, config.security.protocol
+            )
             for config, listener in zip(self.config.listeners, self.listeners, strict=True)
         ]
 
@@ -468,12 +471,23 @@ class Server:
             connections_per_ip_max=network.max_connections_per_ip,
             connections_per_second_max=network.max_connection_creation_rate,
             now_ms=self.clock.machine_ms,
+            **self._protection(config),
         )
         try:
             await listener.start(config.host, config.port)
         except OSError as error:
             raise CannotStart(f"cannot listen on {config.host}:{config.port}: {error}") from error
         return listener
+
+    def _protection(self, config: ListenerConfig) -> Protection:
+        if config.security == NO_SECURITY:
+            return {}
+        # Slow to import, and a plain listener needs nothing of it.
+        from coordinator.server.listener_security import make_protection  # noqa: PLC0415
+
+        return make_protection(
+            config.name, config.security, self.topics.registry, self.clock, self.entropy, self._run_in_worker
+        )
 
     async def stop(self) -> None:
         """Lets responses leave, then closes. What was decided is written and synced."""

@@ -14,14 +14,17 @@ from coordinator.protocol.messages import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 
 _FRAME_VERSION = 1
-_NAMES = {
-    kind.API_KEY: kind.NAME
-    for kind in (TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord)
-}
+_KINDS = (
+    TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord, UserScramCredentialRecord,
+    RemoveUserScramCredentialRecord,
+)  # fmt: skip
+_NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}
 
 TOPIC_RESOURCE = 2

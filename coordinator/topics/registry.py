@@ -26,7 +26,9 @@ from coordinator.protocol.messages import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from coordinator.topics import names
 from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
@@ -60,6 +62,7 @@ class Registry:
         "other_configs",
         "partitions",
         "removed",
+        "scram_credentials",
         "topics",
     )
 
@@ -75,6 +78,8 @@ class Registry:
         """A number that changes with every topic that is created, extended or deleted."""
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
         """(resource type, resource name) -> settings, for resources other than topics that have any."""
+        self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        """By user and Kafka's code of the mechanism."""
         self.removed: dict[str, None] = {}
         """Names of deleted topics that were not created again: their folders can be removed."""
 
@@ -103,6 +108,10 @@ class Registry:
                 self.removed[topic.name] = None
                 self.topics.pop(topic.name, None)
                 self.collisions.pop(names.collision_key(topic.name), None)
+        elif isinstance(message, UserScramCredentialRecord):
+            self.scram_credentials[message.name, message.mechanism] = message
+        elif isinstance(message, RemoveUserScramCredentialRecord):
+            self.scram_credentials.pop((message.name, message.mechanism), None)
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
 
@@ -116,6 +125,9 @@ class Registry:
                 ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
                 for name, value in configs.items()
             ]
+
+        for credential in self.scram_credentials.values():
+            yield [credential]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The settings that a resource overrides."""

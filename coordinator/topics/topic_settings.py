@@ -42,6 +42,7 @@ class Kind(IntEnum):
     DOUBLE = 6
     LIST = 7
     CLASS = 8
+    PASSWORD = 9
 
 
 class Row(NamedTuple):

@@ -4,7 +4,8 @@ The network, the disks and the server's own housekeeping go by the machine's clo
 expires no member and no transaction, and every request is still answered.
 
     real      the clock runs as the machine's does
-    manual    the clock stands until it is advanced, from one wake-up to the next, each at its own time
+    manual    the clock stands until it is advanced, from one wake-up to the next, each at its own time; what is due at once
+              (a delay of 0) happens at once
 
 A change of the mode moves no time: the clock stands where it ran, and runs on from where it stood. So it may be ahead of the
 machine's clock from then on, or behind it; it never goes back, and no wake-up falls due by the change.
@@ -73,7 +74,7 @@ class ProtocolClock:
         """A `Schedule` that goes by this clock."""
         wake_up = _WakeUp(self, self.monotonic_ms() + delay_ms, callback)
         self.wake_ups[wake_up] = None
-        if not self.is_manual:
+        if delay_ms <= 0 or not self.is_manual:
             wake_up.handle = self._schedule(delay_ms, wake_up.run)
         return wake_up
 
@@ -90,7 +91,7 @@ class ProtocolClock:
         self.is_manual = True
         self.wall_ms, self.monotonic_ms = lambda: self._wall_ms, lambda: self._monotonic_ms
         for wake_up in self.wake_ups:
-            if wake_up.handle is not None:
+            if wake_up.handle is not None and wake_up.due_ms > self._monotonic_ms:
                 wake_up.handle.cancel()
                 wake_up.handle = None
 
@@ -103,7 +104,8 @@ class ProtocolClock:
         self.is_manual = False
         self._use_offsets()
         for wake_up in list(self.wake_ups):
-            wake_up.handle = self._schedule(max(0, wake_up.due_ms - self._monotonic_ms), wake_up.run)
+            if wake_up.handle is None:
+                wake_up.handle = self._schedule(max(0, wake_up.due_ms - self._monotonic_ms), wake_up.run)
 
     def set_wall(self, wall_ms: int) -> None:
         """Sets the wall clock, as an operator or NTP does. The monotonic clock is not affected."""
@@ -123,7 +125,8 @@ class ProtocolClock:
             if wake_up is None or wake_up.due_ms > until_ms:
                 break
             self._move(wake_up.due_ms)
-            wake_up.run()
+            wake_up.cancel()
+            wake_up.callback()
             await settle()
         self._move(until_ms)
 

@@ -171,9 +171,13 @@ def test_the_error_of_the_command_is_one_line(shared_server, capsys):
     ],
 )
 def test_a_coordinator_that_cannot_answer_gives_a_clear_error(error, status, words):
-    class Groups:
-        def submit(self, _group_id, _operation, request):
+    class Shard:
+        def submit(self, _operation, request):
             request.send(request.encode(request.refusal(error)))
+
+    class Groups:
+        def shard_of(self, _group_id):
+            return Shard()
 
     class Server:
         groups = Groups()

@@ -67,6 +67,7 @@ def test_every_field_has_a_setting_and_every_setting_has_a_field():
     structured = {"host", "port", "listeners", "declared_topics"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
+    areas += [settings.TlsConfig, settings.SaslConfig]
     held = {
         (area, item.name)
         for area in areas
@@ -241,7 +242,8 @@ def test_a_word_that_is_not_a_choice_is_refused():
         ("group.share.max.size", "KIP-932"),
         ("share.coordinator.threads", "KIP-932"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
-        ("ssl.keystore.location", "TLS"),
+        ("ssl.cipher.suites", "TLS"),
+        ("sasl.kerberos.service.name", "SASL"),
     ],
 )
 def test_a_setting_of_an_unsupported_feature_is_refused_with_its_name(key, feature):

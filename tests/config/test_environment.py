@@ -73,7 +73,7 @@ def test_an_advertised_listener_by_itself_belongs_to_kafkas_default_listener():
     [
         ({"COORDINATOR_SET_group_max_sise": "4"}, "did you mean group.max.size"),
         ({"COORDINATOR_SET_group_max_size": "many"}, "COORDINATOR_SET_group_max_size"),
-        ({"COORDINATOR_SET_ssl_keystore_location": "4"}, "not supported yet"),
+        ({"COORDINATOR_SET_ssl_cipher_suites": "4"}, "not supported yet"),
         ({"COORDINATOR_LISTEN": "9092"}, "COORDINATOR_LISTEN"),
         ({"KAFKA_GROUP_MAX_SIZE": "0"}, "KAFKA_GROUP_MAX_SIZE"),
         ({"KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"}, "there is one node"),
@@ -81,9 +81,12 @@ def test_an_advertised_listener_by_itself_belongs_to_kafkas_default_listener():
         ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_ADVERTISED_LISTENERS": "B://h:1"}, "B is not a listener"),
         (
             {"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"},
-            "SASL_SSL are not supported",
+            "TLS needs ssl.keystore.location",
         ),
-        ({"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:TLS"}, "no security protocol TLS"),
+        (
+            {"KAFKA_LISTENERS": "A://h:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:TLS"},
+            "with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+        ),
         ({"KAFKA_LISTENERS": "A://:1"}, "advertise"),
     ],
 )
@@ -96,16 +99,31 @@ def test_a_wrong_variable_is_refused_in_one_line(environment, words):
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "sasl_ssl"])
 def test_a_listener_is_never_plaintext_if_its_name_is_another_security_protocol(protocol):
-    with pytest.raises(ConfigError) as refused:
+    what = "SASL needs" if protocol == "SASL_PLAINTEXT" else "TLS needs"
+    with pytest.raises(ConfigError, match=what):
         loaded(KAFKA_LISTENERS=f"{protocol}://0.0.0.0:9092", KAFKA_ADVERTISED_LISTENERS=f"{protocol}://h:9092")
-    assert str(refused.value) == (
-        f"KAFKA_LISTENERS = {protocol}://0.0.0.0:9092: listeners with {protocol.upper()} are not supported yet;"
-        " allowed: PLAINTEXT://0.0.0.0:9092"
-    )
-    with pytest.raises(ConfigError, match="not supported yet"):
+    with pytest.raises(ConfigError, match=what):
         loaded([f"listeners={protocol}://127.0.0.1:9092"])
-    with pytest.raises(ConfigError, match="not supported yet"):
+    with pytest.raises(ConfigError, match="COORDINATOR_LISTEN"):
         loaded(COORDINATOR_LISTEN=f"{protocol}://127.0.0.1:9092")
+
+
+def test_a_variable_sets_a_setting_of_one_listener_and_mechanism_as_in_apaches_image():
+    config = loaded(
+        KAFKA_LISTENERS="OUT_1://0.0.0.0:9092",
+        KAFKA_ADVERTISED_LISTENERS="OUT_1://h:9092",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="OUT_1:SASL_PLAINTEXT",
+        KAFKA_SASL_ENABLED_MECHANISMS="PLAIN,SCRAM-SHA-256",
+        KAFKA_LISTENER_NAME_OUT__1_PLAIN_SASL_JAAS_CONFIG='x required user_alice="secret";',
+        KAFKA_LISTENER_NAME_OUT__1_SCRAM___SHA___256_CONNECTIONS_MAX_REAUTH_MS="1000",
+    )
+    mechanisms = config.listeners[0].security.mechanisms
+    assert mechanisms["PLAIN"].sasl_jaas_config == 'x required user_alice="secret";'
+    assert {name: each.connections_max_reauth_ms for name, each in mechanisms.items()} == {
+        "PLAIN": 0,
+        "SCRAM-SHA-256": 1000,
+    }
+    assert "secret" not in repr(config)
 
 
 def test_the_map_of_security_protocols_decides_before_the_name_of_a_listener():

@@ -1,7 +1,5 @@
 """A headless Chromium whose pages load from nowhere else, break no rule of their policy, and report no error."""
 
-import contextlib
-import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from coordinator import cli
+from coordinator.admin.event_json import decoded
 from tests.support.browser import browser
 from tests.support.recorded_storm import RecordedStorm
 
@@ -41,7 +39,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     opened: list[tuple[Any, set[tuple[str, str]]]] = []
 
     def open_it(url: str, expected: str | None = None, **options: Any) -> Any:
-        """`expected`: a part of messages on the console that are no problem."""
+        """`expected`: a part of messages on the console that are no problem, such as the status of a refusal."""
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-US"} | options
         page = chromium.new_context(**options).new_page()
         hosts: set[tuple[str, str]] = set()
@@ -82,10 +80,6 @@ def serious_faults(page: Any) -> list[str]:
 @pytest.fixture(scope="session")
 def storm_events(recorded_storm: RecordedStorm) -> list[dict[str, Any]]:
     """The events of the recorded storm in the form of `/v1/events`."""
-    dumped = io.StringIO()
-    with contextlib.redirect_stdout(dumped):
-        assert cli.main(["log", "dump", str(recorded_storm.data / "__coordinator_events-0"), "--json"]) == 0
-    rows = [json.loads(line) for line in dumped.getvalue().splitlines()]
-    return [
-        {"shard": 0, "offset": row["offset"], "type": row["type"], "group": "orders", **row["value"]} for row in rows
-    ]
+    [segment] = (recorded_storm.data / "__coordinator_events-0").glob("*.log")
+    entries, _ = decoded(0, segment.read_bytes(), 0, "orders")
+    return [json.loads(entry.json) for entry in entries]

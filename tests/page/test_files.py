@@ -49,7 +49,7 @@ def test_no_file_names_another_host():
 
 
 def test_the_page_knows_every_error_of_kafka():
-    assert json.loads((SOURCE / "errors.json").read_text()) == {str(int(each)): each.name for each in ErrorCode}
+    assert json.loads((SOURCE / "errors.json").read_text()) == [each.name for each in ErrorCode if each]
 
 
 def test_python_and_script_give_the_same_number_of_clients_a_look():

@@ -13,6 +13,7 @@ from tests.page.conftest import serious_faults
 from tests.support.recorded_storm import RecordedStorm
 
 EVIL = "<img src=x onerror=alert(1)>\u202e</script><script>alert(2)</script>"
+ILLEGAL = "ILLEGAL_GENERATION"
 Opened = Callable[..., Any]
 
 
@@ -119,7 +120,7 @@ def test_the_keyboard_reaches_every_record_and_a_screen_reader_hears_it(drawn, s
     assert page.evaluate(span) == pytest.approx(before)
     for _ in range(3):
         page.keyboard.press("ArrowDown")
-    assert "order-events-1: a commit of orders-api" in said.inner_text()
+    assert "order-events-2: a commit of orders-api" in said.inner_text()
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.matches('.tl-detail')")
 
@@ -187,13 +188,13 @@ def test_two_owners_at_once_are_both_visible(drawn):
 
 
 def test_faults_and_refused_commits_have_marks_that_say_why(drawn):
-    topics = [{"topic_name": "t", "partitions": [{"partition": 0, "committed_offset": 5, "error_code": 22}]}]
+    topics = [{"topic_name": "t", "partitions": [{"partition": 0, "committed_offset": 5, "error_code": ILLEGAL}]}]
     commit = {
         "type": "CommitDecided",
         "offset": 2,
         "time_ms": 2000,
         "member_id": "m1",
-        "error_code": 0,
+        "error_code": None,
         "topics": topics,
     }
     fault = {"type": "FaultActed", "time_ms": 3000, "fault": "f1", "api": "Heartbeat", "member_id": "m1",
@@ -265,11 +266,12 @@ def busy_group() -> list[dict[str, Any]]:
             }
         else:
             each = [
-                {"partition": p, "committed_offset": number, "error_code": 22 * (number % 97 == 0)} for p in partitions
+                {"partition": p, "committed_offset": number, "error_code": None if number % 97 else ILLEGAL}
+                for p in partitions
             ]
             event |= {
                 "type": "CommitDecided",
-                "error_code": 0,
+                "error_code": None,
                 "topics": [{"topic_name": "orders", "partitions": each}],
             }
         events.append(event)

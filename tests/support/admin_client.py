@@ -1,5 +1,6 @@
 """Reads the admin HTTP of a server process: its JSON views and its metrics."""
 
+import http.client
 import json
 import urllib.request
 from typing import Any
@@ -35,3 +36,26 @@ def parse_metrics(text: str) -> dict[str, dict[tuple[str, ...], float]]:
         for sample in family.samples:
             samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
     return samples
+
+
+def ask(server: ServerProcess, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """The status and JSON of a request to admin HTTP."""
+    connection = http.client.HTTPConnection(server.admin.removeprefix("http://"), timeout=60)
+    try:
+        connection.request(
+            method,
+            path,
+            None if body is None else json.dumps(body),
+            {} if body is None else {"Content-Type": "application/json"},
+        )
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def act(server: ServerProcess, path: str, **body: Any) -> Any:
+    """The JSON of a POST that must succeed."""
+    status, answer = ask(server, "POST", path, body)
+    assert status == 200, (status, answer)
+    return answer

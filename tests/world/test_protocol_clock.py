@@ -119,6 +119,21 @@ def test_each_wake_up_is_settled_before_the_next_one():
     assert trace == [1, "settled", 2, "settled", 2, "settled"]
 
 
+def test_what_is_due_at_once_happens_at_once_although_time_stands():
+    machine, fired = Machine(), []
+    clock = ProtocolClock(machine, machine.schedule)
+    clock.stop()
+    clock.schedule(0, lambda: fired.append("now"))
+    clock.schedule(1, lambda: fired.append("later"))
+    machine.pass_time(0)
+    assert fired == ["now"]
+    clock.schedule(0, lambda: fired.append("in the advance"))
+    advance(clock, 0)
+    clock.run()
+    machine.pass_time(1)
+    assert fired == ["now", "in the advance", "later"]
+
+
 keys = st.integers(0, 4)
 steps = st.lists(
     st.one_of(

@@ -6,7 +6,6 @@ import { clock, errorName, member, sentence } from "./words.js";
 
 const SHOWN_MAX = 12;
 const SETTLED_MS = 120; // whoever scrubs passes many records
-const KINDS = ["classic", "consumer", "streams"];
 const HIDDEN = new Set(["type", "group", "shard", "offset", "state_offset", "state_end_offset", "time_ms", "version", "topics"]);
 
 export class Detail {
@@ -42,7 +41,7 @@ export class Detail {
     const facts = [["time", `${clock(time)} UTC`]];
     if (item.to !== undefined) facts.push(["until", item.to === null ? "it goes on" : `${clock(item.to)} UTC`]);
     if (event.type && event.type !== "Owned") facts.push(["record", event.type]);
-    if (event.offset !== undefined) facts.push(["log offset", `${event.offset} in the event log of shard ${event.shard ?? "?"}`]);
+    if (typeof event.offset === "number") facts.push(["log offset", `${event.offset} in the event log of shard ${event.shard ?? "?"}`]);
     if (event.state_offset >= 0) facts.push(["state offset", `${event.state_offset}: decided on the group's records before it`]);
     for (const [key, value] of Object.entries(event)) {
       if (!HIDDEN.has(key) && value !== null && value !== "") facts.push([key.replaceAll("_", " "), shown(model, key, value)]);
@@ -72,8 +71,6 @@ export class Detail {
 
 function shown(model, key, value) {
   if (key.endsWith("member_id")) return member(value, model.clients);
-  if (key === "error_code") return errorName(value);
-  if (key === "group_kind") return KINDS[value] ?? String(value);
   if (key === "waited_for") return waits(model, value);
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -32,7 +32,7 @@ export class FaultForm {
     this.error = el("input", { id: "fault-error", list: "error-names", value: "REBALANCE_IN_PROGRESS" });
     this.ms = el("input", { id: "fault-ms", type: "number", min: 1, value: 1000 });
     this.times = el("input", { id: "fault-times", type: "number", min: 1, value: 1, placeholder: "until cleared" });
-    const names = el("datalist", { id: "error-names" }, Object.values(errors).filter((each) => each !== "NONE").map((each) => option(each)));
+    const names = el("datalist", { id: "error-names" }, errors.map((each) => option(each)));
     const field = (text, input) => el("label", { for: input.id }, text, input);
     this.errorField = field("error", this.error);
     this.msField = field("milliseconds", this.ms);

@@ -21,8 +21,8 @@ export class GroupEvents {
     for (;;) {
       const page = await get(query("/v1/events", { group: this.group, after, limit: PAGE }));
       this.add(page.events);
-      after = page.next ?? after;
-      if (page.events.length < PAGE) break;
+      after = page.next;
+      if (page.at_end) break;
       this.said(`${this.events.length.toLocaleString("en")} events read`);
     }
     this.flush();
@@ -33,6 +33,7 @@ export class GroupEvents {
     this.source = new EventSource(query("/v1/events", { group: this.group, after, follow: "true" }));
     this.source.onopen = () => this.said("following live");
     this.source.onerror = () => this.said("the server cannot be reached; trying again");
+    this.source.addEventListener("end", (message) => this.said(`${JSON.parse(message.data).reason}; trying again`));
     this.source.onmessage = (message) => {
       this.add([JSON.parse(message.data)]);
       this.timer ??= setTimeout(() => this.flush(), SHOW_EVERY_MS);

@@ -6,7 +6,6 @@
 import { sentence } from "./words.js";
 
 const NOTICES = new Set(["EventLogOpened", "EventLogClosed", "GroupConverted", "GroupResynced", "AssignmentInvalid", "AssignmentFailed"]);
-const CLASSIC = 0;
 
 // `ownership`: who owned which partition, where a log of state says it better than the events do.
 // `members`: members whose join is not among the events. `clients`: those that get the first colours, in order.
@@ -260,7 +259,7 @@ class Builder {
 // Accepted, refused, or accepted although its sender did not own the partition. `truth`: the report's verdict.
 function commitGlyph(event, partition) {
   if (partition.error_code || event.error_code) return "refused";
-  const unowned = event.group_kind !== undefined && event.group_kind !== CLASSIC && partition.assignment_epoch === -1;
+  const unowned = event.group_kind !== undefined && event.group_kind !== "classic" && partition.assignment_epoch === -1;
   return event.truth || unowned ? "unowned" : "accepted";
 }
 

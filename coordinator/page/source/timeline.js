@@ -206,7 +206,7 @@ export class Timeline {
 
   // The record at an offset of the event log, or the last one before it.
   selectOffset(offset) {
-    const event = this.model.events.findLast((each) => each.offset <= offset) ?? this.model.events[0];
+    const event = this.model.events.findLast((each) => isNumber(each.offset) && each.offset <= offset) ?? this.model.events[0];
     if (event) this.selectEvent(event);
   }
 
@@ -307,6 +307,8 @@ export class Timeline {
     return canvas;
   }
 }
+
+const isNumber = (value) => typeof value === "number";
 
 const timeOf = (item) => item.time ?? item.from;
 

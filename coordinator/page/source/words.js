@@ -1,7 +1,6 @@
 // Events, times and ids in words, for tool tips, tables and screen readers.
 
 import { utcFormat } from "d3-time-format";
-import errors from "./errors.json";
 
 const UUID = /([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const LONG = 24;
@@ -27,7 +26,7 @@ export function shortId(id) {
 }
 
 export const hostName = (host) => (host ?? "").replace(/^\//, "");
-export const errorName = (code) => errors[code] ?? (typeof code === "string" ? code : `error ${code}`);
+export const errorName = (error) => error ?? "accepted";
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
 // A member as its client, host and short id. `clients`: member id -> {client_id, host}.

@@ -1,0 +1,59 @@
+"""DescribeUserScramCredentials (key 50): which users have SCRAM credentials, without the credentials (KIP-554).
+
+Users of `sasl.users.file` are not listed: their credentials are not in the metadata log.
+"""
+
+from collections import Counter
+
+from coordinator.api.access import DESCRIBE_CLUSTER
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+
+_Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+_Info = DescribeUserScramCredentialsResponse.CredentialInfo
+
+
+def handle(server: Server, exchange: Exchange[DescribeUserScramCredentialsRequest]) -> None:
+    credentials = server.topics.registry.scram_credentials
+    by_user: dict[str, list[_Info]] = {}
+    for (user, mechanism), credential in credentials.items():
+        by_user.setdefault(user, []).append(_Info(mechanism, credential.iterations))
+    names = Counter([each.name for each in exchange.request.users or ()] or list(by_user))
+    results = [_described(name, times, by_user.get(name)) for name, times in names.items()]
+    exchange.reply(DescribeUserScramCredentialsResponse(results=results))
+
+
+def _described(name: str, times: int, infos: list[_Info] | None) -> _Result:
+    if times > 1:
+        return _Result(
+            user=name,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+        )
+    if infos is None:
+        return _Result(
+            user=name,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {name}",
+        )
+    return _Result(user=name, credential_infos=infos)
+
+
+def refuse(
+    _request: DescribeUserScramCredentialsRequest, error: KafkaError, _api_version: int
+) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=50,
+    name="DescribeUserScramCredentials",
+    versions=(0, 0),
+    access=(DESCRIBE_CLUSTER,),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

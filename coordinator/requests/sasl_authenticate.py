@@ -1,0 +1,33 @@
+"""SaslAuthenticate (key 36): a message of a SASL mechanism (KIP-152). v1 answers with the length of the session (KIP-368).
+
+A connection that need not or must not authenticate now gets ILLEGAL_SASL_STATE.
+"""
+
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+_NOT_NOW = "SaslAuthenticate request received after successful authentication"
+
+
+def handle(server: Server, exchange: Exchange[SaslAuthenticateRequest]) -> None:
+    if exchange.sasl is None:
+        raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, _NOT_NOW)
+    exchange.sasl.authenticate(exchange)
+
+
+def refuse(_request: SaslAuthenticateRequest, error: KafkaError, _api_version: int) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=36,
+    name="SaslAuthenticate",
+    versions=(0, 2),
+    access=(),
+    handle=handle,
+    refuse=refuse,
+    writes=False,
+)

@@ -1,0 +1,99 @@
+"""The TLS context of a listener, made again when its files change."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from coordinator.config.security import TlsConfig
+from coordinator.security.principal import ANONYMOUS, MappingRules, Principal
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class UnusableTls(Exception):
+    """The certificates or the key cannot be used; the text says which setting and why, in one line."""
+
+
+class TlsContext:
+    """The present context of a listener. Connections keep the one with which they began."""
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Raises UnusableTls, InvalidRules."""
+        self._config = config
+        self._rules = MappingRules(config.ssl_principal_mapping_rules or "DEFAULT")
+        self._stamp = self._files()
+        self.context = make_context(config)
+
+    def principal(self, certificate: bytes | None) -> Principal:
+        """The principal of a client with this certificate (DER), or without one. Raises NoRuleApplies."""
+        return self._rules.principal(certificate) if certificate else ANONYMOUS
+
+    def has_changed(self) -> bool:
+        """Whether a file is another one than at the last call."""
+        stamp, self._stamp = self._stamp, self._files()
+        return stamp != self._stamp
+
+    def reload(self) -> None:
+        """Reads the files again, for new connections. Raises UnusableTls; then the former context stays."""
+        self.context = make_context(self._config)
+
+    def _files(self) -> _Stamp:
+        return tuple(
+            _stamp(path) for path in (self._config.ssl_keystore_location, self._config.ssl_truststore_location)
+        )
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def make_context(config: TlsConfig) -> ssl.SSLContext:
+    """A context for the server's side. Raises UnusableTls."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    # The clients' requests are not worth the memory of a session cache, and a ticket outlives a changed truststore.
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    with _setting("ssl.keystore"), _certificate_file(config) as path:
+        context.load_cert_chain(path, password=str(config.ssl_key_password))
+    if config.ssl_client_auth != "none":
+        with _setting("ssl.truststore"):
+            context.load_verify_locations(
+                cafile=config.ssl_truststore_location or None, cadata=config.ssl_truststore_certificates or None
+            )
+        context.verify_mode = _VERIFY[config.ssl_client_auth]
+    return context
+
+
+@contextmanager
+def _setting(name: str) -> Iterator[None]:
+    """Names the setting in errors. Raises UnusableTls."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise UnusableTls(f"{name}: not usable PEM, or another key's certificate: {error.reason or error}") from error
+    except OSError as error:
+        raise UnusableTls(f"{name}: {error.strerror}: {error.filename}") from error
+    except ValueError as error:
+        raise UnusableTls(f"{name}: {error}") from error
+
+
+@contextmanager
+def _certificate_file(config: TlsConfig) -> Iterator[str]:
+    """The path of a file with key and chain. OpenSSL reads them from files only, so texts are in one for a moment."""
+    if config.ssl_keystore_location:
+        Path(config.ssl_keystore_location).stat()  # its error names the file
+        yield config.ssl_keystore_location
+        return
+    with NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:  # only its owner can read it
+        file.write(f"{str.__str__(config.ssl_keystore_key)}\n{config.ssl_keystore_certificate_chain}\n")
+        file.flush()
+        yield file.name
