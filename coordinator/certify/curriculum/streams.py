@@ -73,8 +73,7 @@ async def streams_member_removed(stage: Stage) -> None:
     "STALE_MEMBER_EPOCH.",
     right_client="commits again with its new epoch, or gives its tasks up and joins again",
     provoked="streams.fencing.policy=strict; an OffsetCommit is held, the epoch bumped, and the commit released when the "
-    "member is "
-    "in the new epoch",
+    "member is in the new epoch",
     sources=(Source("CommitRequestManager.commitSyncExceptionForError", "STALE_MEMBER_EPOCH fails commitSync"),),
     allows=Allows(rebalances=2, stall_s=40.0),
 )
