@@ -153,8 +153,8 @@ def committed_too_early(promise: str, history: History) -> Finding:
     early = [
         f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: sent up to {bound}"
         for partition, commit in _accepted(history)
-        if not _is_beyond_an_outage(history, commit)
-        and (bound := _sent_up_to(history, partition, commit)) < commit.offset
+        if (bound := _sent_up_to(history, partition, commit)) < commit.offset
+        and not _may_be_unrecorded(history, partition, commit)
     ]
     if early:
         return broken(promise, f"{len(early)} commits are beyond what the process was sent", early)
@@ -179,12 +179,6 @@ def _accepted(history: History) -> Iterator[tuple[int, Committed]]:
                 yield partition, commit
 
 
-def _is_beyond_an_outage(history: History, commit: Committed) -> bool:
-    """Whether the process lived when the server was killed: what it was sent in the last moment is not recorded."""
-    started_ms = history.evidence.instances[commit.instance].runs[commit.run].started_ms
-    return any(started_ms <= start <= commit.entry.time_ms for start, _ in history.evidence.outages)
-
-
 def _sent_up_to(history: History, partition: int, commit: Committed) -> int:
     """The offset behind the last record that the process can have had when it committed."""
     who, at_ms = (commit.instance, commit.run), commit.entry.time_ms
@@ -199,6 +193,21 @@ def _sent_up_to(history: History, partition: int, commit: Committed) -> int:
         if (each.instance, each.run) == who and each.entry.time_ms <= at_ms
     ]
     return max([0, *ends, *begins])
+
+
+def _may_be_unrecorded(history: History, partition: int, commit: Committed) -> bool:
+    """Whether the server was killed since the last record that the process is known to have been sent: what it was sent between
+    the last reading of the recordings and their new beginning is not recorded.
+    """
+    last_ms = max(
+        (
+            each.entry.time_ms
+            for each in history.fetched[partition]
+            if (each.instance, each.run) == (commit.instance, commit.run) and each.entry.time_ms <= commit.entry.time_ms
+        ),
+        default=history.evidence.began_ms,
+    )
+    return any(last_ms <= to_ms and from_ms <= commit.entry.time_ms for from_ms, to_ms in history.evidence.outages)
 
 
 def _copied_later(history: History) -> Iterator[tuple[int, Committed, InputRecord, Copied]]:
