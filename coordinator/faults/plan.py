@@ -93,6 +93,9 @@ class Plan:
     events_fail: float
     """Probability that a write to an event log fails."""
 
+    rules_s: float = 0.0
+    """How often a fault rule is set on the server (rules/)."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -172,4 +175,5 @@ def draw(seed: int, span_s: float) -> Plan:
         offsets_retention_minutes=10_080 if counters else Random(f"retention {seed}").choice([1, 10_080]),
         journal_file_bytes=Random(f"journal {seed}").choice([8_192, 32_768, 1 << 18]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
+        rules_s=Random(f"rules {seed}").choice([0.0, 0.0, 0.5, 3.0]),
     )

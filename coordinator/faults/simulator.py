@@ -164,7 +164,7 @@ class Simulation:
         report.events = list(self.events)
         report.seconds, report.callbacks = self.loop.time(), self.loop.callbacks
         report.connections, report.starts = self.network.connections, self.machine.starts
-        report.faults = self.faults.struck
+        report.faults = self.faults.struck | {f"rule:{kind}": count for kind, count in self.faults.rules.acted.items()}
         report.records = self.records.acknowledged
         report.transactions = self.ledger.committed + sum(count.committed for count in self.counts)
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
@@ -285,6 +285,7 @@ class Simulation:
         """Ends all faults; from here on clients only make progress."""
         self.event("everything is healed")
         self.faults.is_over = True
+        self.faults.clear_rules()
         await self._sleep(0.5)
         self.world.is_healed = True
         self._settled_s = self.loop.time() + SETTLED_AFTER_S
