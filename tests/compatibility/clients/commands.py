@@ -19,7 +19,7 @@ from typing import Any
 
 POLL_S = 0.05
 SECURITY: dict[str, str] = json.loads(os.environ.get("SECURITY", "{}"))
-"""`protocol`, and what it needs: the files `ca`, `certificate` and `key`; `mechanism` with `user` and `password`, or `token`."""
+"""`protocol`, and what it needs: the files `ca`, `certificate` and `key`; `mechanism` with `user` and `password` or `token`."""
 NO_MORE: dict[str, Any] = {"do": "exit"}
 
 
