@@ -118,6 +118,8 @@ class Endpoint:
     """Whether it needs `admin.control.enable`; 403 without it."""
     content_types: tuple[str, ...] = ("application/json",)
     """What the body of the response can be."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers that it reads -> what they are for."""
     others: Mapping[int, Any] = field(default_factory=dict)
     """The types of answers with other statuses that are no refusals."""
 

@@ -64,6 +64,8 @@ class History:
 
     def begin_after(self, position: str) -> None:
         """Continues behind a position: OFFSET of a group's log, `now`, or an id. Raises RefusedRequest: 422."""
+        if re.fullmatch(POSITION_PATTERN, position, re.ASCII) is None:
+            raise RefusedRequest(422, "a position is OFFSET, now, or the id of an event, as it came")
         if position == "now":
             self._sources = [_Source(shard, log, log.durable_offset - 1) for shard, log in self._logs]
             self._fault_number = self._faults.last

@@ -160,5 +160,6 @@ ENDPOINTS = (
         returns=EventPage,
         refusals=(409, 422),
         content_types=("text/event-stream", "application/json"),
+        headers={"Last-Event-ID": "The id of the last event that arrived; it takes the place of after."},
     ),
 )

@@ -14,13 +14,14 @@ from coordinator.admin import (
     health,
     index,
     metrics,
+    openapi,
     recordings,
     topics,
 )
 from coordinator.admin.endpoint import Endpoint
 
 MODULES: tuple[ModuleType, ...] = (
-    index, browser_page, health, metrics, api, acting, clock, event_stream, faults, recordings, topics,
+    index, openapi, browser_page, health, metrics, api, acting, clock, event_stream, faults, recordings, topics,
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar, Unpack
+from typing import NamedTuple, TypeVar, Unpack
 
 from coordinator.certify.case import Note
 from coordinator.certify.clock import StageClock
@@ -35,6 +35,13 @@ WATCHED_S = 12.0
 """How long an instance is watched that should be silent: longer than the judge lets requests follow a fatal error."""
 
 T = TypeVar("T")
+
+
+class Mark(NamedTuple):
+    """A moment: how many entries had been seen, and the time."""
+
+    entries: int
+    time_ms: int
 
 
 class Stage:
@@ -192,13 +199,14 @@ class Stage:
         raise NotApplicable("it needs two instances")
 
     async def joined(self, members: int) -> None:
-        """Waits until a rebalance is prepared and so many members have asked to join since. Raises NotReached."""
+        """Waits until a rebalance is prepared and so many instances wait for it to end. Raises NotReached."""
         await self.control.group(self.group).wait(state="PreparingRebalance", timeout_s=WITHIN_S)
-        since_ms = self.notes[-1].time_ms
 
         async def reached() -> bool:
-            joins = [each for each in self.observation.entries if each.api == "JoinGroup" and each.time_ms >= since_ms]
-            return len({each.listener for each in joins if each.outcome == "pending"}) >= members
+            waiting = [
+                each for each in self.observation.entries if each.outcome == "pending" and each.api == "JoinGroup"
+            ]
+            return len({each.listener for each in waiting}) >= members
 
         await self.until(reached, f"JoinGroup of {members} instances")
 
@@ -274,10 +282,10 @@ class Stage:
         await self.observation.stop()
         self.note("the server is killed")
         await asyncio.to_thread(self.server.kill_and_start)
-        self.outages.append((began_ms, now_ms()))
         self.note("the server is back")
         await self.clock.start()
         await self.observation.start(self.control, [each.listener for each in self.instances])
+        self.outages.append((began_ms, now_ms()))
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -312,17 +320,32 @@ class Stage:
             except TimeoutError:
                 continue
 
+    async def joins_again(self, instance: Instance, since: Mark) -> None:
+        """Waits until an instance has joined again since a mark, or for so long that the judge sees that it does not."""
+        with suppress(NotReached):
+            await self.request("JoinGroup", instance, since=since, within_s=WATCHED_S)
+
+    def mark(self) -> Mark:
+        """This moment, for `request`."""
+        return Mark(self.observation.count, now_ms())
+
     async def request(
-        self, api: str | Iterable[str], instance: Instance | None = None, *, within_s: float = WITHIN_S
+        self,
+        api: str | Iterable[str],
+        instance: Instance | None = None,
+        *,
+        since: Mark | None = None,
+        within_s: float = WITHIN_S,
     ) -> Entry:
-        """The next request of this API that arrives from now on. Raises NotReached."""
-        apis, count, since_ms = {api} if isinstance(api, str) else set(api), self.observation.count, now_ms()
+        """The next request of this API, from now or since a mark, on which no fault acted. Raises NotReached."""
+        apis, mark = {api} if isinstance(api, str) else set(api), since or self.mark()
 
         async def found() -> Entry | None:
-            for entry in self.observation.since(count):
+            for entry in self.observation.since(mark.entries):
                 # While the clock stands, all requests have the same time.
-                is_later = entry.time_ms >= since_ms or not self.clock.runs
-                if entry.api in apis and is_later and (instance is None or entry.listener == instance.listener):
+                is_later = entry.time_ms >= mark.time_ms or not self.clock.runs
+                is_meant = entry.api in apis and (instance is None or entry.listener == instance.listener)
+                if is_meant and is_later and entry.fault is None:
                     return entry
             return None
 

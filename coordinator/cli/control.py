@@ -7,6 +7,9 @@ control = LazyGroup(
     {
         "faults": Loaded("control_faults", "Set fault rules, wait until they act, clear them."),
         "groups": Loaded("control_groups", "Act on groups, wait for their state, look into their past."),
+        "transactions": Loaded(
+            "control_transactions", "Abort transactions as their timeout does, and move their coordinator."
+        ),
         "clock": Loaded("control_clock", "Show the server's clock, stop it, advance it."),
         "record": Loaded("control_record", "Record what clients ask and are answered."),
         "events": Loaded("control_events", "Show the events of groups as they happen."),

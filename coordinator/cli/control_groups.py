@@ -29,9 +29,9 @@ def groups() -> None:
 @json_option
 def evict(group: str, member: str, reason: str | None, admin: str, as_json: bool) -> int:
     """Remove a member."""
-    from coordinator.cli.control_shown import show_acted
+    from coordinator.cli.control_shown import show_row
 
-    return with_control(admin, lambda control: show_acted(control.group(group).evict(member, reason=reason), as_json))
+    return with_control(admin, lambda control: show_row(control.group(group).evict(member, reason=reason), as_json))
 
 
 @groups.command("expire-session", epilog=examples("coordinator control groups expire-session billing consumer-1-7f3a"))
@@ -40,10 +40,10 @@ def evict(group: str, member: str, reason: str | None, admin: str, as_json: bool
 @admin_option
 @json_option
 def expire_session(group: str, member: str, admin: str, as_json: bool) -> int:
-    """Remove a member as if its session had timed out."""
-    from coordinator.cli.control_shown import show_acted
+    """End the session of a member, as if it had been silent for that long."""
+    from coordinator.cli.control_shown import show_row
 
-    return with_control(admin, lambda control: show_acted(control.group(group).expire_session(member), as_json))
+    return with_control(admin, lambda control: show_row(control.group(group).expire_session(member), as_json))
 
 
 @groups.command("bump-epoch", epilog=examples("coordinator control groups bump-epoch billing"))
@@ -52,10 +52,10 @@ def expire_session(group: str, member: str, admin: str, as_json: bool) -> int:
 @admin_option
 @json_option
 def bump_epoch(group: str, reason: str | None, admin: str, as_json: bool) -> int:
-    """Begin a new generation or epoch."""
-    from coordinator.cli.control_shown import show_acted
+    """Raise the generation or epoch of a group; the members stay."""
+    from coordinator.cli.control_shown import show_row
 
-    return with_control(admin, lambda control: show_acted(control.group(group).bump_epoch(reason=reason), as_json))
+    return with_control(admin, lambda control: show_row(control.group(group).bump_epoch(reason=reason), as_json))
 
 
 @groups.command("expire-offsets", epilog=examples("coordinator control groups expire-offsets billing --topic orders"))
@@ -64,10 +64,10 @@ def bump_epoch(group: str, reason: str | None, admin: str, as_json: bool) -> int
 @admin_option
 @json_option
 def expire_offsets(group: str, topics: tuple[str, ...], admin: str, as_json: bool) -> int:
-    """Expire the committed offsets of a group."""
-    from coordinator.cli.control_shown import show_view
+    """Delete committed offsets of a group as if their retention time had passed."""
+    from coordinator.cli.control_shown import show_row
 
-    return with_control(admin, lambda control: show_view(control.group(group).expire_offsets(topics or None), as_json))
+    return with_control(admin, lambda control: show_row(control.group(group).expire_offsets(topics or None), as_json))
 
 
 @groups.command(epilog=examples("coordinator control groups reload billing --for-ms 500"))
@@ -77,9 +77,9 @@ def expire_offsets(group: str, topics: tuple[str, ...], admin: str, as_json: boo
 @json_option
 def reload(group: str, for_ms: int, admin: str, as_json: bool) -> int:
     """Make the group's coordinator forget its memory and load its log, as after a failover."""
-    from coordinator.cli.control_shown import show_view
+    from coordinator.cli.control_shown import show_row
 
-    return with_control(admin, lambda control: show_view(control.group(group).reload(for_ms=for_ms), as_json))
+    return with_control(admin, lambda control: show_row(control.group(group).reload(for_ms=for_ms), as_json))
 
 
 @groups.command(epilog=examples("coordinator control groups wait billing --state Stable --members 3"))
@@ -128,6 +128,6 @@ def at(group: str, offset: int, admin: str, as_json: bool) -> int:
 @json_option
 def diff(group: str, first: int, last: int, admin: str, as_json: bool) -> int:
     """Show what changed in a group between two offsets of its log."""
-    from coordinator.cli.control_shown import show_view
+    from coordinator.cli.control_shown import show_changes
 
-    return with_control(admin, lambda control: show_view(control.group(group).diff(first, last), as_json))
+    return with_control(admin, lambda control: show_changes(control.group(group).diff(first, last), as_json))

@@ -10,7 +10,7 @@ import msgspec
 
 from coordinator.control.blocking import Recording
 from coordinator.control.clock import ClockReading
-from coordinator.control.groups import Acted, Rebalanced
+from coordinator.control.groups import Rebalanced
 from coordinator.control.steps import View
 from coordinator.operations.json_values import print_json, print_table
 from coordinator.rules.model import Entry, FaultStatus
@@ -43,7 +43,7 @@ def _words(fields: View) -> str:
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, list) and not any(isinstance(each, dict | list) for each in value):
+    if isinstance(value, list | tuple) and not any(isinstance(each, dict | list) for each in value):
         return ",".join(map(str, value))
     return str(value) if isinstance(value, str | int) else json.dumps(value)
 
@@ -68,25 +68,31 @@ def show_rebalanced(done: Rebalanced, as_json: bool) -> int:
     return 0
 
 
-def show_acted(done: Acted, as_json: bool) -> int:
-    """Prints what an action made of a group."""
+def show_row(done: msgspec.Struct, as_json: bool) -> int:
+    """Prints the fields of a result as a table with one row; lists as the number of their elements."""
+    fields = msgspec.to_builtins(done)
     if as_json:
-        print_json(msgspec.to_builtins(done))
+        print_json(fields)
+        return 0
+    shown = tuple(len(value) if isinstance(value, list) else value for value in fields.values())
+    print_table(tuple(name.upper().replace("_", "-") for name in fields), [shown])
+    return 0
+
+
+def show_changes(view: View, as_json: bool) -> int:
+    """Prints what is different in a group between two offsets."""
+    if as_json:
+        print_json(view)
         return 0
     print_table(
-        ("GROUP", "TYPE", "STATE", "EPOCH", "MEMBER"),
-        [(done.group_id, done.kind, done.state, done.epoch, done.member_id)],
+        ("CHANGED", "BEFORE", "AFTER"),
+        [(each["path"], _shown(each["before"]), _shown(each["after"])) for each in view["changes"]],
     )
     return 0
 
 
-def show_view(view: View, as_json: bool) -> int:
-    """Prints the fields of an answer."""
-    if as_json:
-        print_json(view)
-        return 0
-    print_table(("FIELD", "VALUE"), [(name, None if value is None else _word(value)) for name, value in view.items()])
-    return 0
+def _shown(value: Any) -> Any:
+    return value if value is None or isinstance(value, int) else _word(value)
 
 
 def show_group(view: View, as_json: bool) -> int:

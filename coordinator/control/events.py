@@ -41,7 +41,8 @@ class EventStream:
         self._patience_s = patience_s
         self._last_id = ""
         self._received = b""
-        self._heard_s = self._event_s = time.monotonic()
+        self._event_s = time.monotonic()
+        self._heard_s: float | None = None
         self.is_over = limit == 0
 
     def options(self) -> StreamOptions:
@@ -64,20 +65,24 @@ class EventStream:
             event = self._event(block)
             if event is not None:
                 yield event
+                self._event_s = time.monotonic()  # whoever reads may have taken its time
         self.check_patience()
 
     def _event(self, block: bytes) -> View | None:
-        fields = [line.partition(b":")[::2] for line in block.split(b"\n") if not line.startswith(b":")]
-        data = [value.removeprefix(b" ") for name, value in fields if name == b"data"]
-        if not data:
+        """The event of a block; None for a comment, a position alone, and the server's last words."""
+        fields: dict[bytes, bytes] = {}
+        for line in block.split(b"\n"):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            fields[name] = fields[name] + b"\n" + value if name == b"data" and name in fields else value
+        if b"id" in fields:
+            self._last_id = fields[b"id"].decode()
+        if b"data" not in fields or b"event" in fields:
             return None
-        ids = [value.removeprefix(b" ").decode() for name, value in fields if name == b"id"]
-        self._last_id = ids[-1] if ids else self._last_id
-        self._event_s = time.monotonic()
         if self._left is not None:
             self._left -= 1
             self.is_over = self._left == 0
-        return steps.decoded(b"\n".join(data), View)
+        return steps.decoded(fields[b"data"], View)
 
     def check_patience(self) -> None:
         """Raises NotReached if no event came for too long."""
@@ -89,7 +94,7 @@ class EventStream:
         self.is_over = self.is_over or not self._follow
 
     def on_broken(self, error: ControlUnreachable) -> None:
-        """The connection broke. Raises the error if the stream cannot be continued, or not for too long."""
+        """The connection broke. Raises the error if there never was one, or none can be made for too long."""
         self.check_patience()
-        if not self._follow or time.monotonic() - self._heard_s > RECONNECT_WITHIN_S:
+        if self._heard_s is None or time.monotonic() - self._heard_s > RECONNECT_WITHIN_S:
             raise error

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from coordinator.control import steps
 from coordinator.control.command import command
-from coordinator.control.steps import NOT_FOUND, WITHIN_S, HttpRequest, Steps, View
+from coordinator.control.steps import NOT_FOUND, UNAVAILABLE, WITHIN_S, HttpRequest, Steps, View
 
 
 class GroupState(TypedDict, total=False):
@@ -18,7 +18,7 @@ class GroupState(TypedDict, total=False):
     """Kafka's name, such as Stable."""
     members: int
     epoch: int
-    """The group's generation or epoch."""
+    """The group's generation or epoch, or a later one."""
 
 
 class Rebalanced(Struct, frozen=True):
@@ -42,6 +42,26 @@ class Acted(Struct, frozen=True):
     state: str
     epoch: int
     member_id: str | None = None
+
+
+class Expired(Struct, frozen=True):
+    """What an expiry of offsets did."""
+
+    group_id: str
+    expired: int
+    group_deleted: bool
+    """Whether the group had no members and went with its last offset."""
+    kept: list[View] = []
+    """The offsets that retention would not delete either: topic, partition, why."""
+
+
+class Reloaded(Struct, frozen=True):
+    """A shard that loads its log again."""
+
+    topic: str
+    shard: int
+    refused: int
+    """Requests that waited and got NOT_COORDINATOR."""
 
 
 class GroupCommands:
@@ -68,7 +88,7 @@ class GroupCommands:
             lambda view: bool(view["reached"]),
             f"{text} of group {self.id}",
             timeout_s,
-            retried=(NOT_FOUND,),
+            retried=(NOT_FOUND, UNAVAILABLE),
         )
 
     @command
@@ -83,23 +103,23 @@ class GroupCommands:
 
     @command
     def expire_session(self, member_id: str) -> Steps[Acted]:
-        """Removes a member as if its session had timed out."""
+        """Ends the session of a member."""
         return self._act("members", member_id, "expire-session", answer=Acted)
 
     @command
     def bump_epoch(self, *, reason: str | None = None) -> Steps[Acted]:
-        """Begins a new generation or epoch."""
+        """Raises the generation or epoch; the members stay."""
         return self._act("bump-epoch", answer=Acted, reason=reason)
 
     @command
-    def expire_offsets(self, topics: Collection[str] | None = None) -> Steps[View]:
-        """Expires the committed offsets of these topics, or all."""
-        return self._act("offsets", "expire", answer=View, topics=None if topics is None else list(topics))
+    def expire_offsets(self, topics: Collection[str] | None = None) -> Steps[Expired]:
+        """Deletes the committed offsets of these topics, or all, as if their retention time had passed."""
+        return self._act("offsets", "expire", answer=Expired, topics=None if topics is None else list(topics))
 
     @command
-    def reload(self, *, for_ms: int = 0) -> Steps[View]:
-        """A failover: the group's shard forgets its memory and loads its log; it is loading for so long."""
-        return self._act("reload", answer=View, for_ms=for_ms)
+    def reload(self, *, for_ms: int = 0) -> Steps[Reloaded]:
+        """A failover: the group's shard forgets its memory and loads its log, for so long at least."""
+        return self._act("reload", answer=Reloaded, for_ms=for_ms)
 
     @command
     def at(self, offset: int) -> Steps[View]:
@@ -108,7 +128,7 @@ class GroupCommands:
 
     @command
     def diff(self, first: int, last: int) -> Steps[View]:
-        """What changed between two offsets of the log."""
+        """The group at the second of two offsets of its log; `changes` has what is different in it."""
         return steps.ask(steps.get(self._path(), {"diff": f"{first},{last}"}), View)
 
     def _path(self, *rest: str) -> str:

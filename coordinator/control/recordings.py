@@ -68,8 +68,8 @@ def start(scope: str | None, limit: int | None, match: MatchKeywords) -> Steps[R
 
 def listed(scope: str | None) -> Steps[list[RecordingStatus]]:
     """The recordings of a scope, or all."""
-    answer = yield from steps.ask(steps.get(PATH), RecordingList)
-    return [each for each in answer.recordings if scope is None or each.scope == scope]
+    answer = yield from steps.ask(steps.get(PATH, {"scope": scope}), RecordingList)
+    return answer.recordings
 
 
 def clear_all(scope: str | None) -> Steps[int]:

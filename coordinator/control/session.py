@@ -53,6 +53,11 @@ class ControlCommands:
         """All transactional ids of the server, with their state."""
         return steps.ask_for_pages("transactions")
 
+    @command
+    def topics(self) -> Steps[list[View]]:
+        """All topics of the server, with the offsets at which their partitions begin and end."""
+        return steps.ask_for_pages("topics")
+
     def leave(self) -> Steps[None]:
         """Clears the faults and recordings of the scope, and lets the clock run again."""
         try:

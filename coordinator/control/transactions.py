@@ -1,10 +1,20 @@
-"""Views of transactions."""
+"""Transactions: views, waiting for a state, and commands."""
 
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from coordinator.control import steps
 from coordinator.control.command import command
+from coordinator.control.groups import Reloaded
 from coordinator.control.steps import NOT_FOUND, WITHIN_S, Steps, View
+
+
+class Aborted(Struct, frozen=True):
+    """A transaction that was aborted."""
+
+    transactional_id: str
+    aborted: bool
 
 
 class TransactionCommands:
@@ -32,3 +42,13 @@ class TransactionCommands:
             timeout_s,
             retried=(NOT_FOUND,),
         )
+
+    @command
+    def expire(self) -> Steps[Aborted]:
+        """Aborts the open transaction, as its timeout does."""
+        return steps.ask_until_available(steps.post(f"{self._path}/expire", {}), Aborted, WITHIN_S)
+
+    @command
+    def reload(self, *, for_ms: int = 0) -> Steps[Reloaded]:
+        """A failover: the shard of this id forgets its memory and loads its log, for so long at least."""
+        return steps.ask_until_available(steps.post(f"{self._path}/reload", {"for_ms": for_ms}), Reloaded, WITHIN_S)

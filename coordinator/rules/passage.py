@@ -33,7 +33,7 @@ class InterceptedExchange(Exchange[Any]):
         self, route: Route, queue: ReplyQueue, request: Any, correlation_id: int, client_id: str | None
     ) -> None:
         super().__init__(route, queue, request, correlation_id, client_id)
-        self.passage: Passage | None = None
+        self.passage: Passage | _Over | None = None
 
     def send(self, payload: Payload) -> None:
         if self.passage is None:
@@ -49,6 +49,21 @@ class InterceptedExchange(Exchange[Any]):
         super().abandon()
         if self.passage is not None:
             self.passage.abandon()
+
+
+class _Over:
+    """Takes the place of a passage that is over, which would keep the request in memory until the garbage collector runs."""
+
+    __slots__ = ()
+
+    def answer(self, _payload: Payload) -> None:
+        """There has been an answer."""
+
+    def abandon(self) -> None:
+        """There is nothing to give up."""
+
+
+_OVER = _Over()
 
 
 class Passage:
@@ -75,7 +90,7 @@ class Passage:
         if acting is not None:
             self._fault, _, self._failure = acting
             for entry in entries:
-                entry.fault = self._fault.id
+                entry.acted(self._fault.id)
 
     def begin(self) -> None:
         """What the rule does before the API has the request."""
@@ -117,6 +132,7 @@ class Passage:
         if self._fault is not None:
             self._fault.forget(self)
         self._record("closed", None)
+        self._exchange.passage = _OVER
 
     # --- before the API -----------------------------------------------------------------------------------------------
 
@@ -181,12 +197,14 @@ class Passage:
         if not self._exchange.is_over:
             self._record("answered", payload)
             self._exchange.give(payload)
+        self._exchange.passage = _OVER
 
     def _lose(self, payload: Payload | None) -> None:
         """Closes the connection without the answer."""
         self._is_answered = True
         self._record("lost", payload)
         self._exchange.queue.cut()
+        self._exchange.passage = _OVER
 
     def _record(self, outcome: Any, payload: Payload | None) -> None:
         entries, self._entries = self._entries, []

@@ -31,27 +31,23 @@ class TooManyRecordings(Exception):
 
 
 class Pending:
-    """The entry of a request in one recording."""
+    """The entry of a request in one recording. Once it is finished, its JSON is all that is kept of the request."""
 
-    __slots__ = ("_entry", "_recording", "_seen", "content")
+    __slots__ = ("_entry", "_recording", "_seen", "content", "is_dropped", "number")
 
     def __init__(self, recording: "Recording", entry: Entry, seen: Seen) -> None:
         self._recording = recording
-        self._entry = entry
-        self._seen = seen
+        self._entry: Entry | None = entry
+        self._seen: Seen | None = seen
+        self.number = entry.number
         self.content: bytes | None = None
         """The finished entry as JSON."""
+        self.is_dropped = False
+        """Whether it made room for another one."""
 
-    @property
-    def number(self) -> int:
-        return self._entry.number
-
-    @property
-    def fault(self) -> str | None:
-        return self._entry.fault
-
-    @fault.setter
-    def fault(self, fault_id: str) -> None:
+    def acted(self, fault_id: str) -> None:
+        """A rule acts on the request."""
+        assert self._entry is not None
         self._entry.fault = fault_id
 
     @property
@@ -61,13 +57,16 @@ class Pending:
 
     def finish(self, outcome: Outcome, message: Any) -> None:
         """The outcome is certain. `message`: what was answered, or would have been; None: nothing."""
-        entry = self._entry
+        entry, seen = self._entry, self._seen
+        assert entry is not None
+        assert seen is not None
+        self._entry = self._seen = None
         entry.outcome = outcome
         entry.answered_ms = self._recording.now_ms()
         if message is not None:
-            entry.response = summarize_response(self._seen, message)
+            entry.response = summarize_response(seen, message)
         self.content = _encode(entry)
-        self._recording.on_finished(len(self.content))
+        self._recording.on_finished(self)
 
 
 class Recording:
@@ -131,9 +130,10 @@ class Recording:
         found = [each for each in self._entries if each.number > after][:limit]
         return [each.json for each in found], found[-1].number if found else max(after, 0)
 
-    def on_finished(self, size_bytes: int) -> None:
-        """One of the entries has grown to this size."""
-        self._kept_bytes += size_bytes
+    def on_finished(self, pending: Pending) -> None:
+        """An entry is finished; it may have been dropped before."""
+        if not pending.is_dropped:
+            self._kept_bytes += len(pending.content or b"")
         self._make_room()
         self.changes.notify()
 
@@ -141,6 +141,7 @@ class Recording:
         entries = self._entries
         while len(entries) > self.request.limit or (self._kept_bytes > BYTES_MAX and len(entries) > 1):
             oldest = entries.popleft()
+            oldest.is_dropped = True
             self._kept_bytes -= len(oldest.content or b"")
             self.dropped += 1
 

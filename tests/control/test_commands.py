@@ -200,8 +200,11 @@ def test_a_server_that_is_not_there_is_unreachable():
 
 
 def test_a_command_is_repeated_while_the_coordinator_is_not_available():
-    group = Group(*[(503, {"error": "COORDINATOR_LOAD_IN_PROGRESS: try again"})] * 3, (200, {"reloaded": True}))
-    assert group.reload(for_ms=5) == {"reloaded": True}
+    group = Group(
+        *[(503, {"error": "COORDINATOR_LOAD_IN_PROGRESS: try again"})] * 3,
+        (200, {"topic": "t", "shard": 3, "refused": 1}),
+    )
+    assert group.reload(for_ms=5).shard == 3
     assert group.pauses == 3
     assert group.body(3) == {"for_ms": 5}
     assert group.urls[3] == "POST /v1/groups/a%2Fb%20c/reload"

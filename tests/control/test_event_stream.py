@@ -13,9 +13,8 @@ from coordinator.control.events import EventStream
 EVENTS = [
     {"shard": 0, "offset": n, "type": "RebalanceStarted", "reason": "Zeile\u2028 \x85 \U0001f600"} for n in range(3)
 ]
-BYTES = b": hello\n\n" + b"".join(
-    f"id: 0:{each['offset']}\nevent: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n".encode()
-    for each in EVENTS
+BYTES = b": hello\nretry: 1000\nid: start\n\n" + b"".join(
+    f"id: 0:{each['offset']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n".encode() for each in EVENTS
 )
 
 
@@ -44,6 +43,20 @@ def test_a_broken_stream_continues_behind_the_last_event():
     assert list(reading.feed(BYTES[BYTES.index(b"id: 0:2") :])) == EVENTS[2:]
 
 
+def test_a_stream_that_breaks_before_its_first_event_continues_where_it_began():
+    reading = stream()
+    assert list(reading.feed(BYTES[: BYTES.index(b"id: 0:0")])) == []
+    assert reading.options()["headers"]["Last-Event-ID"] == "start"
+
+
+def test_data_of_several_lines_is_one_event():
+    assert list(stream().feed(b'data: {"type":\ndata: "X"}\n\n')) == [{"type": "X"}]
+
+
+def test_the_last_words_of_the_server_are_no_event():
+    assert list(stream().feed(b'event: end\ndata: {"type": "StreamEnded", "reason": "stopping"}\n\n')) == []
+
+
 def test_a_stream_ends_after_its_limit():
     reading = stream(3)
     list(reading.feed(BYTES))
@@ -56,8 +69,6 @@ def test_a_stream_that_does_not_follow_ends_with_its_answer():
     assert reading.options()["params"]["follow"] == "false"
     reading.on_end()
     assert reading.is_over
-    with pytest.raises(ControlUnreachable):
-        stream(follow=False).on_broken(ControlUnreachable("gone"))
 
 
 def test_a_stream_that_follows_is_continued_after_an_orderly_end():
@@ -68,10 +79,27 @@ def test_a_stream_that_follows_is_continued_after_an_orderly_end():
 
 def test_a_server_that_stays_away_ends_the_stream(monkeypatch):
     reading = stream()
+    list(reading.feed(b": hello\n\n"))
     reading.on_broken(ControlUnreachable("gone"))
     monkeypatch.setattr(events, "RECONNECT_WITHIN_S", -1)
     with pytest.raises(ControlUnreachable, match="gone"):
         reading.on_broken(ControlUnreachable("gone"))
+
+
+def test_a_server_that_never_was_there_ends_the_stream_at_once():
+    with pytest.raises(ControlUnreachable, match="gone"):
+        stream().on_broken(ControlUnreachable("gone"))
+
+
+def test_the_time_that_a_reader_takes_is_no_time_without_an_event(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(events.time, "monotonic", lambda: now[0])
+    reading = stream(patience_s=5)
+    for _ in reading.feed(BYTES):
+        now[0] += 60
+    now[0] += 5
+    with pytest.raises(NotReached):
+        reading.check_patience()
 
 
 def test_comments_do_not_keep_an_impatient_reader_waiting():

@@ -1,5 +1,7 @@
 """The fixture `kafka_coordinator`, used by test suites that run in a pytest of their own."""
 
+import subprocess
+import sys
 from importlib.metadata import entry_points
 
 import pytest
@@ -154,3 +156,88 @@ def test_the_report_says_why_a_server_did_not_start(suite):
 def test_a_suite_that_does_not_use_the_fixture_starts_no_server(suite):
     result = suite("def test_it(tmp_path_factory): assert not list(tmp_path_factory.getbasetemp().glob('kafka*'))")
     result.assert_outcomes(passed=1)
+
+
+def test_the_plugin_by_itself_does_not_load_the_client():
+    """pytest imports it for every suite of an environment that has the package."""
+    code = "import sys, coordinator.pytest_plugin; print(*{'httpx', 'msgspec', 'asyncio'} & sys.modules.keys())"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert finished.stdout == "\n"
+
+
+def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fails(suite):
+    result = suite(
+        """
+        import pytest
+        from confluent_kafka import Consumer
+        from coordinator.control import Control
+
+        scopes, members = [], []
+
+        def test_fails(kafka_coordinator):
+            control, group = kafka_coordinator.control, kafka_coordinator.group()
+            scopes.append(control.scope)
+            member = Consumer({"bootstrap.servers": kafka_coordinator.bootstrap_servers, "group.id": group,
+                               "heartbeat.interval.ms": 50})
+            member.subscribe(["events"])
+            control.group(group).wait(state="Stable", members=1)
+            control.fault(api="Heartbeat", group=group, hold="request", until="cleared").wait(held=1)
+            control.record(group=group)
+            control.clock.manual()
+            members.append(member)
+            assert False
+
+        def test_next(kafka_coordinator):
+            control = kafka_coordinator.control
+            assert control.scope not in scopes
+            everything = Control(kafka_coordinator.admin_url, scope=None)
+            assert (everything.faults(), everything.recordings()) == ([], [])
+            assert control.clock.read().mode == "real"
+            everything.disconnect()
+            members.pop().close()
+
+        def test_that_uses_no_control(kafka_coordinator):
+            assert "control" not in vars(kafka_coordinator)
+        """
+    )
+    result.assert_outcomes(passed=2, failed=1)
+
+
+def test_an_asyncio_test_is_in_the_same_scope(suite):
+    result = suite(
+        """
+        import asyncio
+        from coordinator.control import Control
+
+        def test_asyncio(kafka_coordinator):
+            async def run():
+                control = kafka_coordinator.async_control()
+                await control.fault(api="Heartbeat", group="nobody", close=True)
+                await control.clock.manual()
+                assert len(kafka_coordinator.control.faults()) == 1
+                await control.disconnect()
+
+            asyncio.run(run())
+
+        def test_next(kafka_coordinator):
+            everything = Control(kafka_coordinator.admin_url, scope=None)
+            assert everything.faults() == []
+            assert everything.clock.read().mode == "real"
+            everything.disconnect()
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_the_end_of_a_test_that_killed_the_server_is_no_error(suite):
+    result = suite(
+        """
+        def test_kill(kafka_coordinator):
+            kafka_coordinator.control.clock.manual()
+            kafka_coordinator.server.kill()
+
+        def test_next(kafka_coordinator):
+            assert kafka_coordinator.control.clock.read().mode == "real"
+        """
+    )
+    result.assert_outcomes(passed=2)

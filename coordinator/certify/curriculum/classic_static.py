@@ -29,8 +29,9 @@ async def static_member_back_in_time(stage: Stage) -> None:
     await acts.need_static(stage)
     member = await stage.follower()
     await stage.kill(member)
+    mark = stage.mark()
     await stage.start(member)
-    await stage.request("SyncGroup", member)
+    await stage.request("SyncGroup", member, since=mark)
     await stage.stable()
 
 
@@ -48,8 +49,9 @@ async def static_member_restarted(stage: Stage) -> None:
     await acts.need_static(stage)
     member = await stage.follower()
     await stage.stop(member)
+    mark = stage.mark()
     await stage.start(member)
-    await stage.request("SyncGroup", member)
+    await stage.request("SyncGroup", member, since=mark)
     await stage.stable()
 
 
@@ -72,8 +74,9 @@ async def fenced_instance_id(stage: Stage) -> None:
     await stage.remove_if_member(member_id)
     await stage.stable(len(stage.instances) - 1)
     second.environment["GROUP_INSTANCE_ID"] = fenced.environment["GROUP_INSTANCE_ID"]
+    mark = stage.mark()
     await stage.start(second)
-    await stage.request("SyncGroup", second)
+    await stage.request("SyncGroup", second, since=mark)
     await stage.answered(fenced, "FENCED_INSTANCE_ID")
     await stage.quiet(fenced)
 

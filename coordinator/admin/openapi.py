@@ -1,0 +1,152 @@
+"""`GET /v1/openapi.json`: the OpenAPI 3.1 document of all endpoints, made from their declarations (endpoint.py).
+
+It names every refusal with its status. Those that any request can get (a malformed one, one by a name that is not of this host,
+one while too many are open) are on every operation.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from coordinator.admin.endpoint import Endpoint, Refusal, Request, Response
+from coordinator.admin.json_body import json_bytes
+from coordinator.admin.server_view import ServerView
+
+_REF = "#/components/schemas/{name}"
+_JSON = "application/json"
+_ANY = {
+    400: "The request or its query is malformed.",
+    403: "The request came by a name that is not of this host, from a web page of another origin, or needs"
+    " admin.control.enable.",
+    431: "The headers have more than admin.header.bytes.",
+    503: "Too many connections, long polls or streams; or no result in time; or the server is stopping.",
+}
+_WITH_BODY = {
+    413: "The body has more than admin.body.bytes.",
+    415: "The body is not declared as application/json.",
+    422: "The body does not fit, or asks for what is impossible.",
+}
+_OWN = {
+    404: "There is no such thing.",
+    409: "It is not possible in this state.",
+    422: "It is well-formed, but asks for what is impossible.",
+    500: "The coordinator failed; the server's log says more.",
+}
+_TAKES_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """The OpenAPI document."""
+    types = [kind for endpoint in endpoints for kind in _types(endpoint)]
+    schemas, components = msgspec.json.schema_components([*types, Refusal], ref_template=_REF)
+    schema_of = {id(kind): schema for kind, schema in zip([*types, Refusal], schemas, strict=True)}
+    maker = _Document(schema_of, components)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = maker.operation(endpoint)
+    queries = {schema_of[id(endpoint.query)]["$ref"].rpartition("/")[2] for endpoint in endpoints if endpoint.query}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "kafka-group-coordinator",
+            "version": metadata.version("kafka-group-coordinator"),
+            "description": "Admin HTTP of a Kafka group coordinator: health, metrics, views of groups and transactions, events,"
+            " and control for tests. Operations with x-control need admin.control.enable=true.",
+        },
+        "paths": paths,
+        "components": {"schemas": {name: each for name, each in components.items() if name not in queries}},
+    }
+
+
+def _types(endpoint: Endpoint) -> Iterable[Any]:
+    return (
+        kind
+        for kind in (endpoint.query, endpoint.body, endpoint.returns, *endpoint.others.values())
+        if kind is not None
+    )
+
+
+class _Document:
+    """Makes the operations of a document."""
+
+    def __init__(self, schema_of: dict[int, dict[str, Any]], components: dict[str, Any]) -> None:
+        self._schema_of = schema_of
+        self._components = components
+
+    def operation(self, endpoint: Endpoint) -> dict[str, Any]:
+        words = re.findall(r"[a-z]+", endpoint.path.replace("v1", "").replace(".json", ""))
+        operation: dict[str, Any] = {
+            "operationId": "-".join([endpoint.method.lower(), *words]),
+            "summary": endpoint.about,
+            "parameters": [*self._parameters(endpoint)],
+            "responses": self._responses(endpoint),
+        }
+        if text := inspect.getdoc(endpoint.handle):
+            operation["description"] = text.partition("\n")[0]
+        if endpoint.control:
+            operation["x-control"] = True
+        if endpoint.body is not None:
+            schema = self._schema_of[id(endpoint.body)]
+            operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+        return operation
+
+    def _parameters(self, endpoint: Endpoint) -> Iterable[dict[str, Any]]:
+        for name in re.findall(r"{([^}]+)}", endpoint.path):
+            yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        if endpoint.query is not None:
+            struct = self._components[self._schema_of[id(endpoint.query)]["$ref"].rpartition("/")[2]]
+            for name, schema in struct["properties"].items():
+                yield {
+                    "name": name,
+                    "in": "query",
+                    "required": name in struct.get("required", ()),
+                    "schema": _without_null(schema),
+                }
+        for name, about in endpoint.headers.items():
+            yield {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+
+    def _responses(self, endpoint: Endpoint) -> dict[str, Any]:
+        refusals = dict(_ANY)
+        if endpoint.method in _TAKES_BODY:
+            refusals |= _WITH_BODY
+        refusals |= {status: _OWN.get(status, refusals.get(status, "")) for status in endpoint.refusals}
+        refusal = self._schema_of[id(Refusal)]
+        responses = {status: _answer(text, {_JSON: refusal}) for status, text in refusals.items()}
+        own = {} if endpoint.returns is None else self._schema_of[id(endpoint.returns)]
+        content = {kind: own if kind == _JSON else {"type": "string"} for kind in endpoint.content_types}
+        responses[endpoint.status] = _answer("As asked.", content)
+        for status, kind in endpoint.others.items():
+            schema = self._schema_of[id(kind)]
+            responses[status] = _answer(
+                "See the schema.", {_JSON: {"anyOf": [schema, refusal]} if status in refusals else schema}
+            )
+        return {str(status): responses[status] for status in sorted(responses)}
+
+
+def _answer(text: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"description": text, "content": {kind: {"schema": schema} for kind, schema in content.items()}}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a query field, which can be absent but not null."""
+    schema = {name: value for name, value in schema.items() if (name, value) != ("default", None)}
+    kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
+    if not kinds:
+        return schema
+    return schema | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+
+
+def openapi(_server: ServerView, _request: Request) -> Response:
+    """The OpenAPI document."""
+    from coordinator.admin.routes import all_endpoints  # noqa: PLC0415 - it lists this module too
+
+    return Response(body=json_bytes(document(all_endpoints())))
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/v1/openapi.json", "the OpenAPI 3.1 document of all paths", openapi, returns=dict[str, Any]),
+)
