@@ -94,8 +94,11 @@ async def expire_session(server: ServerView, request: Request) -> ActedOnGroup:
 async def bump_epoch(server: ServerView, request: Request) -> ActedOnGroup:
     """Raises the generation or group epoch by one; the members stay."""
     group_id = request.parameters["group_id"]
-    await run_on_group(server, group_id, administration.bump_epoch, ActOnGroup(group_id, _reason(request.body)))
-    return _acted(server, group_id, None)
+    wanted = ActOnGroup(group_id, _reason(request.body))
+    reply = await run_on_group(server, group_id, administration.bump_epoch, wanted)
+    acted = _acted(server, group_id, None)
+    acted.epoch = reply.epoch
+    return acted
 
 
 async def expire_offsets(server: ServerView, request: Request) -> ExpiredOffsets:

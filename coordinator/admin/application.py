@@ -7,6 +7,7 @@ whose details are in the log only.
 import asyncio
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
@@ -232,7 +233,7 @@ class Application:
                 503, f"no result within {limit_s:g} s (admin.request.time.ms); it is unknown whether it was done"
             )
         finally:
-            await _cancel(watched)
+            await _cancel(watched, sys.exc_info()[1])
 
     async def _stream(self, stream: Stream, sender: "_Sender", connection: AdminConnection, receive: Receive) -> None:
         gone = asyncio.ensure_future(_client_gone(receive))
@@ -244,7 +245,7 @@ class Application:
                 raise _ClientGone
             send.result()
         finally:
-            await _cancel({gone, send})
+            await _cancel({gone, send}, sys.exc_info()[1])
 
     def _hold(self, connection: AdminConnection) -> None:
         if not connection.hold():
@@ -263,10 +264,15 @@ async def _client_gone(receive: Receive) -> None:
         pass
 
 
-async def _cancel(tasks: set[asyncio.Future[Any]]) -> None:
-    """Cancels what still runs, and waits for the end of it."""
+async def _cancel(tasks: set[asyncio.Future[Any]], error: BaseException | None) -> None:
+    """Cancels what still runs, and waits for the end of it, unless the loop is gone and nothing can be waited for.
+
+    `error`: what ends the request.
+    """
     for task in tasks:
         task.cancel()
+    if isinstance(error, GeneratorExit):
+        return
     await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from coordinator.bench import footprint
 from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
+from coordinator.bench.control import report_control
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator.bench.flood import report_floods
 from coordinator.bench.load import Outcome, Plan
@@ -110,6 +111,7 @@ def report(
     report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
+        report_control(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
     report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)

@@ -20,7 +20,7 @@ from coordinator.operations.groups import EARLIEST, positions
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
-TICK_S = 0.1
+TICK_S = 0.25
 """The time between two records of a partition."""
 ANSWERED_WITHIN_S = 10.0
 _BY_NAME = 12

@@ -153,10 +153,10 @@ async def _copied(stage: Stage) -> None:
 
 async def _end(stage: Stage, evidence: Evidence) -> None:
     """Stops everything, whatever happened before."""
+    evidence.stopped_ms = now_ms()
     await stage.producer.stop()
     with suppress(ControlError):
         await stage.control.clear_faults()
-    evidence.stopped_ms = now_ms()
     await asyncio.gather(*(each.stop() for each in stage.instances))
 
 

@@ -320,6 +320,11 @@ class Stage:
             except TimeoutError:
                 continue
 
+    async def joins_again(self, instance: Instance, since: Mark) -> None:
+        """Waits until an instance has joined again since a mark, or for so long that the judge sees that it does not."""
+        with suppress(NotReached):
+            await self.request("JoinGroup", instance, since=since, within_s=WATCHED_S)
+
     def mark(self) -> Mark:
         """This moment, for `request`."""
         return Mark(self.observation.count, now_ms())

@@ -14,6 +14,7 @@ EXIT_CODES = (
     ("2", "The command line or the configuration is wrong, and nothing was created."),
 )
 VARIABLES = (
+    ("BOOTSTRAP, ADMIN_URL", "The server, for the commands that are its clients; `coordinator exec` sets both."),
     ("COORDINATOR_SET_name", "A setting of the server, with underscores for dots."),
     (
         "COORDINATOR_LISTEN, COORDINATOR_ADVERTISE, COORDINATOR_ADMIN, COORDINATOR_DATA_DIR",

@@ -1,7 +1,7 @@
 """`AsyncControl`: performs the steps of commands on an event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Self, TypeVar, Unpack
 
 from httpx import AsyncClient, TransportError
@@ -71,7 +71,7 @@ class AsyncControl(ControlCommands):
         limit: int | None = None,
         follow: bool = True,
         timeout_s: float | None = None,
-    ) -> AsyncIterator[View]:
+    ) -> AsyncGenerator[View, None]:
         """As `Control.events`."""
         stream = EventStream(group, after, limit, follow=follow, patience_s=timeout_s)
         while not stream.is_over:
@@ -84,7 +84,7 @@ class AsyncControl(ControlCommands):
             if not stream.is_over:
                 await asyncio.sleep(steps.RETRY_S)
 
-    async def _stream(self, stream: EventStream) -> AsyncIterator[View]:
+    async def _stream(self, stream: EventStream) -> AsyncGenerator[View, None]:
         """The events of one connection."""
         try:
             async with self._http.stream("GET", stream.PATH, **stream.options()) as response:

@@ -1,7 +1,7 @@
 """`Control`: performs the steps of commands in the calling thread."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Self, TypeVar, Unpack
 
 from httpx import Client, TransportError
@@ -71,7 +71,7 @@ class Control(ControlCommands):
         limit: int | None = None,
         follow: bool = True,
         timeout_s: float | None = None,
-    ) -> Iterator[View]:
+    ) -> Generator[View, None, None]:
         """The events of docs/events.md as they happen, and those of faults that act.
 
         `after` is an offset, or "now" for events from now on. The iterator ends after `limit` events, or without `follow` with
@@ -87,7 +87,7 @@ class Control(ControlCommands):
             if not stream.is_over:
                 time.sleep(steps.RETRY_S)
 
-    def _stream(self, stream: EventStream) -> Iterator[View]:
+    def _stream(self, stream: EventStream) -> Generator[View, None, None]:
         """The events of one connection."""
         try:
             with self._http.stream("GET", stream.PATH, **stream.options()) as response:

@@ -54,9 +54,9 @@ class ClockCommands:
     @command
     def manual(self) -> Steps[ClockReading]:
         """Stops the clock: sessions, rebalance timeouts and retention move only with `advance`."""
-        reading = yield from _change(mode="manual")
-        self.made_manual = True
-        return reading
+        before = yield from steps.ask(steps.get(PATH), ClockReading)
+        self.made_manual = self.made_manual or before.mode == "real"  # also if the next answer is lost
+        return (yield from _change(mode="manual"))
 
     @command
     def real(self) -> Steps[ClockReading]:
@@ -72,6 +72,11 @@ class ClockCommands:
     def advance_to_next(self) -> Steps[ClockReading]:
         """Advances a manual clock to the next timer."""
         return _change(advance_to="next")
+
+    @command
+    def set_wall(self, wall_ms: int) -> Steps[ClockReading]:
+        """Sets the wall clock, as NTP or an operator does; no timer fires by it."""
+        return _change(wall_ms=wall_ms)
 
     def run_again(self) -> Steps[ClockReading]:
         """The steps of `real`."""

@@ -41,7 +41,8 @@ class EventStream:
         self._patience_s = patience_s
         self._last_id = ""
         self._received = b""
-        self._heard_s = self._event_s = time.monotonic()
+        self._event_s = time.monotonic()
+        self._heard_s: float | None = None
         self.is_over = limit == 0
 
     def options(self) -> StreamOptions:
@@ -64,6 +65,7 @@ class EventStream:
             event = self._event(block)
             if event is not None:
                 yield event
+                self._event_s = time.monotonic()  # whoever reads may have taken its time
         self.check_patience()
 
     def _event(self, block: bytes) -> View | None:
@@ -77,7 +79,6 @@ class EventStream:
             self._last_id = fields[b"id"].decode()
         if b"data" not in fields or b"event" in fields:
             return None
-        self._event_s = time.monotonic()
         if self._left is not None:
             self._left -= 1
             self.is_over = self._left == 0
@@ -93,7 +94,7 @@ class EventStream:
         self.is_over = self.is_over or not self._follow
 
     def on_broken(self, error: ControlUnreachable) -> None:
-        """The connection broke. Raises the error if the stream cannot be continued, or not for too long."""
+        """The connection broke. Raises the error if there never was one, or none can be made for too long."""
         self.check_patience()
-        if not self._follow or time.monotonic() - self._heard_s > RECONNECT_WITHIN_S:
+        if self._heard_s is None or time.monotonic() - self._heard_s > RECONNECT_WITHIN_S:
             raise error

@@ -24,6 +24,8 @@ LONG_POLL_MS = 5_000
 WITHIN_S = 10.0
 """The default of every time limit."""
 RETRY_S = 0.02
+SEEN_CHARS_MAX = 2_000
+"""How much of the last state a failed wait shows."""
 UNAVAILABLE = 503
 NOT_FOUND = 404
 OFF = 403
@@ -150,7 +152,7 @@ def wait(
             found = yield from ask(request(min(left_ms, LONG_POLL_MS)), answer)
             if reached(found):
                 return found
-            seen = msgspec.json.encode(found).decode()
+            seen = msgspec.json.encode(found).decode()[:SEEN_CHARS_MAX]
         except ControlRefused as refused:
             if refused.status not in retried:
                 raise

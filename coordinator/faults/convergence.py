@@ -14,6 +14,7 @@ from coordinator.faults.clients import Auditor, World
 from coordinator.faults.consumer_clients import ConsumerMember
 from coordinator.faults.counters import CounterWorker
 from coordinator.faults.data_clients import Producer
+from coordinator.faults.meddler import Meddler
 from coordinator.faults.operator import Operator
 from coordinator.faults.transaction_clients import Accountant, CommittedReader, Ledger
 from coordinator.faults.wire import NoResponse
@@ -37,6 +38,7 @@ class Workload:
     producers: list[Producer | Accountant | CounterWorker] = field(default_factory=list)
 
     operators: list[Operator] = field(default_factory=list)
+    meddlers: list[Meddler] = field(default_factory=list)
 
     def groups(self) -> dict[str, tuple[list[ClassicMember], list[ConsumerMember]]]:
         """Group id -> its classic members and its other members."""

@@ -13,7 +13,7 @@ that two events at the same instant have an order.
 - I8: within one generation no partition is assigned to two members, and all members get parts of the same assignment. A
   leader may replace it by another one (resyncs.py).
 - I9: once a member has received a generation, requests with an older generation are refused. Once a static member
-  was assigned under a new member id, requests with the old id are refused.
+  was assigned under a new member id, requests with the old id are refused; so are those of a member that was evicted.
 - I30: a rebalance from outside that was acknowledged happens. After a load the group is in the generation or epoch that was
   acknowledged, or in a rebalance to it (invariants.py); when everything has converged, it is in it (convergence.py).
 
@@ -80,7 +80,7 @@ class _GroupHistory:
     holders: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Instance id -> the member id that was last assigned, and the tick at which that was known."""
     replaced: dict[str, int] = field(default_factory=dict)
-    """Replaced member id -> the tick at which that was known."""
+    """Replaced or removed member id -> the tick at which that was known."""
     forced: int = 0
     """The highest generation or epoch to which an acknowledged rebalance from outside leads."""
 
@@ -321,7 +321,8 @@ class History:
         replaced_at = group.replaced.get(member_id)
         if replaced_at is not None and replaced_at < asked:
             self._broken(
-                "I9 fencing", f"{request_name} of {member_id} of {group_id} was accepted after it had been replaced"
+                "I9 fencing",
+                f"{request_name} of {member_id} of {group_id} was accepted after it had been replaced or removed",
             )
 
     def rebalance_acknowledged(self, group_id: str, epoch: int, asked: int) -> None:
@@ -329,6 +330,12 @@ class History:
         group = self._conclusive(group_id, asked)
         if group is not None:
             group.forced = max(group.forced, epoch)
+
+    def member_removed(self, group_id: str, member_id: str, asked: int) -> None:
+        """Records that the server acknowledged the removal of a member of a classic group, which was requested at `asked`."""
+        group = self._conclusive(group_id, asked)
+        if group is not None:
+            group.replaced[member_id] = self.tick()
 
     def forced_epoch(self, group_id: str) -> int:
         """The generation or epoch to which acknowledged rebalances from outside lead; 0 if there is none."""

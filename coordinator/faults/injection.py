@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator.faults.clock import LoopClock
 from coordinator.faults.expiry import Expiry
+from coordinator.faults.fault_rules import RuleSetter
 from coordinator.faults.loop import SimulatedLoop
 from coordinator.faults.machine import Machine
 from coordinator.faults.network import SimulatedNetwork
@@ -51,6 +52,7 @@ class FaultInjector:
         self._random_events = random("events")
         self._event = event
         self._sleep = sleep
+        self.rules = RuleSetter(random("fault rules"))
         machine.disk.before_append = self._fail_event_logs
 
     def coroutines(self) -> list[Coroutine[Any, Any, None]]:
@@ -68,6 +70,7 @@ class FaultInjector:
             (plan.clock_jump_s, self._clock_jump),
             (plan.pause_s, self._pause),
             (plan.stop_s, self._orderly_stop),
+            (plan.rules_s, self._rule),
         ]
         return [self._strike_repeatedly(mean_s, fault) for mean_s, fault in kinds if mean_s]
 
@@ -168,6 +171,19 @@ class FaultInjector:
         await self._machine.stop()
         if self._machine.process is process:
             self._machine.restart_after(self._plan.downtime_s)
+
+    def _rule(self) -> Any:
+        server, process = self._machine.server, self._machine.process
+        if server is None or process is None or server.stopping:
+            return None
+        self._loop.spawn(process, self.rules.set_one(server))
+        return "set"
+
+    def clear_rules(self) -> None:
+        """Clears the rules of the server that runs now."""
+        server, process = self._machine.server, self._machine.process
+        if server is not None and process is not None:
+            self._loop.spawn(process, self.rules.clear(server))
 
     # --- disk and clock -----------------------------------------------------------------------------------------------
 

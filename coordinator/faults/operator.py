@@ -4,12 +4,10 @@ A rebalance that the server has acknowledged must happen, whatever crashes come 
 healed the operator turns the intervals off, because a group that rebalances again and again never stays converged.
 """
 
-import asyncio
-import json
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
+from coordinator.faults.admin_http import admin_request
 from coordinator.faults.clients import RETRIABLE, Client, World
 from coordinator.faults.history import FORCED
 from coordinator.faults.wire import NoResponse
@@ -21,21 +19,6 @@ from coordinator.protocol.messages import IncrementalAlterConfigsRequest
 STATUSES = (200, 404, 409, 503)
 """The HTTP statuses that the operator may receive: done, no such group, no members, the coordinator is not available."""
 _SET, _DELETE = 0, 1
-
-
-class _Http(asyncio.Protocol):
-    """Collects a response until the server closes the connection."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        if not self.closed.done():
-            self.closed.set_result(None)
 
 
 class Operator(Client):
@@ -88,7 +71,10 @@ class Operator(Client):
     async def _force(self, group_id: str) -> None:
         asked = self.world.history.tick()
         try:
-            status, answer = await self._post(group_id)
+            body = {"reason": f"{self.name} tests: {CAUSE}"}
+            status, answer = await admin_request(
+                self.caller, "POST", f"/v1/groups/{quote(group_id, safe='')}/rebalance", body
+            )
         except NoResponse:
             return
         self.world.event(f"{self.name} forces {group_id}: {status} {answer}")
@@ -98,22 +84,3 @@ class Operator(Client):
             self.forced += 1
             if self.groups[group_id]:
                 self.world.history.rebalance_acknowledged(group_id, answer["epoch"], asked)
-
-    async def _post(self, group_id: str) -> tuple[int, Any]:
-        """The status and body of the response. Raises NoResponse."""
-        body = json.dumps({"reason": f"{self.name} tests: {CAUSE}"}).encode()
-        head = (
-            f"POST /v1/groups/{quote(group_id, safe='')}/rebalance HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        end, http = await self.caller.connect_admin(_Http)
-        end.write(head.encode() + body)
-        try:
-            await asyncio.wait_for(http.closed, 12.0)
-        except TimeoutError:
-            end.abort()
-            raise NoResponse from None
-        status, separator, content = http.data.partition(b"\r\n\r\n")
-        if not separator or not content.endswith(b"\n"):
-            raise NoResponse
-        return int(status.split()[1]), json.loads(content)

@@ -83,6 +83,8 @@ class Plan:
     """How often an operator forces a rebalance of some group."""
     rebalance_interval_ms: int
     """The rebalance interval of about half of the groups; 0: none has one."""
+    acts_s: float
+    """How often a tester evicts a member, ends its session, raises an epoch or lets a shard fail over."""
 
     offsets_retention_minutes: int
 
@@ -90,6 +92,9 @@ class Plan:
 
     events_fail: float
     """Probability that a write to an event log fails."""
+
+    rules_s: float = 0.0
+    """How often a fault rule is set on the server (rules/)."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -165,8 +170,10 @@ def draw(seed: int, span_s: float) -> Plan:
         fencing_policy=random.choice(FENCING_POLICIES),
         forced_s=Random(f"forced {seed}").choice([0.0, 0.0, 3.0, 10.0]),
         rebalance_interval_ms=Random(f"rebalance interval {seed}").choice([0, 0, 5_000, 20_000]),
+        acts_s=Random(f"acts {seed}").choice([0.0, 0.0, 2.0, 6.0]),
         # A counter must still find its value after it made no progress for a minute.
         offsets_retention_minutes=10_080 if counters else Random(f"retention {seed}").choice([1, 10_080]),
         journal_file_bytes=Random(f"journal {seed}").choice([8_192, 32_768, 1 << 18]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
+        rules_s=Random(f"rules {seed}").choice([0.0, 0.0, 0.5, 3.0]),
     )

@@ -30,6 +30,8 @@ class Report:
     """Offsets and groups that the server removed because their retention had passed."""
     forced: int = 0
     """Rebalances that an operator forced."""
+    acts: int = 0
+    """Acts of a tester on groups and shards."""
     checks: int = 0
 
     def __str__(self) -> str:
@@ -45,6 +47,7 @@ class Report:
             "assignments",
             "expired",
             "forced",
+            "acts",
             "checks",
         )
         numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)

@@ -28,6 +28,7 @@ from coordinator.faults.injection import FaultInjector
 from coordinator.faults.invariants import Invariants
 from coordinator.faults.loop import Deadlock, Livelock, SimulatedLoop
 from coordinator.faults.machine import Machine
+from coordinator.faults.meddler import Meddler
 from coordinator.faults.mixed_clients import mixed_members
 from coordinator.faults.network import NetworkConditions, SimulatedNetwork
 from coordinator.faults.operator import Operator
@@ -163,7 +164,7 @@ class Simulation:
         report.events = list(self.events)
         report.seconds, report.callbacks = self.loop.time(), self.loop.callbacks
         report.connections, report.starts = self.network.connections, self.machine.starts
-        report.faults = self.faults.struck
+        report.faults = self.faults.struck | {f"rule:{kind}": count for kind, count in self.faults.rules.acted.items()}
         report.records = self.records.acknowledged
         report.transactions = self.ledger.committed + sum(count.committed for count in self.counts)
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
@@ -171,6 +172,7 @@ class Simulation:
         report.checks = self.invariants.checks
         report.expired = self.expiry.expired
         report.forced = sum(operator.forced for operator in self._workload.operators)
+        report.acts = sum(meddler.acts for meddler in self._workload.meddlers)
 
     async def _run_phases(self) -> None:
         """Safety under faults, then healing, then liveness, then an orderly stop."""
@@ -225,12 +227,18 @@ class Simulation:
             workload.producers.append(counters.CounterWorker(self.world, count, 0))
             others += [counters.CounterWorker(self.world, count, number) for number in range(1, counters.WORKERS)]
             others.append(counters.CounterReader(self.world, count, "onlooker"))
+        groups = {group_id: not (classic and modern) for group_id, (classic, modern) in workload.groups().items()}
         if plan.forced_s or plan.rebalance_interval_ms:
-            groups = {group_id: not (classic and modern) for group_id, (classic, modern) in workload.groups().items()}
             workload.operators = [Operator(self.world, "operator", groups)]
+        if plan.acts_s:
+            ids = [
+                producer.transactional_id for producer in workload.producers if hasattr(producer, "transactional_id")
+            ]
+            workload.meddlers = [Meddler(self.world, "meddler", groups, ids)]
         others += [
             auditor,
             *workload.operators,
+            *workload.meddlers,
             clients.Administrator(self.world, "admin"),
             clients.HostileClient(self.world, "hostile"),
         ]
@@ -277,6 +285,7 @@ class Simulation:
         """Ends all faults; from here on clients only make progress."""
         self.event("everything is healed")
         self.faults.is_over = True
+        self.faults.clear_rules()
         await self._sleep(0.5)
         self.world.is_healed = True
         self._settled_s = self.loop.time() + SETTLED_AFTER_S

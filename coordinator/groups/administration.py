@@ -37,6 +37,12 @@ class ActOnGroup(NamedTuple):
     reason: str | None = None
 
 
+class Bumped(NamedTuple):
+    """The reply: the generation or group epoch that the group has now."""
+
+    epoch: int
+
+
 def evict(groups: Groups, request: ActOnMember, _context: RequestContext, now_ms: int) -> Result:
     """Removes the member; its parked requests get UNKNOWN_MEMBER_ID. Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
     group = _group_of_member(groups, request)
@@ -61,7 +67,7 @@ def expire_session(groups: Groups, request: ActOnMember, _context: RequestContex
 
 
 def bump_epoch(groups: Groups, request: ActOnGroup, _context: RequestContext, now_ms: int) -> Result:
-    """Raises the generation or group epoch by one.
+    """Raises the generation or group epoch by one; replies `Bumped`.
 
     Raises GROUP_ID_NOT_FOUND, and INVALID_REQUEST for a group without members, or a classic one that is about to have a new
     generation anyway (PreparingRebalance).
@@ -69,8 +75,9 @@ def bump_epoch(groups: Groups, request: ActOnGroup, _context: RequestContext, no
     group = group_of(groups, request.group_id)
     if not group.members:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the group has no members; it is {group.state.value}")
+    epoch = group.epoch + 1
     result = groups.bump_epoch(group, BUMPED, request.reason, now_ms)
-    result.reply = DONE
+    result.reply = Bumped(epoch)  # type: ignore[assignment]  # for an InternalRequest
     return result
 
 

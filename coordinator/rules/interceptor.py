@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher
-from coordinator.api.exchange import NO_TEMPLATE, Exchange, ReplyQueue
+from coordinator.api.exchange import NO_TEMPLATE, Exchange, NoTemplate, ReplyQueue
 from coordinator.api.server import Server
 from coordinator.rules.failure import Failure, plan
 from coordinator.rules.faults import Fault, Faults
@@ -95,7 +95,7 @@ class Interceptor:
             dispatcher.intercept(wanted, self)
         for queue in self._queues():
             # A template answers without its route; another is learned when the route is free again.
-            if queue.template is not NO_TEMPLATE and queue.template.route.name in wanted:
+            if not isinstance(queue.template, NoTemplate) and queue.template.route.name in wanted:
                 queue.template = NO_TEMPLATE
 
 

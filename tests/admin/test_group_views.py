@@ -86,7 +86,9 @@ def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offse
     assert member["client_id"] == "viewer"
     assert member["assignment"] == {"orders": [0, 1, 2]}
     assert member["waits_for"] is None
-    assert shown["committed"] == [{"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far", "lag": 0}]
+    assert shown["committed"] == [
+        {"topic": "orders", "partition": 2, "offset": 42, "metadata": "so far", "end_offset": 0, "lag": 0}
+    ]
     (rebalance,) = shown["rebalances"]
     assert rebalance["reason"] == "a test joins"
     assert rebalance["started_ms"] <= rebalance["formed_ms"] <= rebalance["ended_ms"]

@@ -15,6 +15,7 @@ from coordinator.control import (
     asynchronous,
     blocking,
 )
+from tests.support.cuttable_proxy import CuttableProxy
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def recording_of(control, recording_id):
 def test_a_client_does_not_touch_a_clock_that_another_one_stopped(server, control):
     control.clock.manual()
     with Control(server.admin) as other:
-        assert other.clock.read().mode == "manual"
+        assert other.clock.manual().mode == "manual"
     assert control.clock.read().mode == "manual"
 
 
@@ -182,6 +183,41 @@ def test_events_arrive_as_they_happen_and_the_faults_that_acted_with_them(contro
     stored = list(control.events(group.id, follow=False))
     assert "RebalanceCompleted" in {each["type"] for each in stored}
     assert stored[:2] == list(control.events(group.id, limit=2))
+
+
+def test_a_stream_that_breaks_goes_on_without_a_gap_and_without_repetition(server, control, join, fresh):
+    join(fresh("group"))
+    group = control.group(fresh("group"))
+    group.wait(state="Stable")
+    with CuttableProxy(server.admin.removeprefix("http://")) as proxy, Control(proxy.address) as far:
+        events = far.events(group.id, timeout_s=60)
+        seen = [next(events)]
+        for epoch in (2, 3):
+            proxy.cut()
+            group.rebalance("a test")
+            group.wait(state="Stable", epoch=epoch)
+            while seen[-1]["type"] != "RebalanceCompleted" or seen[-1]["epoch"] != epoch:
+                seen.append(next(events))
+        events.close()
+    stored = list(control.events(group.id, follow=False))
+    assert seen == stored[: len(seen)]
+
+
+async def test_an_asynchronous_stream_that_breaks_goes_on_too(server, join, fresh):
+    join(fresh("group"))
+    with CuttableProxy(server.admin.removeprefix("http://")) as proxy:
+        async with AsyncControl(server.admin) as control, AsyncControl(proxy.address) as far:
+            group = control.group(fresh("group"))
+            await group.wait(state="Stable")
+            seen = []
+            async for event in far.events(group.id, timeout_s=60):
+                seen.append(event)
+                if len(seen) == 1:
+                    proxy.cut()
+                    await group.rebalance("a test")
+                if event["type"] == "RebalanceCompleted" and event["epoch"] == 2:
+                    break
+            assert seen == [each async for each in control.events(group.id, limit=len(seen))]
 
 
 # --- both shells ----------------------------------------------------------------------------------------------------------

@@ -69,8 +69,6 @@ def test_a_stream_that_does_not_follow_ends_with_its_answer():
     assert reading.options()["params"]["follow"] == "false"
     reading.on_end()
     assert reading.is_over
-    with pytest.raises(ControlUnreachable):
-        stream(follow=False).on_broken(ControlUnreachable("gone"))
 
 
 def test_a_stream_that_follows_is_continued_after_an_orderly_end():
@@ -81,10 +79,27 @@ def test_a_stream_that_follows_is_continued_after_an_orderly_end():
 
 def test_a_server_that_stays_away_ends_the_stream(monkeypatch):
     reading = stream()
+    list(reading.feed(b": hello\n\n"))
     reading.on_broken(ControlUnreachable("gone"))
     monkeypatch.setattr(events, "RECONNECT_WITHIN_S", -1)
     with pytest.raises(ControlUnreachable, match="gone"):
         reading.on_broken(ControlUnreachable("gone"))
+
+
+def test_a_server_that_never_was_there_ends_the_stream_at_once():
+    with pytest.raises(ControlUnreachable, match="gone"):
+        stream().on_broken(ControlUnreachable("gone"))
+
+
+def test_the_time_that_a_reader_takes_is_no_time_without_an_event(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(events.time, "monotonic", lambda: now[0])
+    reading = stream(patience_s=5)
+    for _ in reading.feed(BYTES):
+        now[0] += 60
+    now[0] += 5
+    with pytest.raises(NotReached):
+        reading.check_patience()
 
 
 def test_comments_do_not_keep_an_impatient_reader_waiting():

@@ -39,7 +39,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     opened: list[tuple[Any, set[tuple[str, str]]]] = []
 
     def open_it(url: str, expected: str | None = None, **options: Any) -> Any:
-        """`expected`: a part of messages on the console that are no problem."""
+        """`expected`: a part of messages on the console that are no problem, such as the status of a refusal."""
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-US"} | options
         page = chromium.new_context(**options).new_page()
         hosts: set[tuple[str, str]] = set()

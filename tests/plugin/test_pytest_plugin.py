@@ -1,5 +1,7 @@
 """The fixture `kafka_coordinator`, used by test suites that run in a pytest of their own."""
 
+import subprocess
+import sys
 from importlib.metadata import entry_points
 
 import pytest
@@ -154,6 +156,13 @@ def test_the_report_says_why_a_server_did_not_start(suite):
 def test_a_suite_that_does_not_use_the_fixture_starts_no_server(suite):
     result = suite("def test_it(tmp_path_factory): assert not list(tmp_path_factory.getbasetemp().glob('kafka*'))")
     result.assert_outcomes(passed=1)
+
+
+def test_the_plugin_by_itself_does_not_load_the_client():
+    """pytest imports it for every suite of an environment that has the package."""
+    code = "import sys, coordinator.pytest_plugin; print(*{'httpx', 'msgspec', 'asyncio'} & sys.modules.keys())"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert finished.stdout == "\n"
 
 
 def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fails(suite):

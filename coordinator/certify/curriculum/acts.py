@@ -1,7 +1,7 @@
 """What several events of the curriculum do: waiting for answers and epochs, ageing the clock, migrating, fencing a producer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from coordinator.certify.event import NotApplicable
@@ -25,6 +25,10 @@ RECONCILING = ("Assigning", "Reconciling")
 """The states of a consumer or streams group in which members learn what they are assigned and confirm what they gave up."""
 _GROUP_RESOURCE = 32
 _SET = 0
+_STEP_MS = 40_000
+"""Shorter than a session of the consumer protocol, 45 s."""
+_STEPS_MAX = 15
+"""A rebalance timeout of 5 min, the default of all libraries, is over after 8."""
 
 
 def heartbeat_of(instance: Instance) -> str:
@@ -123,31 +127,22 @@ async def in_state(stage: Stage, states: Collection[str]) -> None:
     await stage.until(reached, f"the group in {' or '.join(states)}")
 
 
-async def age_until(stage: Stage, reached: Callable[[], Awaitable[bool]], what: str, ms_max: int, step_ms: int) -> None:
-    """Advances the server's clock, in steps in which every running member sends a heartbeat, so that no session ends. For
-    events that are alone. Raises NotReached if that did not come within `ms_max`.
+async def age_until_removed(stage: Stage, instance: Instance) -> None:
+    """Advances the server's clock until the coordinator removes the member of an instance, in steps in which every running
+    member sends a heartbeat, so that no session ends. For events that are alone. Raises NotReached.
     """
-    stage.note(f"the server's clock is advanced until {what}")
-    await stage.clock.manual()
+    member_id = await stage.member_of(instance)
+    stage.note(f"the server's clock is advanced until member {member_id} is removed")
+    await stage.control.clock.manual()
     try:
-        for _ in range(0, ms_max, step_ms):
-            await stage.clock.advance(step_ms)
-            if await reached():
+        for _ in range(_STEPS_MAX):
+            await stage.control.clock.advance(_STEP_MS)
+            if all(each["member_id"] != member_id for each in (await stage.group_view())["members"]):
                 return
             await asyncio.gather(*(stage.request(heartbeat_of(each), each) for each in stage.instances if each.runs))
     finally:
-        await stage.clock.real()
-    raise NotReached(f"{what} did not come within {ms_max} ms of the server's clock")
-
-
-async def age_until_removed(stage: Stage, instance: Instance) -> None:
-    """Advances the server's clock until the coordinator removes the member of an instance. Raises NotReached."""
-    member_id = await stage.member_of(instance)
-
-    async def removed() -> bool:
-        return all(each["member_id"] != member_id for each in (await stage.group_view())["members"])
-
-    await age_until(stage, removed, f"member {member_id} is removed", ms_max=600_000, step_ms=40_000)
+        await stage.control.clock.real()
+    raise NotReached(f"member {member_id} is still there, {_STEPS_MAX * _STEP_MS} ms later")
 
 
 async def restart(stage: Stage, instance: Instance, environment: Mapping[str, str] | None = None) -> None:

@@ -54,7 +54,7 @@ async def heartbeat_illegal_generation(stage: Stage) -> None:
     mark = stage.mark()
     fault = await stage.fault(instance, api="Heartbeat", error="ILLEGAL_GENERATION")
     await stage.acted(fault)
-    await stage.request("JoinGroup", instance, since=mark)
+    await stage.joins_again(instance, mark)
     await stage.stable()
 
 
@@ -63,13 +63,14 @@ async def heartbeat_illegal_generation(stage: Stage) -> None:
     protocols=("classic",),
     happens="A member was removed: its heartbeat is answered with UNKNOWN_MEMBER_ID.",
     right_client="gives its partitions up as lost and joins as a new member",
-    provoked="its commits are held, POST /v1/groups/{group}/members/{member}/evict",
+    provoked="POST /v1/groups/{group}/members/{member}/evict; meanwhile a rule answers its commits with "
+    "COORDINATOR_LOAD_IN_PROGRESS",
     sources=(_HEARTBEAT,),
     allows=Allows(rebalances=2),
 )
 async def heartbeat_unknown_member(stage: Stage) -> None:
     instance = await stage.follower()
-    commits = await stage.fault(instance, api="OffsetCommit", hold="request", until="cleared")
+    commits = await stage.fault(instance, api="OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS", until="cleared")
     mark = stage.mark()
     await stage.evict(instance)
     await stage.answered(instance, "UNKNOWN_MEMBER_ID")
@@ -89,27 +90,27 @@ async def heartbeat_unknown_member(stage: Stage) -> None:
 )
 async def commit_illegal_generation(stage: Stage) -> None:
     instance = await stage.follower()
+    mark = stage.mark()
     fault = await stage.fault(instance, api="OffsetCommit", error="ILLEGAL_GENERATION")
     await stage.acted(fault)
+    await stage.joins_again(instance, mark)
     await stage.stable()
 
 
 @event(
     "commit-unknown-member",
     protocols=("classic",),
-    happens="A member was removed and learns it from its commit: UNKNOWN_MEMBER_ID.",
+    happens="A member was removed and learns it from its next request, which is nearly always a commit: UNKNOWN_MEMBER_ID.",
     right_client="does not repeat the commit and joins as a new member",
-    provoked="its heartbeats are held, POST /v1/groups/{group}/members/{member}/evict",
+    provoked="POST /v1/groups/{group}/members/{member}/evict",
     sources=(_COMMIT,),
     allows=Allows(rebalances=2),
 )
 async def commit_unknown_member(stage: Stage) -> None:
     instance = await stage.follower()
-    heartbeats = await stage.fault(instance, api="Heartbeat", hold="request", until="cleared")
     mark = stage.mark()
     await stage.evict(instance)
     await stage.answered(instance, "UNKNOWN_MEMBER_ID")
-    await heartbeats.clear()
     await stage.request("JoinGroup", instance, since=mark)
     await stage.stable(len(stage.instances))
 

@@ -1,6 +1,7 @@
 """Classic groups: rebalances whose requests and answers get lost, and members that do not finish them."""
 
 from coordinator.certify.event import Allows, NotApplicable, Source, event
+from coordinator.certify.judge.entries import errors
 from coordinator.certify.stage import Stage
 
 _DISCONNECTED = Source(
@@ -60,9 +61,10 @@ async def join_answer_lost(stage: Stage) -> None:
     protocols=("classic",),
     happens="A newcomer's first JoinGroup is answered with a member id, and that answer is lost: nobody joins with the id.",
     right_client="asks for another id and joins with it",
-    provoked="a rule loses the first JoinGroup answer of an instance that starts; the unused id expires by command",
+    provoked="a rule loses the first JoinGroup answer of an instance that starts; the unused id expires with its session",
     sources=(_MEMBER_ID_REQUIRED, _DISCONNECTED),
-    allows=Allows(rebalances=4),
+    allows=Allows(rebalances=4, stall_s=75),
+    time_limit_s=150,
 )
 async def first_join_answer_lost(stage: Stage) -> None:
     newcomer = await stage.follower()
@@ -74,11 +76,9 @@ async def first_join_answer_lost(stage: Stage) -> None:
     await stage.acted(fault)
     await stage.request("JoinGroup", newcomer, since=mark)
     entry = stage.observation.last(lambda each: each.fault == fault.id)
-    unused = (entry.response or {}).get("member_id") if entry else None
-    if not unused:
+    if entry is None or "MEMBER_ID_REQUIRED" not in errors(entry):
         raise NotApplicable("its first JoinGroup is of a version without MEMBER_ID_REQUIRED")
-    await stage.expire_member(str(unused))
-    await stage.stable()
+    await stage.stable(within_s=75)
 
 
 @event(

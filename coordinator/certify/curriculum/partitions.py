@@ -17,14 +17,19 @@ _TOPIC_ID = Source(
     protocols=("classic", "consumer"),
     happens="The topic grows by one partition for each instance.",
     right_client="assigns and reads the new partitions when it refreshes its metadata",
-    provoked="CreatePartitions; NOT_LEADER_OR_FOLLOWER to a Fetch of each instance, so that all refresh their metadata",
+    provoked="CreatePartitions; NOT_LEADER_OR_FOLLOWER to a Fetch of each instance, so that all refresh their metadata; "
+    "a forced rebalance",
     sources=(_METADATA,),
-    allows=Allows(rebalances=2),
+    allows=Allows(rebalances=3),
 )
 async def partitions_added(stage: Stage) -> None:
     await stage.add_partitions(stage.producer.partitions + len(stage.instances))
-    for each in stage.instances:
-        await stage.fault(each, api="Fetch", error="NOT_LEADER_OR_FOLLOWER")
+    mark = stage.mark()
+    faults = [await stage.fault(each, api="Fetch", error="NOT_LEADER_OR_FOLLOWER") for each in stage.instances]
+    for instance, fault in zip(stage.instances, faults, strict=True):
+        await stage.acted(fault)
+        await stage.request("Metadata", instance, since=mark)
+    await stage.rebalance()
     await stage.progress()
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from coordinator.certify.case import Evidence
 from coordinator.certify.judge import membership, records
-from coordinator.certify.judge.findings import Finding
+from coordinator.certify.judge.findings import Finding, not_judged
 from coordinator.certify.judge.history import History
 
 
@@ -81,5 +81,7 @@ PROMISES: Mapping[str, Promise] = {
 
 def judge(evidence: Evidence) -> list[Finding]:
     """A finding for each promise."""
+    if evidence.not_applicable is not None:
+        return [not_judged(name, evidence.not_applicable) for name in PROMISES]
     history = History(evidence)
     return [promise.check(name, history) for name, promise in PROMISES.items()]

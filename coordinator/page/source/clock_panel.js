@@ -20,16 +20,20 @@ export class ClockPanel {
   async change(text, body) {
     const state = await request("POST", "/v1/clock", body);
     this.show(state);
-    return `${text}: ${state.fired?.length ?? 0} timers fired`;
+    return state.fired === undefined ? `${text}: done` : `${text}: ${state.fired_count ?? 0} timers fired`;
   }
 
   async refresh() {
-    this.show(await get("/v1/clock"));
+    try {
+      this.show(await get("/v1/clock"));
+    } catch (error) {
+      this.about.textContent = error.message;
+    }
   }
 
   show(state) {
     const isManual = state.mode === "manual";
-    const next = state.next_timer_ms === null || state.next_timer_ms === undefined ? "none" : `in ${duration(state.next_timer_ms)}`;
+    const next = state.next_timer_ms === null || state.next_timer_ms === undefined ? "none" : `in ${duration(Math.max(0, state.next_timer_ms - state.monotonic_ms))}`;
     this.about.textContent = `${isManual ? "The clock is stopped" : "The clock runs"}: ${clock(state.wall_ms)} UTC, ${state.timers} timers, the next ${next}`;
     this.stop.disabled = isManual;
     this.run.disabled = this.advance.disabled = this.next.disabled = !isManual;

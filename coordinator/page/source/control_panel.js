@@ -2,8 +2,9 @@
 
 import { get, groupPath, query, request } from "./api.js";
 import { ClockPanel } from "./clock_panel.js";
-import { el, replace, table } from "./dom.js";
+import { el, table } from "./dom.js";
 import { FaultForm } from "./fault_form.js";
+import { refill } from "./refill.js";
 import { action } from "./words.js";
 
 export const SCOPE = "page";
@@ -58,7 +59,7 @@ export class ControlPanel {
     const path = `/members/${encodeURIComponent(member.member_id)}`;
     return el("span", { class: "tools" },
       this.button("Evict", () => this.post(`${path}/evict`, { reason: this.reason.value }), `Evict ${member.member_id}`),
-      this.button("Expire session", () => this.post(`${path}/expire-session`, {}), `Expire the session of ${member.member_id}`));
+      this.button("Expire session", () => this.post(`${path}/expire-session`, {}), `Expire session of ${member.member_id}`));
   }
 
   show(view) {
@@ -71,11 +72,11 @@ export class ControlPanel {
       const { faults } = await get("/v1/faults");
       this.setOn(true);
       this.showFaults(faults);
-      await this.clock.refresh();
     } catch (error) {
       this.setOn(false);
       this.off.textContent = error.status === 403 ? `Faults, time and the other commands are off: ${error.message}` : error.message;
     }
+    if (this.isOn) await this.clock.refresh();
   }
 
   setOn(isOn) {
@@ -92,13 +93,12 @@ export class ControlPanel {
   }
 
   showFaults(faults) {
-    if (this.faults.contains(document.activeElement)) return;
     const rows = faults.map((each) => [each.id, matchText(each.rule.match), action(each.rule.action), each.matched, each.acted, each.held,
       each.active ? "active" : "over", el("span", { class: "tools" },
         each.held ? this.button("Release", () => request("POST", `/v1/faults/${each.id}/release`, {}), `Release ${each.id}`) : null,
         this.button("Clear", () => request("DELETE", `/v1/faults/${each.id}`), `Clear ${each.id}`))]);
     const clear = this.button("Clear the faults set here", () => request("DELETE", query("/v1/faults", { scope: SCOPE })));
-    replace(this.faults, rows.length ? table("Faults", ["id", "match", "action", "matched", "acted", "held", "", ""], rows, [3, 4, 5])
+    refill(this.faults, rows.length ? table("Faults", ["id", "match", "action", "matched", "acted", "held", "", ""], rows, [3, 4, 5])
       : el("p", { class: "nothing" }, "No fault is set."), rows.length ? clear : null);
   }
 }

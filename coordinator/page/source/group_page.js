@@ -6,6 +6,7 @@ import { el, replace, table } from "./dom.js";
 import { GroupEvents } from "./group_events.js";
 import { LagChart } from "./lag_chart.js";
 import { buildModel } from "./model.js";
+import { refill } from "./refill.js";
 import { Timeline } from "./timeline.js";
 import { hostName, shortId } from "./words.js";
 
@@ -67,14 +68,13 @@ export class GroupPage {
     this.lag.add(Date.now(), view.lag ?? null);
     this.control.show(view);
     const members = view.members ?? [];
-    if (this.members.contains(document.activeElement)) return;
-    replace(this.members, members.length ? table("Members", ["client", "host", "member", "instance", "partitions or tasks", ""], members.map((each) => [
+    refill(this.members, members.length ? table("Members", ["client", "host", "member", "instance", "partitions or tasks", ""], members.map((each) => [
       each.client_id, hostName(each.client_host), el("code", { title: each.member_id }, shortId(each.member_id)), each.group_instance_id ?? "",
       assigned(each).length, this.control.memberButtons(each),
     ]), [4]) : el("p", { class: "nothing" }, "None."));
     const committed = view.committed ?? [];
     const rows = committed.slice(0, OFFSETS_SHOWN).map((each) => [`${each.topic}-${each.partition}`, each.offset, each.lag?.toLocaleString("en") ?? ""]);
-    replace(this.offsets, rows.length ? table("Offsets", ["partition", "committed", "lag"], rows, [1, 2]) : el("p", { class: "nothing" }, "None."),
+    refill(this.offsets, rows.length ? table("Offsets", ["partition", "committed", "lag"], rows, [1, 2]) : el("p", { class: "nothing" }, "None."),
       committed.length > rows.length ? el("p", { class: "note" }, `Showing ${rows.length} of ${committed.length}.`) : null);
   }
 
@@ -85,6 +85,8 @@ export class GroupPage {
       const view = await get(query(groupPath(this.group), { at: event.state_offset }));
       return el("div", { class: "at-offset" }, el("h3", {}, `The group at offset ${event.state_offset} of its log`),
         el("p", {}, `${view.state}, epoch ${view.generation}, ${view.member_count} members, ${view.offset_count} offsets`),
+        view.at.is_complete ? null : el("p", { class: "note" },
+          `Compaction has removed records before offset ${view.at.compacted_before}; what was changed later may be missing.`),
         table("Members at that offset", ["client", "member", "partitions"],
           (view.members ?? []).map((each) => [each.client_id, shortId(each.member_id), assigned(each).length]), [2]));
     } catch (error) {

@@ -2,6 +2,7 @@
 
 import { get, groupPage, query, repeat } from "./api.js";
 import { el, replace, table } from "./dom.js";
+import { refill } from "./refill.js";
 import { ago } from "./words.js";
 
 const PAGE = 100;
@@ -59,16 +60,14 @@ export class GroupsPage {
     this.older.disabled = !next;
     const first = (this.pages.length - 1) * PAGE;
     this.said.textContent = groups.length ? `Groups ${first + 1} to ${first + groups.length}${next ? ", and more" : ""}` : "No group.";
-    const focused = document.activeElement?.dataset?.group;
     const rows = groups.map((each) => [
-      el("a", { href: groupPage(each.group_id), "data-group": each.group_id }, each.group_id || "(empty name)"),
+      el("a", { href: groupPage(each.group_id) }, each.group_id || "(empty name)"),
       each.kind,
       el("span", { class: `state ${each.state === "Stable" ? "good" : ["Empty", "Dead"].includes(each.state) ? "" : "warn"}` }, each.state),
       each.generation, each.member_count, each.lag?.toLocaleString("en") ?? "unknown",
       each.last_rebalance ? `${ago(each.last_rebalance.started_ms)}: ${each.last_rebalance.cause}` : "",
     ]);
     const heads = ["group", "kind", "state", "epoch", "members", "lag", "last rebalance, and why"];
-    replace(this.body, groups.length ? table("Groups", heads, rows, [3, 4, 5]) : null);
-    if (focused !== undefined) [...this.body.querySelectorAll("a")].find((each) => each.dataset.group === focused)?.focus();
+    refill(this.body, groups.length ? table("Groups", heads, rows, [3, 4, 5]) : null);
   }
 }

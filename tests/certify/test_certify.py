@@ -1,0 +1,122 @@
+"""`coordinator certify` with real programs: a right one passes, and wrong ones fail where they must, each time alike.
+
+The whole curriculum takes minutes: `CERTIFY_ALL=1 make test ARGS=tests/certify/test_certify.py` runs it too.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "compatibility" / "certified"
+RIGHT_EVENTS = "heartbeat-illegal-generation,leader-dies-before-it-assigns,pause-and-zombie-commit"
+RUNS = {
+    "right": ("confluent_consumer", RIGHT_EVENTS),
+    "right again": ("confluent_consumer", RIGHT_EVENTS),
+    "commits first": ("wrong_commits_first", "follower-killed"),
+    "ignores revocation": ("wrong_ignores_revocation", "pause-and-zombie-commit"),
+    "zombie": ("wrong_zombie", "commit-illegal-generation"),
+    "no output topic": ("confluent_consumer", "rebalance-forced", "--no-output-topic"),
+}
+"""Name -> program, events and options."""
+Certified = Callable[[str], tuple[int, Any]]
+
+
+def start(folder: Path, program: str, events: str, *options: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "coordinator",
+        "certify",
+        "--protocol",
+        "classic",
+        "--instances",
+        "2",
+        "--jobs",
+        "3",
+    ]
+    command += ["--output", str(folder), *(("--events", events) if events else ()), *options]
+    return subprocess.Popen(
+        [*command, "--", sys.executable, str(PROGRAMS / f"{program}.py")], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certified]:
+    """The exit code and the folder of a certification. All run at the same time: most of each is waiting."""
+    folder = tmp_path_factory.mktemp("certified")
+    runs = {name: start(folder / name, *arguments) for name, arguments in RUNS.items()}
+
+    def wait_for(name: str) -> tuple[int, Any]:
+        output, _ = runs[name].communicate(timeout=240)
+        print(output)
+        return runs[name].returncode, json.loads((folder / name / "certificate.json").read_text())
+
+    try:
+        yield wait_for
+    finally:
+        for each in runs.values():
+            each.terminate()
+            each.wait(60)
+
+
+def broken(certificate: Any) -> dict[str, list[str]]:
+    """Event -> the promises that were broken in it."""
+    return {
+        event["name"]: [each["promise"] for each in event["findings"] if each["outcome"] == "broken"]
+        for event in certificate["events"]
+    }
+
+
+def verdicts(certificate: Any) -> list[Any]:
+    return [
+        (event["name"], event["outcome"], [(each["promise"], each["outcome"]) for each in event["findings"]])
+        for event in certificate["events"]
+    ]
+
+
+def test_a_right_program_passes_and_passes_again(certified):
+    code, first = certified("right")
+    assert (code, first["outcome"]) == (0, "passed"), broken(first)
+    assert all(event["records"] > 0 for event in first["events"])
+    assert verdicts(certified("right again")[1]) == verdicts(first)
+
+
+def test_a_program_that_commits_before_it_processes_is_caught_whether_or_not_it_loses_records(certified):
+    code, certificate = certified("commits first")
+    assert code == 1
+    assert "committed too early" in broken(certificate)["follower-killed"]
+
+
+def test_a_program_that_ignores_revocation_reads_what_another_owns(certified):
+    code, certificate = certified("ignores revocation")
+    assert code == 1
+    assert "read by two at once" in broken(certificate)["pause-and-zombie-commit"]
+
+
+def test_a_zombie_goes_on_after_a_fatal_error(certified):
+    code, certificate = certified("zombie")
+    assert code == 1
+    assert "requests after a fatal error" in broken(certificate)["commit-illegal-generation"]
+
+
+def test_without_an_output_topic_the_protocol_alone_is_judged(certified):
+    code, certificate = certified("no output topic")
+    assert code == 0
+    [event] = certificate["events"]
+    outcomes = {each["promise"]: each["outcome"] for each in event["findings"]}
+    assert outcomes["records lost"] == outcomes["delivered twice"] == outcomes["committed too early"] == "not judged"
+    assert outcomes["rebalances"] == outcomes["read by two at once"] == "kept"
+
+
+@pytest.mark.skipif("CERTIFY_ALL" not in os.environ, reason="takes minutes: set CERTIFY_ALL=1 to run it")
+@pytest.mark.timeout(1800)
+def test_every_event_of_the_curriculum_is_reached(tmp_path):
+    start(tmp_path, "confluent_consumer", "").communicate(timeout=1700)
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert [event["name"] for event in certificate["events"] if event["outcome"] == "not reached"] == []
