@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 from coordinator.admin.browser_defence import check_host, check_origin
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
+from coordinator.admin.credentials import Credentials
 from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream, wait_ms
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.routes import all_endpoints
@@ -53,13 +54,17 @@ register_url_convertor("segment", _Segment())
 
 
 def protocol_factory(
-    server: ServerView, config: AdminConfig, connections: Connections, endpoints: Sequence[Endpoint] | None = None
+    server: ServerView,
+    config: AdminConfig,
+    connections: Connections,
+    token: str,
+    endpoints: Sequence[Endpoint] | None = None,
 ) -> Callable[[], AdminConnection]:
     """A function that makes the protocol of a connection."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of each malformed request
     time_limit_s = config.admin_request_time_ms / 1000
     uvicorn_config = Config(
-        Application(server, config, all_endpoints() if endpoints is None else endpoints),
+        Application(server, config, Credentials(config, token), all_endpoints() if endpoints is None else endpoints),
         loop="none",
         http=AdminConnection,
         ws="none",
@@ -79,9 +84,12 @@ def protocol_factory(
 class Application:
     """An ASGI application for these endpoints."""
 
-    def __init__(self, server: ServerView, config: AdminConfig, endpoints: Sequence[Endpoint]) -> None:
+    def __init__(
+        self, server: ServerView, config: AdminConfig, credentials: Credentials, endpoints: Sequence[Endpoint]
+    ) -> None:
         self._server = server
         self._config = config
+        self._credentials = credentials
         by_path: dict[str, dict[str, Endpoint]] = {}
         for endpoint in endpoints:
             methods = by_path.setdefault(endpoint.path, {})
@@ -123,10 +131,10 @@ class Application:
                 connection.task = None
 
     async def _no_path(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        self.check_head(scope)
+        self.check_head(scope, None)
         raise RefusedRequest(404, "no such path; / lists them")
 
-    def check_head(self, scope: Scope) -> Mapping[str, str]:
+    def check_head(self, scope: Scope, endpoint: Endpoint | None) -> Mapping[str, str]:
         """The headers. Raises RefusedRequest."""
         size = len(scope["raw_path"]) + len(scope["query_string"])
         size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
@@ -135,9 +143,27 @@ class Application:
                 431, "the request headers are too large; admin.header.bytes is the limit", headers=_CLOSE
             )
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        check_host(headers, self._config.host)
         check_origin(scope["method"], headers)
+        connection: AdminConnection = scope["state"]["connection"]
+        if not self._credentials.are_in(headers, has_certificate=connection.has_certificate):
+            check_host(headers, self._config.host)
+            self._check_anonymous(scope["method"], endpoint)
         return headers
+
+    def _check_anonymous(self, method: str, endpoint: Endpoint | None) -> None:
+        """Raises RefusedRequest: 401, 403 the request needs credentials."""
+        changes = method not in {"GET", "HEAD"} or (endpoint is not None and endpoint.control)
+        if (endpoint is not None and endpoint.is_open) or self._credentials.allow_anonymous(changes=changes):
+            return
+        if not self._credentials.are_set:
+            raise RefusedRequest(
+                403, "this needs credentials, and the server has none: set admin.token, or admin.anonymous=all"
+            )
+        raise RefusedRequest(
+            401,
+            "this needs the token (admin.token) as bearer or as password, or a client certificate",
+            headers={"www-authenticate": 'Bearer, Basic realm="coordinator", charset="UTF-8"'},
+        )
 
     async def answer(self, endpoint: Endpoint, headers: Mapping[str, str], scope: Scope, receive: Receive) -> None:
         """Runs the handler of an endpoint, and sends what it returns. Raises RefusedRequest, _ClientGone."""
@@ -259,9 +285,9 @@ class _Path:
         self._allow = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        headers = self._application.check_head(scope)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = self._methods.get(method)
+        headers = self._application.check_head(scope, endpoint)
         if endpoint is None:
             raise RefusedRequest(405, f"the path supports {self._allow}", headers={"allow": self._allow})
         await self._application.answer(endpoint, headers, scope, receive)

@@ -5,13 +5,15 @@ leads to loopback (DNS rebinding). So:
 
 - a request that changes something comes from no other origin (`Origin`, `Sec-Fetch-Site`), and a body is declared as
   application/json, which a page of another origin may not send without asking first;
-- where the server listens on loopback, `Host` is an address or `localhost`, never a name that somebody else's DNS answers.
+- a request without credentials comes by an address, `localhost`, or, where the server listens on more than loopback, a name
+  without a dot, as containers have; never by a name that somebody else's DNS answers.
 """
 
 import ipaddress
 from collections.abc import Mapping
 
 from coordinator.admin.endpoint import RefusedRequest
+from coordinator.config.loopback import is_loopback
 
 _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -19,9 +21,16 @@ _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
 def check_host(headers: Mapping[str, str], listens_on: str) -> None:
     """Raises RefusedRequest: 403 the request came by a name that is not of this host."""
     host = _host(headers.get("host", ""))
-    if is_loopback(listens_on) and host and host != listens_on and not _is_address(host) and not _is_localhost(host):
+    if not host or host == listens_on or _is_address(host) or is_loopback(host):
+        return
+    if is_loopback(listens_on):
         raise RefusedRequest(
             403, f"admin HTTP listens on {listens_on}, so Host must be an address or localhost; {host} is neither"
+        )
+    if "." in host:
+        raise RefusedRequest(
+            403,
+            f"Host {host} needs credentials (admin.token); without them it must be an address or a name without a dot",
         )
 
 
@@ -33,14 +42,6 @@ def check_origin(method: str, headers: Mapping[str, str]) -> None:
     same = origin is None or origin.partition("://")[2] == headers.get("host")
     if not same or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
         raise RefusedRequest(403, "a web page of another origin must not change anything here")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return _is_localhost(host)
 
 
 def _host(value: str) -> str:
@@ -56,7 +57,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_localhost(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost")

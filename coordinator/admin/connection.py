@@ -42,6 +42,8 @@ class AdminConnection(H11Protocol):
         """Why `task` was cancelled."""
         self.task: asyncio.Task[Any] | None = None
         """What works on the request, and can be cancelled."""
+        self.has_certificate = False
+        """Whether the client has a certificate that an authority of `admin.ssl.truststore.location` signed."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
     # --- what the application reports ---------------------------------------------------------------------------------
@@ -100,6 +102,8 @@ class AdminConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         if self._connections.admit(self):
             super().connection_made(transport)
+            tls = transport.get_extra_info("ssl_object")
+            self.has_certificate = tls is not None and tls.getpeercert(binary_form=True) is not None
             self._start_timer()
         else:
             self.transport = transport

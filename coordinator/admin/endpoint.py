@@ -116,6 +116,8 @@ class Endpoint:
     """The statuses of its own refusals, beside those that every endpoint has (openapi.py)."""
     control: bool = False
     """Whether it needs `admin.control.enable`; 403 without it."""
+    is_open: bool = False
+    """Whether everybody may use it who reaches the server, without credentials (credentials.py)."""
     content_types: tuple[str, ...] = ("application/json",)
     """What the body of the response can be."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -90,13 +90,14 @@ def _shortened(found: list[str]) -> list[str]:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/health/live", "status 200 while the event loop runs", live, returns=Live),
+    Endpoint("GET", "/health/live", "status 200 while the event loop runs", live, returns=Live, is_open=True),
     Endpoint(
         "GET",
         "/health/ready",
         "status 200 if clients should use this server, else 503 and the reasons",
         ready,
         returns=Ready,
+        is_open=True,
         others={503: NotReady},
     ),
 )

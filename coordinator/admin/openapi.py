@@ -20,6 +20,7 @@ _REF = "#/components/schemas/{name}"
 _JSON = "application/json"
 _ANY = {
     400: "The request or its query is malformed.",
+    401: "The request needs the token or a client certificate (admin.token, admin.ssl.truststore.location).",
     403: "The request came by a name that is not of this host, from a web page of another origin, or needs"
     " admin.control.enable.",
     431: "The headers have more than admin.header.bytes.",
@@ -58,7 +59,18 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             " and control for tests. Operations with x-control need admin.control.enable=true.",
         },
         "paths": paths,
-        "components": {"schemas": {name: each for name, each in components.items() if name not in queries}},
+        "components": {
+            "schemas": {name: each for name, each in components.items() if name not in queries},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "admin.token"},
+                "password": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "Any user; admin.token is the password.",
+                },
+            },
+        },
+        "security": [{}, {"token": []}, {"password": []}],
     }
 
 

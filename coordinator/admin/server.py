@@ -11,15 +11,19 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.admin.connections import Connections
 from coordinator.admin.server_view import ServerView
 from coordinator.config.settings import AdminConfig
 
+if TYPE_CHECKING:
+    from coordinator.admin.tls_listener import TlsListener
+    from coordinator.security.tls import TlsContext
+
 _log = logging.getLogger(__name__)
 
-ProtocolFactory = Callable[[ServerView, AdminConfig, Connections], Callable[[], asyncio.Protocol]]
+ProtocolFactory = Callable[[ServerView, AdminConfig, Connections, str], Callable[[], asyncio.Protocol]]
 CLOSED_WITHIN_S = 1.0
 """A stop waits this long for clients to read the last bytes."""
 _EARLY_BYTES = 64 * 1024
@@ -40,30 +44,45 @@ class AdminServer:
     """HTTP for one server, on one address."""
 
     def __init__(
-        self, server: ServerView, config: AdminConfig, load: Callable[[], ProtocolFactory] = import_application
+        self,
+        server: ServerView,
+        config: AdminConfig,
+        token: str = "",
+        tls: "TlsContext | None" = None,
+        load: Callable[[], ProtocolFactory] = import_application,
     ) -> None:
-        """`load` runs in a worker and returns what makes the protocols of connections."""
+        """`token` is empty if there is none. `load` runs in a worker and returns what makes the protocols of connections."""
         self._view = server
         self._config = config
+        self._token = token
         self._load = load
         self.connections = Connections(config.admin_connections)
         self._make_protocol: Callable[[], asyncio.Protocol] | None = None
         self._is_loading = False
         self._is_stopped = False
         self._server: asyncio.Server | None = None
+        self._tls = tls
+        self._tls_listener: TlsListener | None = None
 
     async def start(self) -> int:
         """Listens on the configured address. Returns the port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, self._config.host, self._config.port)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        host, port = self._config.host, self._config.port
+        if self._tls is None:
+            self._server = await loop.create_server(self.make_connection, host, port)
+            return int(self._server.sockets[0].getsockname()[1])
+        from coordinator.admin.tls_listener import TlsListener  # noqa: PLC0415 - most servers need no TLS
+
+        self._tls_listener = TlsListener(self._tls, self.connections, self.make_connection)
+        return self._tls_listener.start(host, port, self._config.admin_request_time_ms)
 
     async def stop(self) -> None:
         """Stops listening, ends long polls and streams, and closes all connections."""
         self._is_stopped = True
         if self._server is not None:
             self._server.close()
+        if self._tls_listener is not None:
+            self._tls_listener.stop()
         connections = list(self.connections.open)
         tasks = [task for connection in connections for task in connection.stop()]
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -73,7 +92,8 @@ class AdminServer:
         for connection in list(self.connections.open):
             connection.abandon()
 
-    def _accept(self) -> asyncio.Protocol:
+    def make_connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
         return _EarlyConnection(self) if self._make_protocol is None else self._make_protocol()
 
     def admitted(self, connection: "_EarlyConnection") -> None:
@@ -93,7 +113,7 @@ class AdminServer:
             return
         if self._is_stopped:
             return
-        self._make_protocol = factory(self._view, self._config, self.connections)
+        self._make_protocol = factory(self._view, self._config, self.connections, self._token)
         for connection in list(self.connections.open):
             if isinstance(connection, _EarlyConnection):
                 connection.hand_over(self._make_protocol())

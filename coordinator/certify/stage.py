@@ -282,10 +282,10 @@ class Stage:
         await self.observation.stop()
         self.note("the server is killed")
         await asyncio.to_thread(self.server.kill_and_start)
-        self.outages.append((began_ms, now_ms()))
         self.note("the server is back")
         await self.clock.start()
         await self.observation.start(self.control, [each.listener for each in self.instances])
+        self.outages.append((began_ms, now_ms()))
 
     # --- topics -------------------------------------------------------------------------------------------------------
 

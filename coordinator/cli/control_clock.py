@@ -20,21 +20,24 @@ if TYPE_CHECKING:
         "coordinator control clock manual",
         "coordinator control clock advance --ms 45000",
         "coordinator control clock advance --to-next",
+        "coordinator control clock set-wall --ms 1800000000000",
     ),
 )
-@click.argument("action", required=False, type=click.Choice(["manual", "real", "advance"]))
-@click.option("--ms", type=int, metavar="MS", help="With advance: by so many milliseconds.")
+@click.argument("action", required=False, type=click.Choice(["manual", "real", "advance", "set-wall"]))
+@click.option("--ms", type=int, metavar="MS", help="With advance: by so many milliseconds; with set-wall: since 1970.")
 @click.option("--to-next", is_flag=True, default=None, help="With advance: to the next timer.")
 @admin_option
 @json_option
 def clock(action: str | None, ms: int | None, to_next: bool | None, admin: str, as_json: bool) -> int:
-    """Show the server's clock; stop it (manual), let it run (real), or advance it while it stands."""
+    """Show the server's clock; stop it (manual), let it run (real), advance it while it stands, or set its wall clock."""
     from coordinator.cli.control_shown import show_clock
 
     if action == "advance":
         exactly_one(ms=ms, to_next=to_next)
-    elif ms is not None or to_next:
-        raise click.UsageError("--ms and --to-next belong to `advance`.", click.get_current_context())
+    elif to_next or (ms is None) is (action == "set-wall"):
+        raise click.UsageError(
+            "--ms belongs to `advance` and `set-wall`, --to-next to `advance`.", click.get_current_context()
+        )
     return with_control(admin, lambda control: show_clock(_act(control, action, ms), as_json))
 
 
@@ -46,5 +49,8 @@ def _act(control: "Control", action: str | None, ms: int | None) -> "ClockReadin
             return control.clock.real()
         case "advance":
             return control.clock.advance_to_next() if ms is None else control.clock.advance(ms)
+        case "set-wall":
+            assert ms is not None
+            return control.clock.set_wall(ms)
         case _:
             return control.clock.read()

@@ -128,10 +128,18 @@ def ready(**sources: Unpack[Sources]) -> int:
         admin = load_admin_config(sources)
     except ConfigError as error:
         return refused(error)
-    from http.client import HTTPConnection, HTTPException
+    import ssl
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - the address that it listens on
-    connection = HTTPConnection(host, admin.port, timeout=READY_WITHIN_S)
+    connection: HTTPConnection
+    if admin.admin_ssl_keystore_location:
+        # The server is on this machine, and its certificate names the machine as others know it.
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = HTTPSConnection(host, admin.port, timeout=READY_WITHIN_S, context=context)
+    else:
+        connection = HTTPConnection(host, admin.port, timeout=READY_WITHIN_S)
     try:
         connection.request("GET", "/health/ready")
         answer = connection.getresponse()

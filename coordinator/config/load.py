@@ -21,6 +21,7 @@ from coordinator.config.environment import (
     without_effect,
 )
 from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
+from coordinator.config.loopback import is_loopback
 from coordinator.config.parsers import POSITIVE, Secret
 from coordinator.config.security import (
     LISTENER_PREFIX,
@@ -419,6 +420,21 @@ def _check_security(config: ServerConfig) -> None:
             raise ConfigError(f"listeners: {listener.name} occurs twice; give each listener a name of its own")
 
 
+def _check_admin(admin: AdminConfig) -> None:
+    credentials = admin.admin_token or admin.admin_token_file or admin.admin_ssl_truststore_location
+    if not is_loopback(admin.host) and not credentials and admin.admin_anonymous == "none":
+        raise ConfigError(
+            f"admin.listener: {admin.host} is not loopback, so other machines can reach it: set admin.token,"
+            " admin.token.file or admin.ssl.truststore.location, or say by admin.anonymous = read or all what strangers may do"
+        )
+    if admin.admin_token and admin.admin_token_file:
+        raise ConfigError("set admin.token or admin.token.file, not both")
+    if admin.admin_ssl_truststore_location and not admin.admin_ssl_keystore_location:
+        raise ConfigError(
+            "admin.ssl.truststore.location: client certificates need TLS; set admin.ssl.keystore.location"
+        )
+
+
 def _check_together(config: ServerConfig) -> None:
     """Refuses values that are possible alone but not together. Raises ConfigError."""
     groups = config.groups
@@ -461,6 +477,7 @@ def _check_together(config: ServerConfig) -> None:
                 "allowed: an address that clients can connect to"
             )
     _check_security(config)
+    _check_admin(config.admin)
     taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
     for host, port in taken:
         if port and taken.count((host, port)) > 1:

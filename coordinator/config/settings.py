@@ -22,10 +22,12 @@ from coordinator.config.parsers import (
     INT_MAX,
     LONG,
     LONG_MAX,
+    MAYBE_TEXT,
     NAMES,
     POSITIVE,
     POSITIVE_LONG,
     PROTOCOLS,
+    SECRET,
     TAGS,
     TEXT,
     Parser,
@@ -104,11 +106,17 @@ class AdminConfig:
 
     host: str = "127.0.0.1"
     port: int = 9644
-    admin_connections: int = 16
+    admin_connections: int = 64
     admin_header_bytes: int = 8 << 10
     admin_body_bytes: int = 64 << 10
     admin_request_time_ms: int = 10_000
     admin_control_enable: bool = False
+    admin_token: str = field(default="", repr=False)
+    admin_token_file: str = ""
+    admin_anonymous: str = "none"
+    admin_ssl_keystore_location: str = ""
+    admin_ssl_key_password: str = field(default="", repr=False)
+    admin_ssl_truststore_location: str = ""
     metrics_groups: tuple[str, ...] = ()
 
 
@@ -494,13 +502,32 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
          "The most open HTTP connections. A further one takes the place of the one that has kept the server waiting the"
-         " longest, or gets status 503 if the server is at work on all of them. Not a Kafka setting."),
+         " longest, or gets status 503 if the server is at work on all of them. Long polls and event streams can hold half of"
+         " them. Not a Kafka setting."),
         ("admin.header.bytes", AdminConfig, integer(256, 1 << 20), "bytes",
          "The largest request line and headers together of an HTTP request. Not a Kafka setting."),
         ("admin.body.bytes", AdminConfig, INT, "bytes",
          "The largest body of an HTTP request. Not a Kafka setting."),
         ("admin.request.time.ms", AdminConfig, POSITIVE, "milliseconds",
-         "The most time that an HTTP request can take to arrive, and its response to be read. Not a Kafka setting."),
+         "The most time that an HTTP request can take to arrive, to be answered, and its response to be read. A long poll"
+         " has its timeout_ms in addition; an event stream goes on for as long as the client reads it. Not a Kafka setting."),
+        ("admin.token", AdminConfig, SECRET, "",
+         "The token that requests over admin HTTP present: Authorization: Bearer TOKEN, or as the password of any user."
+         " At least 16 characters. Not a Kafka setting."),
+        ("admin.token.file", AdminConfig, MAYBE_TEXT, "",
+         "A file with the token, instead of admin.token. Not a Kafka setting."),
+        ("admin.anonymous", AdminConfig, choice("none", "read", "all"), "",
+         "What admin HTTP lets requests do that present no token and no certificate: nothing but health checks, read views and"
+         " metrics, or everything. Without a token and client certificates, a server that listens on loopback allows"
+         " everything, and one that listens on more starts only with read or all. Not a Kafka setting."),
+        ("admin.ssl.keystore.location", AdminConfig, MAYBE_TEXT, "",
+         "A PEM file with the private key and the certificate chain of admin HTTP, which then speaks TLS. The server reads"
+         " it again when it changes. Not a Kafka setting."),
+        ("admin.ssl.key.password", AdminConfig, SECRET, "",
+         "The password of that private key, if it is encrypted. Not a Kafka setting."),
+        ("admin.ssl.truststore.location", AdminConfig, MAYBE_TEXT, "",
+         "A PEM file with the authorities whose client certificates admin HTTP accepts in place of the token."
+         " Not a Kafka setting."),
         ("admin.control.enable", AdminConfig, BOOLEAN, "",
          "Whether admin HTTP may inject faults, act on groups and set the clock (docs/control.md). It lets everybody who"
          " reaches the address break groups, so it is for tests. Not a Kafka setting."),
@@ -537,8 +564,7 @@ STRUCTURED = {
     "admin.listener": StructuredSetting(
         "HOST:PORT",
         "The address of the admin HTTP server, which has metrics, health checks and views of groups, and can rebalance"
-        " groups. It has no password,"
-        " so do not open it to strangers.",
+        " groups. On more than loopback it needs a token, client certificates, or admin.anonymous.",
     ),
     "topics": StructuredSetting(
         "a list of {name: NAME, partitions: NUMBER, configs: {key: value}}",

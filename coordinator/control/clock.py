@@ -73,6 +73,11 @@ class ClockCommands:
         """Advances a manual clock to the next timer."""
         return _change(advance_to="next")
 
+    @command
+    def set_wall(self, wall_ms: int) -> Steps[ClockReading]:
+        """Sets the wall clock, as NTP or an operator does; no timer fires by it."""
+        return _change(wall_ms=wall_ms)
+
     def run_again(self) -> Steps[ClockReading]:
         """The steps of `real`."""
         reading = yield from _change(mode="real")

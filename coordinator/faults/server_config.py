@@ -24,7 +24,7 @@ def server_config(plan: Plan) -> ServerConfig:
         log_dir=LOG_DIR,
         shutdown_time_ms=2_000,
         listeners=(ListenerConfig(host=ADDRESS[0], port=ADDRESS[1]),),
-        admin=AdminConfig(host=ADDRESS[0], port=ADMIN_PORT, admin_control_enable=True),
+        admin=AdminConfig(host=ADDRESS[0], port=ADMIN_PORT, admin_control_enable=True, admin_anonymous="all"),
         network=NetworkConfig(
             connections_max_idle_ms=60_000, limit_frame_time_ms=10_000, socket_request_max_bytes=1 << 20
         ),

@@ -8,10 +8,10 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, cast
 
-from coordinator.network.connection import Connection
-from coordinator.security.principal import NoRuleApplies
+from coordinator.security.principal import NoRuleApplies, Principal
 from coordinator.security.tls import TlsContext
 
 _log = logging.getLogger(__name__)
@@ -20,22 +20,41 @@ PAUSE_S = 0.1
 """How long to wait after an accept has failed, for lack of file descriptors for example."""
 
 
+class AcceptedConnection(Protocol):
+    """A connection of a listener: a protocol of asyncio that counts from the moment when it is accepted."""
+
+    principal: Principal
+
+    def admit(self, peer: Any) -> bool:
+        """Whether the connection is within the limits; then it counts."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is done."""
+
+    def abort(self, reason: str) -> None:
+        """Closes the connection at once."""
+
+
 class TlsAcceptor:
     """A listening socket."""
 
     def __init__(
         self,
         tls: TlsContext,
-        make_connection: Callable[[], Connection],
+        make_connection: Callable[[], Any],
         handshake_ms: int,
-        on_failure: Callable[[Connection, str], None],
+        on_failure: Callable[[Any, str], None],
     ) -> None:
-        """`on_failure` is called with a connection and the reason if its handshake fails."""
+        """`make_connection` makes an AcceptedConnection.
+
+        `on_failure` is called with a connection and the reason if its handshake fails.
+        """
         self._tls = tls
         self._make_connection = make_connection
         self._handshake_ms = handshake_ms
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[AcceptedConnection, asyncio.Task[None]] = {}
         self._listening: socket.socket | None = None
 
     def start(self, host: str, port: int, backlog: int) -> int:
@@ -54,10 +73,17 @@ class TlsAcceptor:
         if self._listening is not None:
             self._listening.close()
 
-    def _run(self, work: "asyncio.Future[None] | object") -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+    def cancel(self, connection: AcceptedConnection) -> None:
+        """Ends the handshake of a connection."""
+        task = self._handshakes.get(connection)
+        if task is not None:
+            task.cancel()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -68,13 +94,13 @@ class TlsAcceptor:
                 _log.warning("event=accept_failed reason=%s", error)
                 await asyncio.sleep(PAUSE_S)
                 continue
-            connection = self._make_connection()
+            connection: AcceptedConnection = self._make_connection()
             if connection.admit(address):
-                self._run(self._begin(connection, accepted))
+                self._handshakes[connection] = self._run(self._begin(connection, accepted))
             else:
                 accepted.close()
 
-    async def _begin(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _begin(self, connection: AcceptedConnection, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -89,21 +115,23 @@ class TlsAcceptor:
             self._on_failure(connection, f"TLS handshake: {_reason(error)}")
         except asyncio.CancelledError:
             accepted.close()
-            self._on_failure(connection, "the server stops")
+            self._on_failure(connection, "the server ends it")
             raise
+        finally:
+            self._handshakes.pop(connection, None)
 
 
 class _Identified(asyncio.Protocol):
     """Notes whom the client's certificate names, and makes way for the connection."""
 
-    def __init__(self, connection: Connection, tls: TlsContext) -> None:
+    def __init__(self, connection: AcceptedConnection, tls: TlsContext) -> None:
         self._connection = connection
         self._tls = tls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connection = self._connection
         certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        transport.set_protocol(connection)
+        transport.set_protocol(cast(asyncio.BaseProtocol, connection))
         try:
             connection.principal = self._tls.principal(certificate)
         except NoRuleApplies as error:

@@ -82,6 +82,7 @@ from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
     from coordinator.rules.interceptor import Interceptor
+    from coordinator.security.tls import TlsContext
 
 _log = logging.getLogger(__name__)
 
@@ -442,13 +443,22 @@ class Server:
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
-        self._admin = AdminServer(self, self.config.admin)
+        self._admin = AdminServer(self, self.config.admin, *self._admin_protection())
         try:
             admin_port = await self._admin.start()
         except OSError as error:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
         host, port = self.listeners[0].advertised
-        return f"{host}:{port}", f"http://{self.config.admin.host}:{admin_port}"
+        scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
+        return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
+
+    def _admin_protection(self) -> "tuple[str, TlsContext | None]":
+        admin = self.config.admin
+        if not (admin.admin_token or admin.admin_token_file or admin.admin_ssl_keystore_location):
+            return "", None
+        from coordinator.server.listener_security import admin_protection  # noqa: PLC0415 - most servers need none
+
+        return admin_protection(admin)
 
     async def _listen(self, config: ListenerConfig) -> Listener:
         network = self.config.network

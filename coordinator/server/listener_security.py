@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.config.security import OAUTHBEARER, PLAIN, ListenerSecurity, SaslConfig
+from coordinator.admin.credentials import UnusableToken, read_token
+from coordinator.config.security import OAUTHBEARER, PLAIN, ListenerSecurity, SaslConfig, TlsConfig
+from coordinator.config.settings import AdminConfig
 from coordinator.network.listener import Protection, SaslSetup
 from coordinator.security.authenticator import MechanismSetup
 from coordinator.security.mechanism import MakeMechanism
@@ -39,6 +41,25 @@ def make_protection(
         }
     except (UnusableTls, InvalidRules, UnusableUsers, UnusableKeys) as error:
         raise CannotStart(f"listener {name}: {error}") from error
+
+
+def admin_protection(config: AdminConfig) -> tuple[str, TlsContext | None]:
+    """The token and the TLS of admin HTTP. Raises CannotStart."""
+    try:
+        token = read_token(config)
+        if not config.admin_ssl_keystore_location:
+            return token, None
+        tls = TlsConfig(
+            ssl_client_auth="requested" if config.admin_ssl_truststore_location else "none",
+            ssl_keystore_location=config.admin_ssl_keystore_location,
+            ssl_key_password=config.admin_ssl_key_password,
+            ssl_truststore_location=config.admin_ssl_truststore_location,
+        )
+        return token, TlsContext(tls)
+    except UnusableToken as error:
+        raise CannotStart(str(error)) from error
+    except UnusableTls as error:
+        raise CannotStart(f"admin HTTP: admin.{error}") from error
 
 
 def _sasl(

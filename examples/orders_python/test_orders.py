@@ -61,10 +61,6 @@ class World:
         assert self._producer.flush(30) == 0
         return orders
 
-    def committed(self) -> int:
-        """How many orders are committed."""
-        return sum(each["offset"] for each in self.group.describe()["committed"])
-
 
 @pytest.fixture
 def world(kafka_coordinator: KafkaCoordinator) -> Iterator[World]:
@@ -89,11 +85,23 @@ def test_a_rebalance_loses_nothing_and_bills_nothing_twice(running: World) -> No
     assert running.ledger.repeated == []
 
 
-def test_a_second_instance_takes_partitions_over_without_billing_twice(running: World) -> None:
+def test_a_zombie_cannot_commit_what_another_instance_has_taken_over(running: World) -> None:
+    """The first instance loses its session with a commit on the way. The second one reads those orders again."""
+    recording = running.control.record(api="OffsetCommit", group=running.name)
+    commits = running.control.fault(api="OffsetCommit", group=running.name, hold="request")
+    orders = running.order()
+    commits.wait(held=1)
+    [zombie] = running.group.describe()["members"]
+    running.group.expire_session(zombie["member_id"])
     running.start("billing-2")
+    [successor] = running.group.wait(state="Stable", members=1)["members"]
+    assert successor["client_id"] == "billing-2"
+    commits.clear()
     running.group.wait(state="Stable", members=2)
-    assert running.ledger.wait_for(running.order())
-    assert running.ledger.repeated == []
+    [answer] = [each.response for each in recording.entries() if each.fault == commits.id]
+    assert {each["error"] for each in answer["partitions"]} == {"UNKNOWN_MEMBER_ID"}
+    assert running.ledger.wait_for(orders + running.order())
+    assert set(running.ledger.repeated) <= set(orders)
 
 
 def test_a_pause_longer_than_the_session_loses_nothing(running: World) -> None:

@@ -73,7 +73,7 @@ class View:
 def made(config: AdminConfig = CONFIG, endpoints: tuple[Endpoint, ...] = ENDPOINTS) -> AdminServer:
     """An admin server with these endpoints."""
     view: Any = View()
-    return AdminServer(view, config, lambda: partial(protocol_factory, endpoints=endpoints))
+    return AdminServer(view, config, load=lambda: partial(protocol_factory, endpoints=endpoints))
 
 
 @asynccontextmanager

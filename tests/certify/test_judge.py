@@ -114,6 +114,13 @@ def test_a_commit_beyond_what_the_process_was_sent_is_too_early():
     assert finding.evidence == (f"entry 3 at {A} commits in-0@5: sent up to 4",)
 
 
+def test_what_was_sent_while_the_server_came_back_is_not_recorded_and_may_be_committed():
+    case = Case(copies=False, outages=[(ms(4), ms(8))]).position(1, A, -1).fetch(2, A, 0, 3).commit(9, A, 5)
+    assert case.finding(EARLY).outcome == "not judged"
+    case = Case(copies=False, outages=[(ms(4), ms(8))]).position(1, A, -1).fetch(9, A, 0, 3).commit(10, A, 5)
+    assert case.finding(EARLY).outcome == "broken"
+
+
 def test_a_position_that_the_coordinator_gave_may_be_committed_again():
     case = Case(copies=False).position(1, A, 7).commit(3, A, 7)
     assert case.finding(EARLY).outcome == "not judged"

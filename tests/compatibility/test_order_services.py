@@ -15,7 +15,7 @@ from tests.support.server_process import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
 SCENARIOS = 7
-"""Tests that each suite has: rebalances, a second instance, a session that ends, a lost answer, a fence, two failovers."""
+"""Tests that each suite has: a rebalance, a zombie, a session that ends, a lost answer, a fence, two failovers."""
 
 
 def passed(reports: list[Path], printed: str) -> int:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -111,7 +112,8 @@ def test_every_option_of_a_rule_reaches_the_server(run, fresh):
         (("groups", "wait", "g"), "At least one of --state, --members and --epoch"),
         (("groups", "wait", "g", "--state", "Stabel"), "Stable"),
         (("clock", "advance"), "Exactly one of --ms and --to-next"),
-        (("clock", "--ms", "1"), "belong to `advance`"),
+        (("clock", "--ms", "1"), "--ms belongs to `advance` and `set-wall`"),
+        (("clock", "set-wall"), "--ms belongs to `advance` and `set-wall`"),
         (("events", "--after", "yesterday"), "neither an offset nor `now`"),
     ],
 )
@@ -184,9 +186,12 @@ def test_the_clock_is_shown_stopped_and_advanced(run, group):
         before = json.loads(run("clock", "--json"))
         after = json.loads(run("clock", "advance", "--ms", "1500", "--json"))
         assert after["monotonic_ms"] - before["monotonic_ms"] == 1500
+        ahead = after["wall_ms"] + 86_400_000
+        assert json.loads(run("clock", "set-wall", "--ms", str(ahead), "--json"))["wall_ms"] == ahead
         fired = run("clock", "advance", "--to-next")
         assert "FIRED-AT-MS" in fired
     finally:
+        run("clock", "set-wall", "--ms", str(time.time_ns() // 1_000_000))
         assert rows(run("clock", "real"))[1][0] == "real"
 
 

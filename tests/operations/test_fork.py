@@ -27,6 +27,7 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.registry import Topic
 from coordinator.world.disk import RealDisk
+from tests.compatibility.test_log_formats import join_application
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
@@ -218,6 +219,27 @@ def test_a_fork_of_a_killed_server_has_what_only_its_journal_has(tmp_path, coord
     server.kill()
     with ServerProcess(tmp_path, arguments=("--from", str(server.data_dir))) as forked:
         assert committed(forked, "billing") == [6]
+
+
+def test_a_streams_group_goes_on_with_its_topology_or_with_its_members(tmp_path, coordinator_process):
+    source = coordinator_process(settings={"offsets.topic.num.partitions": 2})
+    with Connection(source.bootstrap) as link:
+        made = {"name": "t", "num_partitions": 3, "replication_factor": 1}
+        link.call("CreateTopics", 4, topics=[made], timeout_ms=10_000)
+        epoch = join_application(link)
+        [before] = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+    kept = coordinator_process(arguments=("--from", source.bootstrap, "--from-members", "keep"))
+    with Connection(kept.bootstrap) as link:
+        [found] = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+        # The partitions of its internal topics are computed at the first heartbeat.
+        assert found | {"topology": {}} == before | {"topology": {}}
+    dropped = coordinator_process(arguments=("--from", source.bootstrap))
+    with Connection(dropped.bootstrap) as link:
+        [found] = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+        assert (found["group_state"], found["group_epoch"], found["members"]) == ("Empty", epoch, [])
+        assert join_application(link) > epoch
+        [found] = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+        assert found["topology"] == before["topology"]
 
 
 def test_a_second_start_goes_on_with_the_fork_and_is_refused_with_from(tmp_path, coordinator_process, capsys):

@@ -175,6 +175,23 @@ async def migrate(stage: Stage, protocol: str) -> None:
         await stage.stable()
 
 
+async def bump_in_mid_commit(stage: Stage, kind: str, policy: str) -> None:
+    """Holds an OffsetCommit of the first instance until its member is in a later epoch. `kind`: the prefix of the configs.
+
+    Without an assignment interval, one heartbeat is enough for that: a client that waits for its answer, behind that of the
+    commit, sends no other.
+    """
+    await set_group_config(stage, f"{kind}.assignment.interval.ms", "0")
+    await set_group_config(stage, f"{kind}.fencing.policy", policy)
+    hold = await stage.fault(stage.first, api="OffsetCommit", hold="request")
+    await stage.held(hold)
+    epoch = await epoch_of(stage, stage.first)
+    await stage.bump_epoch()
+    await in_epoch(stage, stage.first, epoch + 1)
+    await hold.release()
+    await stage.progress()
+
+
 async def set_group_config(stage: Stage, name: str, value: str) -> None:
     """Sets a dynamic config of the group. Raises OperationFailed."""
     stage.note(f"{name}={value}")

@@ -213,18 +213,6 @@ async def static_member_back_in_time(stage: Stage) -> None:
     await stage.stable()
 
 
-async def _bump_in_mid_commit(stage: Stage, policy: str) -> None:
-    acts.need_plain_commits(stage)
-    await acts.set_group_config(stage, "consumer.fencing.policy", policy)
-    hold = await stage.fault(stage.first, api="OffsetCommit", hold="request")
-    await stage.held(hold)
-    epoch = await acts.epoch_of(stage, stage.first)
-    await stage.bump_epoch()
-    await acts.in_epoch(stage, stage.first, epoch + 1)
-    await hold.release()
-    await stage.progress()
-
-
 def _epoch_bumped(policy: str, then: str, right_client: str, source: Source) -> Event:
     @event(
         f"epoch-bumped-in-mid-commit-{policy}",
@@ -238,7 +226,8 @@ def _epoch_bumped(policy: str, then: str, right_client: str, source: Source) -> 
         allows=Allows(rebalances=1),
     )
     async def bumped(stage: Stage) -> None:
-        await _bump_in_mid_commit(stage, policy)
+        acts.need_plain_commits(stage)
+        await acts.bump_in_mid_commit(stage, "consumer", policy)
 
     return bumped
 

@@ -73,20 +73,13 @@ async def streams_member_removed(stage: Stage) -> None:
     "STALE_MEMBER_EPOCH.",
     right_client="commits again with its new epoch, or gives its tasks up and joins again",
     provoked="streams.fencing.policy=strict; an OffsetCommit is held, the epoch bumped, and the commit released when the "
-    "member is "
-    "in the new epoch",
+    "member is in the new epoch",
     sources=(Source("CommitRequestManager.commitSyncExceptionForError", "STALE_MEMBER_EPOCH fails commitSync"),),
     allows=Allows(rebalances=2, stall_s=40.0),
 )
 async def streams_epoch_bumped(stage: Stage) -> None:
-    await acts.set_group_config(stage, "streams.fencing.policy", "strict")
-    hold = await stage.fault(stage.first, api="OffsetCommit", hold="request")
-    await stage.held(hold)
-    epoch = await acts.epoch_of(stage, stage.first)
-    await stage.bump_epoch()
-    await acts.in_epoch(stage, stage.first, epoch + 1)
-    await hold.release()
-    await stage.progress()
+    acts.need_plain_commits(stage)
+    await acts.bump_in_mid_commit(stage, "streams", "strict")
 
 
 EVENTS = (tasks_answer_lost, streams_fenced_member_epoch, streams_member_removed, streams_epoch_bumped)

@@ -146,6 +146,7 @@ def committed_too_early(promise: str, history: History) -> Finding:
         f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: sent up to {bound}"
         for partition, commit in _accepted(history)
         if (bound := _sent_up_to(history, partition, commit)) < commit.offset
+        and not _may_be_unrecorded(history, partition, commit)
     ]
     if early:
         return broken(promise, f"{len(early)} commits are beyond what the process was sent", early)
@@ -184,6 +185,21 @@ def _sent_up_to(history: History, partition: int, commit: Committed) -> int:
         if (each.instance, each.run) == who and each.entry.time_ms <= at_ms
     ]
     return max([0, *ends, *begins])
+
+
+def _may_be_unrecorded(history: History, partition: int, commit: Committed) -> bool:
+    """Whether the server was killed since the last record that the process is known to have been sent: what it was sent between
+    the last reading of the recordings and their new beginning is not recorded.
+    """
+    last_ms = max(
+        (
+            each.entry.time_ms
+            for each in history.fetched[partition]
+            if (each.instance, each.run) == (commit.instance, commit.run) and each.entry.time_ms <= commit.entry.time_ms
+        ),
+        default=history.evidence.began_ms,
+    )
+    return any(last_ms <= to_ms and from_ms <= commit.entry.time_ms for from_ms, to_ms in history.evidence.outages)
 
 
 def _copied_later(history: History) -> Iterator[tuple[int, Committed, InputRecord, Copied]]:

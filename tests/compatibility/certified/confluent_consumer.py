@@ -3,8 +3,14 @@
 A commit that fails is reported; the loop goes on, because whoever owns the partition reads the message again.
 """
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from settings import BOOTSTRAP, GROUP, GROUP_INSTANCE_ID, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the client can only be closed. librdkafka goes on to deliver records meanwhile."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
 
 stop = Stop()
 settings = {
@@ -25,7 +31,7 @@ try:
         if message is None:
             continue
         if message.error():
-            if message.error().fatal():
+            if is_fatal(message.error()):
                 raise KafkaException(message.error())
             report("poll", message.error())
             continue
@@ -35,7 +41,7 @@ try:
         try:
             consumer.commit(message=message, asynchronous=False)
         except KafkaException as failure:
-            if failure.args[0].fatal():
+            if is_fatal(failure.args[0]):
                 raise
             report("commit", failure)
 finally:

@@ -36,6 +36,27 @@ class Control {
         send("DELETE", "/v1/faults/" + fault, null);
     }
 
+    /** Records the requests that match and their answers; returns the recording's id. */
+    String record(String match) {
+        String wanted = "{\"match\": {%s}, \"scope\": \"%s\"}".formatted(match, scope);
+        return field(send("POST", "/v1/recordings", wanted), "\"id\": ?\"([^\"]+)\"");
+    }
+
+    /** What a recording has so far, as JSON. */
+    String entries(String recording) {
+        return send("GET", "/v1/recordings/" + recording, null);
+    }
+
+    /** The id of the only member of a group. */
+    String onlyMember(String group) {
+        return field(send("GET", "/v1/groups/" + group, null), "\"member_id\": ?\"([^\"]+)\"");
+    }
+
+    /** Ends the session of a member. */
+    void expireSession(String group, String member) {
+        send("POST", "/v1/groups/" + group + "/members/" + member + "/expire-session", "{}");
+    }
+
     /** Waits for a state of a group, such as `state:Stable,members:1`. */
     void waitForGroup(String group, String until) {
         reached("/v1/groups/" + group + "?until=" + until);
@@ -66,6 +87,7 @@ class Control {
     /** Clears what the test has set, and lets the clock run. */
     void end() {
         send("DELETE", "/v1/faults?scope=" + scope, null);
+        send("DELETE", "/v1/recordings?scope=" + scope, null);
         send("POST", "/v1/clock", "{\"mode\": \"real\"}");
     }
 
