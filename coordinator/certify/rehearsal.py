@@ -116,8 +116,7 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
             stage.producer.start()
             for each in stage.instances:
                 await each.start()
-            await stage.stable(within_s=stage.event.time_limit_s)
-            await stage.progress(within_s=stage.event.time_limit_s)
+            await _started(stage)
             phase, evidence.provoked_ms = "event", now_ms()
             await stage.event.run(stage)
             phase = "recovery"
@@ -134,6 +133,27 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
         evidence.not_reached = f"{PHASES[phase]}: not within {stage.event.time_limit_s:g} s"
     except (ControlError, OperationFailed) as reason:
         evidence.not_reached = f"{PHASES[phase]}: {reason}"
+
+
+async def _started(stage: Stage) -> None:
+    """Waits until all partitions have commits. Raises NotReached, at once if an instance ends."""
+
+    async def reads() -> None:
+        await stage.stable(within_s=stage.event.time_limit_s)
+        await stage.progress(within_s=stage.event.time_limit_s)
+
+    async def ends(instance: Instance) -> None:
+        raise NotReached(f"instance {instance.index} ended with exit code {await instance.ends()}")
+
+    tasks = [asyncio.create_task(each) for each in (reads(), *map(ends, stage.instances))]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _copied(stage: Stage) -> None:
