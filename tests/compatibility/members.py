@@ -56,6 +56,9 @@ class Client:
         consumer if it looks for brokers to fetch from at that moment (KafkaJSNoBrokerAvailableError).
         """
 
+    def prepare(self, bootstrap: str) -> None:
+        """Does what makes later starts quicker, with a server that has no security."""
+
     def command(self, bootstrap: str) -> list[str]:
         return [sys.executable, str(HERE / "clients" / f"{self.name}_client.py"), bootstrap]
 
@@ -67,10 +70,12 @@ class JavaClient(Client):
     def classpath(self) -> str:
         return compile_java(HERE / "java" / "ClientProgram.java", kafka_classpath(JAVA_ARTIFACTS))
 
-    def command(self, bootstrap: str) -> list[str]:
+    def prepare(self, bootstrap: str) -> None:
         with archive_to_make(self.classpath) as archive:
             if archive is not None:
                 self._use_everything(bootstrap, archive)
+
+    def command(self, bootstrap: str) -> list[str]:
         return java(self.classpath, "ClientProgram", bootstrap, heap_mib=128)
 
     def _use_everything(self, bootstrap: str, archive: Path) -> None:
@@ -146,6 +151,8 @@ class Program:
         self._sent = 0
         self._changed = threading.Condition()
         self._log = (folder / f"{client.name}-{id(self)}.log").open("wb")
+        if not security:
+            client.prepare(bootstrap)
         self._process = subprocess.Popen(
             client.command(bootstrap),
             stdin=subprocess.PIPE,
