@@ -106,6 +106,10 @@ def _connections_closed(server: ServerView) -> Samples:
     return (((reason,), count) for reason, count in counts.items())
 
 
+def _authentications_failed(server: ServerView) -> Samples:
+    return (((_listener_name(i),), listener.authentications_failed) for i, listener in enumerate(server.listeners))
+
+
 def _listener_name(index: int) -> str:
     return str(index)
 
@@ -370,6 +374,8 @@ METRICS = (
     Metric("coordinator_connections", GAUGE, ("listener",), "Open connections by listener.", _connections),
     Metric("coordinator_connections_refused", COUNTER, ("listener",),
            "Connections refused because of a limit.", _connections_refused),
+    Metric("coordinator_authentications_failed", COUNTER, ("listener",),
+           "Clients that could not authenticate by SASL.", _authentications_failed),
     Metric("coordinator_connections_closed", COUNTER, ("reason",),
            "Closed connections by reason. peer: the client closed it.", _connections_closed),
     Metric("coordinator_faults_acted", COUNTER, ("action",),

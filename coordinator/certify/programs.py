@@ -66,6 +66,11 @@ class Instance:
         self.history.runs.append(run)
         self._watch = asyncio.create_task(self._note_end(self._process, run))
 
+    async def ends(self) -> int | None:
+        """Waits until its process has ended; returns the exit code."""
+        await self._watched()
+        return self.history.runs[-1].exit_code
+
     async def stop(self, within_s: float = STOPPED_WITHIN_S) -> bool:
         """SIGTERM, and SIGKILL if that does not end it in time. Returns whether it ended in time."""
         self.resume()
@@ -124,4 +129,4 @@ class Instance:
 
     async def _watched(self) -> None:
         if self._watch is not None:
-            await self._watch
+            await asyncio.shield(self._watch)  # whoever stops waiting must not stop the watch

@@ -9,6 +9,7 @@ stop      SIGTERM to all instances, then everything is collected
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,8 +117,7 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
             stage.producer.start()
             for each in stage.instances:
                 await each.start()
-            await stage.stable(within_s=stage.event.time_limit_s)
-            await stage.progress(within_s=stage.event.time_limit_s)
+            await _started(stage)
             phase, evidence.provoked_ms = "event", now_ms()
             await stage.event.run(stage)
             phase = "recovery"
@@ -134,6 +134,27 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
         evidence.not_reached = f"{PHASES[phase]}: not within {stage.event.time_limit_s:g} s"
     except (ControlError, OperationFailed) as reason:
         evidence.not_reached = f"{PHASES[phase]}: {reason}"
+
+
+async def _started(stage: Stage) -> None:
+    """Waits until all partitions have commits. Raises NotReached, at once if an instance ends."""
+
+    async def reads() -> None:
+        await stage.stable(within_s=stage.event.time_limit_s)
+        await stage.progress(within_s=stage.event.time_limit_s)
+
+    async def ends(instance: Instance) -> None:
+        raise NotReached(f"instance {instance.index} ended with exit code {await instance.ends()}")
+
+    tasks = [asyncio.create_task(each) for each in (reads(), *map(ends, stage.instances))]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _copied(stage: Stage) -> None:
@@ -170,11 +191,11 @@ async def _collect(stage: Stage, evidence: Evidence) -> None:
     evidence.recreated_ms = stage.topics.recreated_ms
     evidence.inputs = await asyncio.to_thread(stage.topics.inputs)
     evidence.outputs = await asyncio.to_thread(stage.topics.outputs)
-    evidence.group_events = await asyncio.to_thread(
-        _group_events, stage.server.bootstrap, stage.group, evidence.began_ms
-    )
+    evidence.group_events = await asyncio.to_thread(_group_events, stage)
 
 
-def _group_events(bootstrap: str, group: str, since_ms: int) -> list[GroupEvent]:
-    with Client(bootstrap, ANSWERED_WITHIN_S) as client:
-        return group_events.from_server(client, group, since_ms).events
+def _group_events(stage: Stage) -> list[GroupEvent]:
+    """The events of the group, in the times of this machine."""
+    with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+        found = group_events.from_server(client, stage.group, stage.clock.began_ms).events
+    return [replace(each, time_ms=stage.clock.machine_ms(each.time_ms)) for each in found]

@@ -2,10 +2,10 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.certify.certificate import SCHEMA_VERSION, Certificate, EventReport, event_report
 from coordinator.certify.event import Event
@@ -53,10 +53,7 @@ async def certify(
             on_report(reports[event.name])
 
         try:
-            async with asyncio.TaskGroup() as group:
-                for event in events:
-                    if not event.is_alone:
-                        group.create_task(run(event))
+            await _run_all(run(event) for event in events if not event.is_alone)
             for event in events:
                 if event.is_alone:
                     # The clock of a new process is the machine's, whatever an earlier event did to it.
@@ -79,3 +76,13 @@ async def certify(
         events=[reports[event.name] for event in events],
     )
     return Certification(certificate, timelines)
+
+
+async def _run_all(runs: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs all at the same time. The first error ends the others, and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in runs:
+                group.create_task(each)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

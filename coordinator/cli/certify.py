@@ -67,6 +67,7 @@ def certify(
     """
     from coordinator.certify import command_line
     from coordinator.certify.curriculum import NoSuchEvent, events_of
+    from coordinator.control import ControlError
     from coordinator.operations.run_command import NoSuchCommand
     from coordinator.operations.throwaway_server import DidNotStart
 
@@ -90,5 +91,5 @@ def certify(
         return command_line.run(options, chosen)
     except NoSuchCommand as error:
         return fail(error, NOT_FOUND)
-    except (DidNotStart, OSError) as error:
+    except (ControlError, DidNotStart, OSError) as error:
         return fail(error)

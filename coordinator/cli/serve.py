@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Unpack
 
 import click
+from click.core import ParameterSource
 
 from coordinator.cli.client_options import SourceAccess, security_of_source, source_options
 from coordinator.cli.command_line import Command, examples, fail, refused
@@ -77,7 +78,9 @@ def _serve(options: _Options) -> int:
         config = load_config(options).config
     except ConfigError as error:
         return refused(error)
-    if options["source"] is not None:
+    if options["source"] is None:
+        _refuse_source_options()
+    else:
         code = _fork(options["source"], options, config)
         if code:
             return code
@@ -92,6 +95,15 @@ def _serve(options: _Options) -> int:
     from coordinator.server import process  # not before the configuration has been checked
 
     return process.run(config, began_s)
+
+
+def _refuse_source_options() -> None:
+    """Raises click.UsageError if there are options for a source and there is none."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        if name.startswith("from_") and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[0]} requires --from.", context)
 
 
 def _fork(source: str, options: _Options, config: "ServerConfig") -> int:

@@ -99,7 +99,8 @@ def _comment(setting: Setting | StructuredSetting) -> list[str]:
 
 
 def _described(setting: Setting | StructuredSetting, width: int) -> list[str]:
-    return [*wrap(setting.documentation, width), *wrap(f"Allowed: {setting.allowed}.", width)]
+    lines = [setting.documentation, f"Allowed: {setting.allowed}."]
+    return [part for line in lines for part in wrap(line, width, break_on_hyphens=False)]
 
 
 def _heading(section: str) -> list[str]:

@@ -64,6 +64,7 @@ class SaslGate:
             self._dispatch_authenticated(api_key, frame, queue)
             return
         if not authenticator.allows(api_key):
+            self._on_failure()
             raise RefusedFrame(f"a request with API key {api_key} before the client was authenticated")
         self._dispatch(frame, queue)
         if api_key == API_VERSIONS and int.from_bytes(frame[2:4]) <= self._versions_max:

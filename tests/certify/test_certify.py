@@ -21,6 +21,7 @@ RUNS = {
     "commits first": ("wrong_commits_first", "follower-killed"),
     "ignores revocation": ("wrong_ignores_revocation", "pause-and-zombie-commit"),
     "zombie": ("wrong_zombie", "commit-illegal-generation"),
+    "ends at once": ("no_such_program", "rebalance-forced"),
     "no output topic": ("confluent_consumer", "rebalance-forced", "--no-output-topic"),
 }
 """Name -> program, events and options."""
@@ -103,6 +104,15 @@ def test_a_zombie_goes_on_after_a_fatal_error(certified):
     code, certificate = certified("zombie")
     assert code == 1
     assert "requests after a fatal error" in broken(certificate)["commit-illegal-generation"]
+
+
+def test_a_program_that_ends_at_once_is_reported_at_once_with_its_exit_code_and_output(certified):
+    code, certificate = certified("ends at once")
+    assert code == 1
+    [event] = certificate["events"]
+    assert event["reason"].endswith("ended with exit code 2")
+    assert "program ended" in broken(certificate)["rebalance-forced"]
+    assert "No such file" in event["instances"][0]["printed"]
 
 
 def test_without_an_output_topic_the_protocol_alone_is_judged(certified):

@@ -14,6 +14,11 @@ def test_a_right_program_breaks_no_promise():
     assert {each.promise: each.outcome for each in judge(right().evidence())} == dict.fromkeys(PROMISES, "kept")
 
 
+def test_an_event_that_is_not_applicable_is_not_judged():
+    found = judge(right(not_applicable="the program has no static members").evidence())
+    assert {each.outcome for each in found} == {"not judged"}
+
+
 def test_without_an_output_topic_nothing_is_kept_that_the_protocol_cannot_show():
     found = {each.promise: each.outcome for each in judge(right(copies=False).evidence())}
     assert found == dict.fromkeys(PROMISES, "kept") | dict.fromkeys((LOST, TWICE, EARLY), "not judged")
@@ -86,13 +91,19 @@ def test_a_process_whose_position_nothing_moved_copies_a_record_once():
 
 def test_a_process_that_joined_again_may_copy_again_what_it_had_polled():
     case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(10, A, 0, 9).copy(12, A, *range(10))
-    case.join(14, A).copy(15, A, 9)
+    case.commit(13, A, 10).join(14, A).copy(15, A, 9)
+    assert case.finding(TWICE).outcome == "kept"
+
+
+def test_what_was_not_committed_may_be_processed_again_by_the_same_process():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(10, A, 0, 9).copy(12, A, *range(10))
+    case.commit(13, A, 10, error="COORDINATOR_NOT_AVAILABLE").copy(15, A, *range(10)).commit(16, A, 10)
     assert case.finding(TWICE).outcome == "kept"
 
 
 def test_a_copy_may_be_repeated_whose_request_was_not_answered():
     case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(10, A, 0, 9).copy(12, A, *range(10))
-    case.entry(14, A, "Produce", {}, outcome="lost").copy(15, A, 9)
+    case.commit(13, A, 10).entry(14, A, "Produce", {}, outcome="lost").copy(15, A, 9)
     assert case.finding(TWICE).outcome == "kept"
 
 
@@ -112,6 +123,13 @@ def test_a_commit_beyond_what_the_process_was_sent_is_too_early():
     finding = case.finding(EARLY)
     assert finding.outcome == "broken"
     assert finding.evidence == (f"entry 3 at {A} commits in-0@5: sent up to 4",)
+
+
+def test_a_request_is_of_the_process_that_opened_its_connection():
+    case = Case(copies=False).position(1, A, -1).fetch(2, A, 0, 3, connection=7)
+    case.instances[0].runs.append(ProcessRun(pid=200, started_ms=ms(5)))
+    assert case.commit(5.1, A, 4, connection=7).finding(EARLY).outcome == "not judged"
+    assert case.commit(5.2, A, 4, connection=8).finding(EARLY).outcome == "broken"
 
 
 def test_what_was_sent_while_the_server_came_back_is_not_recorded_and_may_be_committed():
@@ -196,6 +214,12 @@ def test_a_cooperative_member_keeps_reading_what_it_keeps():
 
 def test_a_partition_that_nobody_else_has_may_be_read():
     case = Case().join(1, A).sync(2, A, 0).join(11, A).fetch(20, A, 4, 9)
+    assert case.finding(TWO).outcome == "kept"
+
+
+def test_who_owned_a_partition_before_the_server_was_killed_is_not_known():
+    case = right().fetch(20, A, 4, 9)
+    case.fields["outages"] = [(ms(15), ms(16))]
     assert case.finding(TWO).outcome == "kept"
 
 

@@ -5,6 +5,7 @@ nothing here sleeps for a time that is hoped to be long enough.
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -133,7 +134,8 @@ CLIENTS = {
 class Program:
     """A running client program. `events` holds everything it has reported; `owned` is derived from them."""
 
-    def __init__(self, client: Client, bootstrap: str, folder: Path):
+    def __init__(self, client: Client, bootstrap: str, folder: Path, security: dict[str, str] | None = None):
+        """`security`: see clients/commands.py."""
         self.client = client
         self.name = ""
         self.group = ""
@@ -145,7 +147,11 @@ class Program:
         self._changed = threading.Condition()
         self._log = (folder / f"{client.name}-{id(self)}.log").open("wb")
         self._process = subprocess.Popen(
-            client.command(bootstrap), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
+            client.command(bootstrap),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=os.environ | {"SECURITY": json.dumps(security or {})},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -150,11 +150,15 @@ def test_a_classic_group_keeps_its_generation_and_loses_its_members(tmp_path):
     value = GroupMetadataValue("consumer", 41, "range", "m", 7, [member])
     key = b"\0\2" + codec.encoder("GroupMetadataKey", 0)(GroupMetadataKey("billing"))
     record = b"\0\3" + codec.encoder("GroupMetadataValue", 3)(value)
+    long_empty = key[: -len("billing")] + b"another"
+    emptied = b"\0\3" + codec.encoder("GroupMetadataValue", 3)(GroupMetadataValue("consumer", 3, None, None, 7, []))
     log = partition(tmp_path / "source")
-    batch(log, [(key, record)])
+    batch(log, [(key, record), (long_empty, emptied)])
     log.close()
     assert fork(tmp_path / "source", tmp_path / "kept", keep_members=True).members == 1
     assert read_back(tmp_path / "kept")[key] == record
+    empty, _ = codec.decoder("GroupMetadataValue", 3)(read_back(tmp_path / "kept")[long_empty], 2)
+    assert (empty.generation, empty.current_state_timestamp > 7) == (3, True)  # its offsets would have expired
     assert fork(tmp_path / "source", tmp_path / "dropped").members == 1
     empty, _ = codec.decoder("GroupMetadataValue", 3)(read_back(tmp_path / "dropped")[key], 2)
     assert (empty.generation, empty.protocol_type, empty.members, empty.leader) == (41, "consumer", [], None)
@@ -331,6 +335,12 @@ def test_a_folder_that_is_no_copy_of_a_kafka_server_is_refused(tmp_path, content
     elif content == "a file":
         (folder / "notes").write_text("x")
     assert "it is no copy of a Kafka server" in refused(folder, tmp_path / "forked")
+
+
+@pytest.mark.parametrize("option", [["--from-members", "keep"], ["--from-tls"], ["--from-timeout", "3"]])
+def test_options_for_a_source_are_refused_without_one(option, tmp_path, capsys):
+    assert cli.main(["serve", *option, "--data-dir", str(tmp_path / "data")]) == 2
+    assert f"{option[0]} requires --from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["/nowhere", "nowhere", "kafka", "kafka:", "kafka:70000", "kafka:x", "", "a:1,b"])

@@ -28,10 +28,10 @@ PROMISES: Mapping[str, Promise] = {
     "delivered twice": Promise(
         records.delivered_twice,
         (
-            "A record may be copied again by an instance that took its position (OffsetFetch) at or before it, because "
-            "its offset was not committed then. It may not be copied twice by one process that neither joined again "
-            "nor took its position in between, and an instance may not read records again that are behind the "
-            "committed offset that it was given. In a transactional event no record may have two committed copies."
+            "A record may be delivered again as long as its offset is not committed. A process may not copy a record again "
+            "after the commit, unless it joined again or took its position (OffsetFetch) since it was first sent the record, "
+            "and it may not read records again that are behind the committed offset that it was given. In a transactional "
+            "event no record may have two committed copies."
         ),
     ),
     "committed too early": Promise(

@@ -37,11 +37,17 @@ def read_by_two(promise: str, history: History) -> Finding:
         f" owned by instance {owner.instance} since {cite(owner.entry)}"
         for partition in history.partitions()
         for fetched in history.fetched[partition]
-        for given_up, owner in _intrusions(history.ownership.get(partition, ()), fetched)
+        for given_up, owner in _intrusions(_since_outage(history, partition, fetched), fetched)
     ]
     if found:
         return broken(promise, f"{len(found)} times an instance read a partition that another one owned", found)
     return kept(promise, "no instance read on after it had given a partition up")
+
+
+def _since_outage(history: History, partition: int, fetched: Fetched) -> list[Owned]:
+    """What is known of a partition's owners: what the last moment before the server was killed changed is not recorded."""
+    since_ms = max((end for _, end in history.evidence.outages if end <= fetched.entry.time_ms), default=0)
+    return [each for each in history.ownership.get(partition, ()) if each.at_ms >= since_ms]
 
 
 def _intrusions(changes: Sequence[Owned], fetched: Fetched) -> Iterator[tuple[Owned, Owned]]:

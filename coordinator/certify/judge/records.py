@@ -69,7 +69,9 @@ def delivered_twice(promise: str, history: History) -> Finding:
         for partition, records in evidence.inputs.items()
         for record in records
         for first, second in pairwise(history.copies.get((partition, record.number), ()))
-        if first is not None and second is not None and _is_unexplained(history, partition, first, second)
+        if first is not None
+        and second is not None
+        and _is_unexplained(history, partition, record.offset, first, second)
     ]
     if twice:
         return broken(
@@ -114,12 +116,23 @@ def _read_again(history: History) -> Iterator[str]:
                 yield f"{place(evidence, partition, fetched.last)}: {cite(fetched.entry)}"
 
 
-def _is_unexplained(history: History, partition: int, first: Copied, second: Copied) -> bool:
-    """Whether one process copied a record twice, though between the copies it neither joined nor took its position."""
+def _is_unexplained(history: History, partition: int, offset: int, first: Copied, second: Copied) -> bool:
+    """Whether one process copied a record again after its commit, though it neither joined nor took its position since it had
+    first been sent the record.
+    """
     who = (second.instance, second.run)
-    if (first.instance, first.run) != who:
+    to_ms = second.entry.time_ms
+    was_committed = any(
+        commit.offset > offset and commit.entry.time_ms <= to_ms for _, commit in _accepted_of(history, partition)
+    )
+    if (first.instance, first.run) != who or not was_committed:
         return False
-    from_ms, to_ms = first.entry.time_ms, second.entry.time_ms
+    sent_ms = [
+        each.entry.time_ms
+        for each in history.fetched[partition]
+        if (each.instance, each.run) == who and each.first <= offset <= each.last
+    ]
+    from_ms = min([first.entry.time_ms, *sent_ms])
     moved = [
         each.entry.time_ms for each in history.positions[partition] if (each.instance, each.run) == who
     ] + history.rejoined[who]
@@ -129,12 +142,7 @@ def _is_unexplained(history: History, partition: int, first: Copied, second: Cop
         for entry in history.evidence.entries
         if from_ms <= entry.time_ms <= to_ms
     )
-    # A record that was polled before the process joined again is copied after it.
-    return not repeated and not any(from_ms - _BATCH_MS <= at_ms <= to_ms for at_ms in moved)
-
-
-_BATCH_MS = 5_000
-"""For how long a process may work on what it polled before it joined again."""
+    return not repeated and not any(from_ms <= at_ms <= to_ms for at_ms in moved)
 
 
 def committed_too_early(promise: str, history: History) -> Finding:

@@ -177,12 +177,15 @@ class GroupsReader:
                 yield PendingOffset(group_id, topic, partition, producer_id)
 
     def records(self, now_ms: int) -> Iterator[GroupRecord]:
-        """The records that make the groups and their offsets here. Offsets are as old as the fork, so none expires at once."""
+        """The records that make the groups and their offsets here.
+
+        Offsets, and the state of groups without members, are as old as the fork, so that no offset expires at once.
+        """
         yield from self._serde.last.values()
-        if not self._keep_members:
-            for group in self._state.of_kind(Kind.CLASSIC):
-                if isinstance(group, ClassicGroup) and group.stored is not None:
-                    yield self._empty_group(group, now_ms)
+        for group in self._state.of_kind(Kind.CLASSIC):
+            is_empty = not self._keep_members or not members_of(group)
+            if isinstance(group, ClassicGroup) and group.stored is not None and is_empty:
+                yield self._empty_group(group, now_ms)
         for group_id in self._state.offsets.by_group:
             for (topic, partition), committed in self._state.offsets.of(group_id):
                 yield self._encoded(

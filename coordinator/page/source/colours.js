@@ -43,7 +43,7 @@ function tile({ colour, pattern }) {
   const context = canvas.getContext("2d");
   context.fillStyle = colour;
   context.fillRect(0, 0, TILE, TILE);
-  context.strokeStyle = context.fillStyle = "rgba(29, 39, 51, 0.45)";
+  context.strokeStyle = context.fillStyle = "rgba(29, 39, 51, 0.32)";
   context.lineWidth = 1.5;
   context.beginPath();
   if (pattern === 1) for (const x of [-TILE, 0, TILE]) lineTo(context, x, TILE, x + TILE, 0);

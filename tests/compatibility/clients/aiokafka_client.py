@@ -5,13 +5,39 @@ import sys
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from commands import POLL_S, Program, say
+from aiokafka.helpers import create_ssl_context
+from commands import POLL_S, SECURITY, Program, say
 
 WITHIN_S = 60
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+
+NAMES = {
+    "protocol": "security_protocol",
+    "mechanism": "sasl_mechanism",
+    "user": "sasl_plain_username",
+    "password": "sasl_plain_password",
+}
+
+
+class Token(AbstractTokenProvider):
+    async def token(self) -> str:
+        return SECURITY["token"]
+
+
+def secured() -> dict[str, Any]:
+    """The settings of SECURITY."""
+    settings: dict[str, Any] = {NAMES[name]: value for name, value in SECURITY.items() if name in NAMES}
+    if "ca" in SECURITY:
+        files = (SECURITY.get(name) for name in ("ca", "certificate", "key"))
+        settings["ssl_context"] = create_ssl_context(**dict(zip(("cafile", "certfile", "keyfile"), files, strict=True)))
+    if "token" in SECURITY:
+        settings["sasl_oauth_token_provider"] = Token()
+    return settings
 
 
 class Listener(ConsumerRebalanceListener):
@@ -46,6 +72,7 @@ class Aiokafka(Program):
     async def join(self, group: str, topics: list[str], how: dict[str, Any]) -> None:
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=self.bootstrap,
+            **secured(),
             client_id=how["client_id"],
             group_id=group,
             group_instance_id=how.get("instance"),
@@ -91,6 +118,7 @@ class Aiokafka(Program):
         async def produce() -> None:
             async with AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap,
+                **secured(),
                 enable_idempotence=idempotent,
                 acks="all",
                 compression_type=compression,
@@ -109,7 +137,7 @@ class Aiokafka(Program):
 
         async def read() -> list[str]:
             where = TopicPartition(topic, partition)
-            async with AIOKafkaConsumer(bootstrap_servers=self.bootstrap) as consumer:
+            async with AIOKafkaConsumer(bootstrap_servers=self.bootstrap, **secured()) as consumer:
                 consumer.assign([where])
                 found = (await consumer.offsets_for_times({where: time_ms}))[where]
                 consumer.seek(where, found.offset)
@@ -131,7 +159,7 @@ class Aiokafka(Program):
 
     def do_end_offsets(self, partitions: list[list[Any]]) -> list[int]:
         async def ask() -> list[int]:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap)
+            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, **secured())
             await consumer.start()
             try:
                 found = await consumer.end_offsets([TopicPartition(*partition) for partition in partitions])
@@ -148,7 +176,7 @@ class Aiokafka(Program):
 
     def with_admin(self, ask: Any) -> Any:
         async def run() -> Any:
-            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, **secured())
             await admin.start()
             try:
                 return await ask(admin)

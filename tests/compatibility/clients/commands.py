@@ -8,6 +8,7 @@ program, so that it never outlives its test.
 """
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -17,6 +18,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 POLL_S = 0.05
+SECURITY: dict[str, str] = json.loads(os.environ.get("SECURITY", "{}"))
+"""`protocol`, and what it needs: the files `ca`, `certificate` and `key`; `mechanism` with `user` and `password` or `token`."""
 NO_MORE: dict[str, Any] = {"do": "exit"}
 
 

@@ -1,10 +1,11 @@
 """confluent-kafka (librdkafka) as a client program."""
 
 import sys
+import time
 from functools import cached_property
 from typing import Any
 
-from commands import POLL_S, Program, say
+from commands import POLL_S, SECURITY, Program, say
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -13,6 +14,23 @@ WITHIN_S = 60
 
 def pairs(partitions: list[TopicPartition]) -> list[list[Any]]:
     return [[partition.topic, partition.partition] for partition in partitions]
+
+
+def secured() -> dict[str, Any]:
+    """The settings of SECURITY."""
+    names = {
+        "protocol": "security.protocol",
+        "mechanism": "sasl.mechanism",
+        "user": "sasl.username",
+        "password": "sasl.password",
+        "ca": "ssl.ca.location",
+        "certificate": "ssl.certificate.location",
+        "key": "ssl.key.location",
+    }
+    settings: dict[str, Any] = {names[name]: value for name, value in SECURITY.items() if name in names}
+    if "token" in SECURITY:
+        settings["oauth_cb"] = lambda _: (SECURITY["token"], time.time() + 3600)
+    return settings
 
 
 class Confluent(Program):
@@ -36,6 +54,7 @@ class Confluent(Program):
     def do_join(self, group: str, topics: list[str], **how: Any) -> None:
         settings = {
             "bootstrap.servers": self.bootstrap,
+            **secured(),
             "client.id": how["client_id"],
             "group.id": group,
             "enable.auto.commit": False,
@@ -82,7 +101,13 @@ class Confluent(Program):
 
     def do_produce(self, topic: str, values: list[str], partition: int | None = None, idempotent: bool = False) -> None:
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "enable.idempotence": idempotent, "acks": "all", "linger.ms": 5}
+            {
+                "bootstrap.servers": self.bootstrap,
+                **secured(),
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "linger.ms": 5,
+            }
         )
         failed = []
         where = {} if partition is None else {"partition": partition}
@@ -119,7 +144,7 @@ class Confluent(Program):
     @cached_property
     def admin(self) -> AdminClient:
         """Kept because a discarded object cancels its requests."""
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, **secured()})
 
 
 Confluent(sys.argv[1]).run()

@@ -4,13 +4,14 @@ import sys
 import time
 from typing import Any
 
-from commands import POLL_S, Program, say
+from commands import POLL_S, SECURITY, Program, say
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError, RetriableError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
 ASSIGNORS = {
@@ -20,6 +21,30 @@ ASSIGNORS = {
 }
 WITHIN_S = 60
 POLL_MS = 500  # with shorter polls 3.0 may fail to report an assignment that arrives just as a poll ends
+
+
+NAMES = {
+    "protocol": "security_protocol",
+    "mechanism": "sasl_mechanism",
+    "user": "sasl_plain_username",
+    "password": "sasl_plain_password",
+    "ca": "ssl_cafile",
+    "certificate": "ssl_certfile",
+    "key": "ssl_keyfile",
+}
+
+
+class Token(AbstractTokenProvider):
+    def token(self) -> str:
+        return SECURITY["token"]
+
+
+def secured() -> dict[str, Any]:
+    """The settings of SECURITY."""
+    settings: dict[str, Any] = {NAMES[name]: value for name, value in SECURITY.items() if name in NAMES}
+    if "token" in SECURITY:
+        settings["sasl_oauth_token_provider"] = Token()
+    return settings
 
 
 class Listener(ConsumerRebalanceListener):
@@ -59,6 +84,7 @@ class KafkaPython(Program):
         self.reports_errors = how.get("report_errors", False)
         self.consumer = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
+            **secured(),
             client_id=how["client_id"],
             group_id=group,
             group_instance_id=how.get("instance"),
@@ -91,7 +117,9 @@ class KafkaPython(Program):
         self.consumer = None
 
     def do_produce(self, topic: str, values: list[str], partition: int | None = None, idempotent: bool = False) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=idempotent, acks="all")
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, **secured(), enable_idempotence=idempotent, acks="all"
+        )
         sent = [producer.send(topic, value.encode(), partition=partition) for value in values]
         for future in sent:
             future.get(WITHIN_S)
@@ -108,7 +136,7 @@ class KafkaPython(Program):
         return {"state": described["group_state"], "members": members}
 
     def do_end_offsets(self, partitions: list[list[Any]]) -> list[int]:
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, **secured())
         found = consumer.end_offsets([TopicPartition(*partition) for partition in partitions])
         consumer.close()
         return [found[TopicPartition(*partition)] for partition in partitions]
@@ -130,7 +158,7 @@ class KafkaPython(Program):
             admin.delete_groups([group])
 
     def admin(self) -> KafkaAdminClient:
-        return KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap, **secured())
 
 
 if __name__ == "__main__":

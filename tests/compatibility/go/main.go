@@ -4,6 +4,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -165,7 +170,7 @@ func (p *program) result(ctx context.Context, one command) (any, error) {
 	case "read_since":
 		return p.readSince(ctx, one)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(p.bootstrap))
+	client, err := kgo.NewClient(p.secured()...)
 	if err != nil {
 		return nil, err
 	}
@@ -189,8 +194,7 @@ func (p *program) join(one command) error {
 			say(map[string]any{"event": event, "partitions": pairs})
 		}
 	}
-	options := []kgo.Opt{
-		kgo.SeedBrokers(p.bootstrap),
+	options := append(p.secured(),
 		kgo.ClientID(one.ClientID),
 		kgo.ConsumerGroup(one.Group),
 		kgo.ConsumeTopics(one.Topics...),
@@ -202,7 +206,7 @@ func (p *program) join(one command) error {
 		kgo.OnPartitionsAssigned(tell("assigned")),
 		kgo.OnPartitionsRevoked(tell("revoked")),
 		kgo.OnPartitionsLost(tell("lost")),
-	}
+	)
 	if one.Instance != "" {
 		options = append(options, kgo.InstanceID(one.Instance))
 	}
@@ -237,7 +241,7 @@ func (p *program) commitAt(ctx context.Context, places []place) error {
 }
 
 func (p *program) produce(ctx context.Context, one command) error {
-	options := []kgo.Opt{kgo.SeedBrokers(p.bootstrap), kgo.ProducerLinger(5 * time.Millisecond)}
+	options := append(p.secured(), kgo.ProducerLinger(5*time.Millisecond))
 	if one.Partition != nil {
 		options = append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -268,9 +272,9 @@ func (p *program) produce(ctx context.Context, one command) error {
 
 // readSince reads so many records of a partition, the first being the first of that time or later.
 func (p *program) readSince(ctx context.Context, one command) (any, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(p.bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+	client, err := kgo.NewClient(append(p.secured(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
 		one.Topic: {*one.Partition: kgo.NewOffset().AfterMilli(one.TimeMs)},
-	}))
+	}))...)
 	if err != nil {
 		return nil, err
 	}
@@ -398,6 +402,45 @@ func committed(ctx context.Context, admin *kadm.Client, group string, partitions
 		}
 	}
 	return offsets, nil
+}
+
+// secured returns the bootstrap address and the options of SECURITY (see ../clients/commands.py).
+func (p *program) secured() []kgo.Opt {
+	options := []kgo.Opt{kgo.SeedBrokers(p.bootstrap)}
+	security := map[string]string{}
+	if text := os.Getenv("SECURITY"); text != "" {
+		if err := json.Unmarshal([]byte(text), &security); err != nil {
+			panic(err)
+		}
+	}
+	if security["ca"] != "" {
+		authority, err := os.ReadFile(security["ca"])
+		if err != nil {
+			panic(err)
+		}
+		config := &tls.Config{RootCAs: x509.NewCertPool()}
+		config.RootCAs.AppendCertsFromPEM(authority)
+		if security["certificate"] != "" {
+			pair, err := tls.LoadX509KeyPair(security["certificate"], security["key"])
+			if err != nil {
+				panic(err)
+			}
+			config.Certificates = []tls.Certificate{pair}
+		}
+		options = append(options, kgo.DialTLSConfig(config))
+	}
+	user, password := security["user"], security["password"]
+	switch security["mechanism"] {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: security["token"]}.AsMechanism()))
+	}
+	return options
 }
 
 func say(message map[string]any) {

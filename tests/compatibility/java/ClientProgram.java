@@ -135,8 +135,7 @@ public final class ClientProgram {
 
     private Object join(JsonNode how) {
         reportsErrors = how.path("report_errors").asBoolean();
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        Properties settings = secured();
         settings.put("client.id", how.get("client_id").asText());
         settings.put("group.id", how.get("group").asText());
         settings.put("enable.auto.commit", "false");
@@ -203,8 +202,7 @@ public final class ClientProgram {
     }
 
     private Object produce(JsonNode command) throws Exception {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        Properties settings = secured();
         settings.put("acks", "all");
         settings.put("enable.idempotence", command.path("idempotent").asText("false"));
         settings.put("compression.type", command.path("codec").asText("none"));
@@ -229,8 +227,7 @@ public final class ClientProgram {
 
     /** Reads so many records of a partition, the first being the first of that time or later. */
     private Object readSince(JsonNode command) {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
+        Properties settings = secured();
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", StringDeserializer.class.getName());
         TopicPartition where = new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
@@ -246,9 +243,45 @@ public final class ClientProgram {
         return values;
     }
 
+    /** The bootstrap address and the settings of SECURITY (see ../clients/commands.py). */
+    private Properties secured() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        JsonNode security;
+        try {
+            security = new ObjectMapper().readTree(System.getenv().getOrDefault("SECURITY", "{}"));
+        } catch (java.io.IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+        if (security.has("protocol")) {
+            settings.put("security.protocol", security.get("protocol").asText());
+        }
+        if (security.has("ca")) {
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", security.get("ca").asText());
+        }
+        if (security.has("identity")) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.location", security.get("identity").asText());
+        }
+        if (security.has("mechanism")) {
+            String mechanism = security.get("mechanism").asText();
+            String modules = "org.apache.kafka.common.security.";
+            String user = security.path("user").asText(), password = security.path("password").asText();
+            settings.put("sasl.mechanism", mechanism);
+            settings.put("sasl.jaas.config", switch (mechanism) {
+                case "OAUTHBEARER" -> modules + "oauthbearer.OAuthBearerLoginModule required "
+                    + "unsecuredLoginStringClaim_sub=\"" + security.path("claimed").asText() + "\";";
+                default -> modules + (mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule")
+                    + " required username=\"" + user + "\" password=\"" + password + "\";";
+            });
+        }
+        return settings;
+    }
+
     private Object administrate(JsonNode command) throws Exception {
         String group = command.path("group").asText();
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+        try (Admin admin = Admin.create(secured())) {
             switch (command.get("do").asText()) {
                 case "list_groups": {
                     List<String> names = new ArrayList<>();

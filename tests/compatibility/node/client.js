@@ -3,6 +3,7 @@
 // kafkajs has no static members and no cooperative rebalance, and its own assignor speaks a protocol of its own name; the
 // two here are those of the other libraries, so that it can share a group with them.
 "use strict";
+const fs = require("node:fs");
 const readline = require("node:readline");
 const { AssignerProtocol, CompressionCodecs, CompressionTypes, Kafka, logLevel } = require("kafkajs");
 
@@ -13,11 +14,21 @@ const { MemberAssignment, MemberMetadata } = AssignerProtocol;
 const TOPIC_RESOURCE = 2;
 let consumer, group, owned = [];
 
+const security = JSON.parse(process.env.SECURITY || "{}");
+/** The settings of SECURITY (see ../clients/commands.py). */
+const secured = () => {
+  const read = (name) => (security[name] ? fs.readFileSync(security[name]) : undefined);
+  const settings = security.ca ? { ssl: { ca: [read("ca")], cert: read("certificate"), key: read("key") } } : {};
+  const { mechanism, user: username, password, token: value } = security;
+  if (mechanism === "OAUTHBEARER") settings.sasl = { mechanism: "oauthbearer", oauthBearerProvider: async () => ({ value }) };
+  else if (mechanism) settings.sasl = { mechanism: mechanism.toLowerCase(), username, password };
+  return settings;
+};
 const say = (message) =>
   process.stdout.write(`${JSON.stringify({ ...message, at_ns: Number(process.hrtime.bigint()) })}\n`);
 const kafka = (clientId, retries = 100) =>
   new Kafka({
-    clientId, brokers: [bootstrap], retry: { initialRetryTime: 100, maxRetryTime: 300, retries },
+    clientId, brokers: [bootstrap], ...secured(), retry: { initialRetryTime: 100, maxRetryTime: 300, retries },
     logCreator: () => ({ log, label }) => process.stderr.write(`${label} ${JSON.stringify(log)}\n`), logLevel: logLevel.WARN,
   });
 const pairs = (assignment) =>

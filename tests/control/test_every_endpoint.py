@@ -1,0 +1,88 @@
+"""The client has a command for each endpoint of the server under /v1, and asks for nothing that is none."""
+
+import re
+
+from coordinator.admin.routes import all_endpoints
+from coordinator.control import faults, recordings
+from coordinator.control.clock import ClockCommands
+from coordinator.control.events import EventStream
+from coordinator.control.faults import FaultCommands
+from coordinator.control.groups import GroupCommands
+from coordinator.control.recordings import RecordingCommands
+from coordinator.control.session import ControlCommands
+from coordinator.control.transactions import TransactionCommands
+
+WITHOUT_COMMAND = {("GET", "/v1/openapi.json")}
+"""For programs that make a client."""
+
+
+class First:
+    """Performs nothing: a command returns its first request."""
+
+    id = "x"
+
+    def run(self, command):
+        request = next(command)
+        return request.method, request.path
+
+
+class Whole(First, ControlCommands):
+    clock = ClockCommands()
+
+    def __init__(self):
+        super().__init__("localhost:1")
+
+
+class Fault(First, FaultCommands):
+    pass
+
+
+class Group(First, GroupCommands):
+    pass
+
+
+class Transaction(First, TransactionCommands):
+    pass
+
+
+class Recording(First, RecordingCommands):
+    pass
+
+
+class Clock(First, ClockCommands):
+    pass
+
+
+def requests():
+    whole, fault, group, transaction, recording, clock = (
+        Whole(), Fault(), Group(), Transaction(), Recording(), Clock()
+    )  # fmt: skip
+    yield from (whole.faults(), whole.clear_faults(), whole.recordings(), whole.groups(), whole.transactions())
+    yield from (whole.topics(), whole.run(whole.leave()), ("GET", EventStream.PATH))
+    yield whole.run(faults.add(None, {"close": True}))
+    yield whole.run(recordings.start(None, None, {}))
+    yield whole.run(recordings.clear_all("s"))
+    yield from (fault.status(), fault.wait(acted=1), fault.release(), fault.clear())
+    yield from (group.describe(), group.wait(state="Stable"), group.rebalance("why"), group.evict("m"), group.at(1))
+    yield from (group.expire_session("m"), group.bump_epoch(), group.expire_offsets(), group.reload(), group.diff(1, 2))
+    yield from (transaction.describe(), transaction.wait("Ongoing"), transaction.expire(), transaction.reload())
+    yield from (recording.entries(), recording.wait(1), recording.page(), recording.clear())
+    yield from (
+        clock.read(),
+        clock.manual(),
+        clock.real(),
+        clock.advance(1),
+        clock.advance_to_next(),
+        clock.set_wall(1),
+    )
+
+
+def test_each_endpoint_has_a_command_and_each_command_an_endpoint():
+    endpoints = {(each.method, each.path) for each in all_endpoints() if each.path.startswith("/v1/")} - WITHOUT_COMMAND
+    patterns = {key: re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(key[1]))) for key in endpoints}
+    used = set()
+    for method, path in requests():
+        found = [key for key in endpoints if key[0] == method and patterns[key].fullmatch(path)]
+        assert len(found) == 1, (method, path)
+        used.update(found)
+    assert endpoints - used == set()
