@@ -1,6 +1,6 @@
 """The certificate as one self-contained HTML page: a table of all events, and for each its findings, timeline and output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,7 +8,7 @@ from coordinator.certify.certificate import Certificate, EventReport, FindingRep
 from coordinator.certify.judge import PROMISES
 from coordinator.certify.report_table import COLUMNS
 from coordinator.page.markup import Markup, tag
-from coordinator.page.timeline import document, timeline_html
+from coordinator.page.timeline import document, is_refused, timeline_html
 
 GroupEvents = Sequence[Mapping[str, Any]]
 STYLE = "pre{overflow:auto;max-height:24rem;font-size:12px}summary{cursor:pointer;color:var(--soft)}"
@@ -66,7 +66,7 @@ def _event(report: EventReport, events: GroupEvents) -> Markup:
         parts.append(tag("p", report.reason, class_="warn"))
     parts.append(tag("ul", *(_finding(each) for each in report.findings)))
     if events:
-        parts.append(timeline_html({"group": report.group, "events": events}))
+        parts.append(timeline_html({"group": report.group, "events": list(_thinned(events))}))
     sources = [tag("li", tag("code", each.where), ": ", each.says) for each in report.sources]
     parts.append(tag("details", tag("summary", "Where Kafka says so"), tag("ul", *sources)))
     notes = [
@@ -78,6 +78,18 @@ def _event(report: EventReport, events: GroupEvents) -> Markup:
         about = tag("summary", f"Output of instance {each.index} at {each.listener}")
         parts.append(tag("details", about, tag("pre", each.printed or "nothing")))
     return tag("section", *parts, aria_labelledby=report.name)
+
+
+def _thinned(events: GroupEvents) -> Iterator[Mapping[str, Any]]:
+    """The events with one accepted commit per member and second: a program may commit every record."""
+    shown: set[tuple[str, int]] = set()
+    for each in events:
+        if each["type"] == "CommitDecided" and not is_refused(each):
+            key = (each["member_id"], each["time_ms"] // 1000)
+            if key in shown:
+                continue
+            shown.add(key)
+        yield each
 
 
 def _finding(finding: FindingReport) -> Markup:

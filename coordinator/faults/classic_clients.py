@@ -7,6 +7,7 @@ and come back, while a zombie of the former process may still commit under the s
 from random import Random
 
 from coordinator.faults.clients import AUDIT, ORDERS, RETRIABLE, TOPICS, Client, World
+from coordinator.faults.history import HEARTBEAT
 from coordinator.faults.wire import NoResponse
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -283,7 +284,7 @@ class ClassicMember(Client):
         response = await self.call(request, self.heartbeat_version)
         if response.error_code:
             self._on_error("Heartbeat", response.error_code)
-        history.accepted(self.group_id, generation, member_id, asked, "heartbeat")
+        history.accepted(self.group_id, generation, member_id, asked, HEARTBEAT)
 
     async def _commit(self) -> None:
         sent = []

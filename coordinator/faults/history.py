@@ -30,6 +30,7 @@ OnBroken = Callable[[str, str], None]
 """Reports a broken invariant: its name and the details."""
 
 FORCED = "I30 forced rebalances happen"
+HEARTBEAT = "heartbeat"
 FOREVER = 1 << 62
 _FRESH_ID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 Key = tuple[str, str, int]
@@ -93,6 +94,8 @@ class History:
         self.acknowledged = 0
         self.reads = 0
         self.assignments = 0
+        self.shards_are_held = False
+        """Whether shards have been kept loading. Meanwhile every heartbeat of a classic member gets NONE, as in Kafka."""
         self.instance_ids: set[str] = set()
         """The instance ids of all static members of classic groups."""
         self._broken = broken
@@ -310,6 +313,8 @@ class History:
 
     def accepted(self, group_id: str, generation: int, member_id: str, asked: int, request_name: str) -> None:
         """Checks an accepted request, which a member sent at tick `asked`."""
+        if request_name == HEARTBEAT and self.shards_are_held:
+            return
         group = self._conclusive(group_id, asked)
         if group is None:
             return

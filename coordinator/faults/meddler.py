@@ -62,7 +62,10 @@ class Meddler(Client):
         path = _path(group_id, "reload")
         if self.transactional_ids and self.random.random() < 0.5:
             path = f"/v1/transactions/{self.random.choice(self.transactional_ids)}/reload"
-        await self._act(path, {"for_ms": self.random.choice(HELD_MS)})
+        held_ms = self.random.choice(HELD_MS)
+        if held_ms:
+            self.world.history.shards_are_held = True
+        await self._act(path, {"for_ms": held_ms})
 
     async def _act(self, path: str, body: Any = None) -> Any:
         """The answer; None if the act was refused. Raises NoResponse."""

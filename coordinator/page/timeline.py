@@ -104,7 +104,7 @@ def script_hash() -> str:
 
 
 def _without_script(events: Sequence[Mapping[str, Any]]) -> Markup:
-    shown = [each for each in events if each["type"] != "CommitDecided" or _is_refused(each)]
+    shown = [each for each in events if each["type"] != "CommitDecided" or is_refused(each)]
     rows = [
         tag("tr", tag("td", _clock(each["time_ms"]), class_="time"), *(tag("td", str(cell)) for cell in _cells(each)))
         for each in shown[: -EVENTS_WITHOUT_SCRIPT_MAX - 1 : -1]
@@ -117,7 +117,8 @@ def _without_script(events: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
-def _is_refused(commit: Mapping[str, Any]) -> bool:
+def is_refused(commit: Mapping[str, Any]) -> bool:
+    """Whether a CommitDecided, or a part of it, was refused."""
     partitions = (each for topic in commit.get("topics", ()) for each in topic["partitions"])
     return bool(commit.get("error_code")) or any(each.get("error_code") for each in partitions)
 

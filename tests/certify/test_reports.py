@@ -98,6 +98,16 @@ def test_the_page_of_a_certificate_loads_nothing(certification, tmp_path):
     assert "<link" not in page
 
 
+def test_the_timeline_shows_one_accepted_commit_per_member_and_second_and_every_refused_one(certification, tmp_path):
+    topics = [{"topic_name": "in", "partitions": [{"partition": 0, "error_code": 0}]}]
+    commit = {"type": "CommitDecided", "shard": 0, "group": "g", "member_id": "m", "error_code": 0, "topics": topics}
+    events = [commit | {"offset": offset, "time_ms": ms(offset / 4)} for offset in range(8)]
+    events += [commit | {"offset": offset, "time_ms": ms(1), "error_code": 22} for offset in (10, 11)]
+    certification.timelines[PASSED].extend(events)
+    command_line.write(certification, tmp_path)
+    assert (tmp_path / "index.html").read_text().count('"CommitDecided","shard"') == 4
+
+
 def test_the_table_marks_what_is_broken_and_leaves_open_what_was_not_judged(certification):
     names = [each.name for each in certification.certificate.events]
     assert len(report_table.COLUMNS) == len(PROMISES)
