@@ -22,8 +22,6 @@ from coordinator.runtime.shard import Shard, Status
 WAITERS_MAX = 1_000
 """Requests that may wait for groups of one shard at the same time."""
 STATES = sorted({DEAD, *(each.value for kind in (ClassicState, ConsumerState, StreamsState) for each in kind)})
-
-
 UNTIL_NAMES = ["epoch", "generation", "members", "state"]
 
 

@@ -231,9 +231,8 @@ class Simulation:
         if plan.forced_s or plan.rebalance_interval_ms:
             workload.operators = [Operator(self.world, "operator", groups)]
         if plan.acts_s:
-            ids = [
-                producer.transactional_id for producer in workload.producers if hasattr(producer, "transactional_id")
-            ]
+            ids = [each.name for each in workload.producers if isinstance(each, transaction_clients.Accountant)]
+            ids += [count.transactional_id for count in self.counts]
             workload.meddlers = [Meddler(self.world, "meddler", groups, ids)]
         others += [
             auditor,

@@ -129,6 +129,15 @@ _MET: dict[str, set[ErrorCode]] = {
         _E.STREAMS_TOPOLOGY_FENCED,
     },
     "StreamsGroupDescribe": _GROUP | {_E.TOPIC_AUTHORIZATION_FAILED},
+    "SaslHandshake": {_E.UNSUPPORTED_SASL_MECHANISM, _E.ILLEGAL_SASL_STATE},
+    "SaslAuthenticate": {_E.SASL_AUTHENTICATION_FAILED, _E.ILLEGAL_SASL_STATE},
+    "DescribeUserScramCredentials": {
+        _E.CLUSTER_AUTHORIZATION_FAILED, _E.DUPLICATE_RESOURCE, _E.RESOURCE_NOT_FOUND,
+    },
+    "AlterUserScramCredentials": {
+        _E.CLUSTER_AUTHORIZATION_FAILED, _E.NOT_CONTROLLER, _E.DUPLICATE_RESOURCE, _E.RESOURCE_NOT_FOUND,
+        _E.UNACCEPTABLE_CREDENTIAL, _E.UNSUPPORTED_SASL_MECHANISM,
+    },
 }  # fmt: skip
 
 SESSION_ERRORS = frozenset(
