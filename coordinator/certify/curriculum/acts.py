@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from coordinator.certify.event import NotApplicable
@@ -27,6 +28,10 @@ _GROUP_RESOURCE = 32
 _SET = 0
 _STEP_MS = 40_000
 """Shorter than a session of the consumer protocol, 45 s."""
+_HEARTBEAT_WITHIN_S = 8.0
+"""Longer than the heartbeat interval of the consumer protocol, 5 s."""
+_COMMITS_WITHIN_S = 1.5
+"""A program that reads a steady stream commits in this time. What waits behind a held request cannot be seen."""
 _STEPS_MAX = 15
 """A rebalance timeout of 5 min, the default of all libraries, is over after 8."""
 
@@ -55,12 +60,16 @@ def need_plain_commits(stage: Stage) -> None:
         raise NotApplicable("the program commits in transactions")
 
 
-def transactional_id_of(stage: Stage, instance: Instance) -> str:
-    """The transactional id by which an instance ended its last transaction. Raises NotApplicable if it ended none."""
-    for entry in reversed(stage.observation.entries):
-        if entry.api == "EndTxn" and entry.listener == instance.listener:
-            return str(entry.request["transactional_id"])
-    raise NotApplicable("the program uses no transactions")
+async def transactional_id_of(stage: Stage, instance: Instance) -> str:
+    """The transactional id by which an instance ended a transaction. Raises NotApplicable if no instance ended any."""
+
+    async def found() -> str | None:
+        entry = stage.observation.last(lambda each: each.api == "EndTxn" and each.listener == instance.listener)
+        return str(entry.request["transactional_id"]) if entry else None
+
+    if all(each.api != "EndTxn" for each in stage.observation.entries):
+        raise NotApplicable("the program uses no transactions")
+    return await stage.until(found, f"a transaction of instance {instance.index}")
 
 
 async def answered_with(stage: Stage, instance: Instance, api: str, error: str) -> None:
@@ -128,8 +137,8 @@ async def in_state(stage: Stage, states: Collection[str]) -> None:
 
 
 async def age_until_removed(stage: Stage, instance: Instance) -> None:
-    """Advances the server's clock until the coordinator removes the member of an instance, in steps in which every running
-    member sends a heartbeat, so that no session ends. For events that are alone. Raises NotReached.
+    """Advances the server's clock until the coordinator removes the member of an instance, in steps in which every member
+    sends a heartbeat if it can, so that no session ends. For events that are alone. Raises NotReached.
     """
     member_id = await stage.member_of(instance)
     stage.note(f"the server's clock is advanced until member {member_id} is removed")
@@ -139,7 +148,11 @@ async def age_until_removed(stage: Stage, instance: Instance) -> None:
             await stage.control.clock.advance(_STEP_MS)
             if all(each["member_id"] != member_id for each in (await stage.group_view())["members"]):
                 return
-            await asyncio.gather(*(stage.request(heartbeat_of(each), each) for each in stage.instances if each.runs))
+            others = [each for each in stage.instances if each.runs and each is not instance]
+            await asyncio.gather(*(stage.request(heartbeat_of(each), each) for each in others))
+            # A client that sends none while it is busy is removed when its session ends.
+            with suppress(NotReached):
+                await stage.request(heartbeat_of(instance), instance, within_s=_HEARTBEAT_WITHIN_S)
     finally:
         await stage.control.clock.real()
     raise NotReached(f"member {member_id} is still there, {_STEPS_MAX * _STEP_MS} ms later")
@@ -176,19 +189,18 @@ async def migrate(stage: Stage, protocol: str) -> None:
 
 
 async def bump_in_mid_commit(stage: Stage, kind: str, policy: str) -> None:
-    """Holds an OffsetCommit of the first instance until its member is in a later epoch. `kind`: the prefix of the configs.
-
-    Without an assignment interval, one heartbeat is enough for that: a client that waits for its answer, behind that of the
-    commit, sends no other.
+    """Holds a heartbeat of the first instance while the epoch is bumped, until a commit waits behind it on its connection: the
+    commit has the epoch before, and arrives when the heartbeat has brought the next. `kind`: the prefix of the configs.
     """
     await set_group_config(stage, f"{kind}.assignment.interval.ms", "0")
     await set_group_config(stage, f"{kind}.fencing.policy", policy)
-    hold = await stage.fault(stage.first, api="OffsetCommit", hold="request")
+    hold = await stage.fault(stage.first, api=heartbeat_of(stage.first), hold="request")
     await stage.held(hold)
     epoch = await epoch_of(stage, stage.first)
     await stage.bump_epoch()
-    await in_epoch(stage, stage.first, epoch + 1)
+    await asyncio.sleep(_COMMITS_WITHIN_S)
     await hold.release()
+    await in_epoch(stage, stage.first, epoch + 1)
     await stage.progress()
 
 

@@ -219,9 +219,8 @@ def _epoch_bumped(policy: str, then: str, right_client: str, source: Source) -> 
         protocols=("consumer",),
         happens=f"The member's epoch advances while its commit is on the way; with fencing policy {policy} {then}.",
         right_client=right_client,
-        provoked=f"consumer.fencing.policy={policy}; an OffsetCommit is held, the epoch bumped, and the commit released "
-        "when the "
-        "member is in the new epoch",
+        provoked=f"consumer.fencing.policy={policy}; a heartbeat is held while the epoch is bumped, until a commit waits "
+        "behind it",
         sources=(source,),
         allows=Allows(rebalances=1),
     )

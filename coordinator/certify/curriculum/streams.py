@@ -72,8 +72,8 @@ async def streams_member_removed(stage: Stage) -> None:
     happens="The member's epoch advances while its commit is on the way; with fencing policy strict it gets "
     "STALE_MEMBER_EPOCH.",
     right_client="commits again with its new epoch, or gives its tasks up and joins again",
-    provoked="streams.fencing.policy=strict; an OffsetCommit is held, the epoch bumped, and the commit released when the "
-    "member is in the new epoch",
+    provoked="streams.fencing.policy=strict; a heartbeat is held while the epoch is bumped, until a commit "
+    "waits behind it",
     sources=(Source("CommitRequestManager.commitSyncExceptionForError", "STALE_MEMBER_EPOCH fails commitSync"),),
     allows=Allows(rebalances=2, stall_s=40.0),
 )

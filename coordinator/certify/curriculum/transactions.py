@@ -26,7 +26,7 @@ FENCED = Source(
     is_transactional=True,
 )
 async def end_answer_lost(stage: Stage) -> None:
-    acts.transactional_id_of(stage, stage.first)
+    await acts.transactional_id_of(stage, stage.first)
     fault = await stage.fault(stage.first, api="EndTxn", lose="answer")
     await stage.acted(fault)
 
@@ -42,7 +42,7 @@ async def end_answer_lost(stage: Stage) -> None:
     is_transactional=True,
 )
 async def end_request_lost(stage: Stage) -> None:
-    acts.transactional_id_of(stage, stage.first)
+    await acts.transactional_id_of(stage, stage.first)
     fault = await stage.fault(stage.first, api="EndTxn", lose="request")
     await stage.acted(fault)
 
@@ -64,7 +64,7 @@ async def end_request_lost(stage: Stage) -> None:
     is_transactional=True,
 )
 async def unstable_offset_commit(stage: Stage) -> None:
-    acts.transactional_id_of(stage, stage.first)
+    await acts.transactional_id_of(stage, stage.first)
     need_two(stage)
     hold = await stage.fault(stage.first, api="EndTxn", hold="request")
     await stage.held(hold)
@@ -86,7 +86,7 @@ async def unstable_offset_commit(stage: Stage) -> None:
     is_transactional=True,
 )
 async def producer_fenced(stage: Stage) -> None:
-    transactional_id = acts.transactional_id_of(stage, stage.first)
+    transactional_id = await acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
     await stage.held(hold)
     await acts.fence_producer(stage, transactional_id)
@@ -111,7 +111,7 @@ async def producer_fenced(stage: Stage) -> None:
     is_transactional=True,
 )
 async def transaction_timed_out(stage: Stage) -> None:
-    transactional_id = acts.transactional_id_of(stage, stage.first)
+    transactional_id = await acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
     await stage.held(hold)
     stage.note(f"the transaction of {transactional_id} is timed out")
@@ -136,7 +136,7 @@ async def transaction_timed_out(stage: Stage) -> None:
     is_transactional=True,
 )
 async def concurrent_transactions(stage: Stage) -> None:
-    acts.transactional_id_of(stage, stage.first)
+    await acts.transactional_id_of(stage, stage.first)
     fault = await stage.fault(
         stage.first,
         api=("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId"),
@@ -159,7 +159,7 @@ async def concurrent_transactions(stage: Stage) -> None:
     time_limit_s=150.0,
 )
 async def coordinator_dies(stage: Stage) -> None:
-    acts.transactional_id_of(stage, stage.first)
+    await acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="EndTxn", hold="answer")
     await stage.held(hold)
     await stage.kill_server()
