@@ -9,6 +9,7 @@ stop      SIGTERM to all instances, then everything is collected
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,11 +191,11 @@ async def _collect(stage: Stage, evidence: Evidence) -> None:
     evidence.recreated_ms = stage.topics.recreated_ms
     evidence.inputs = await asyncio.to_thread(stage.topics.inputs)
     evidence.outputs = await asyncio.to_thread(stage.topics.outputs)
-    evidence.group_events = await asyncio.to_thread(
-        _group_events, stage.server.bootstrap, stage.group, evidence.began_ms
-    )
+    evidence.group_events = await asyncio.to_thread(_group_events, stage)
 
 
-def _group_events(bootstrap: str, group: str, since_ms: int) -> list[GroupEvent]:
-    with Client(bootstrap, ANSWERED_WITHIN_S) as client:
-        return group_events.from_server(client, group, since_ms).events
+def _group_events(stage: Stage) -> list[GroupEvent]:
+    """The events of the group, in the times of this machine."""
+    with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+        found = group_events.from_server(client, stage.group, stage.clock.began_ms).events
+    return [replace(each, time_ms=stage.clock.machine_ms(each.time_ms)) for each in found]

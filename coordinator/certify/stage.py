@@ -231,9 +231,9 @@ class Stage:
         with suppress(NotReached):
             await self.until(ended, "the end of the instance", within_s=WATCHED_S)
 
-    async def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of the members of the classic group."""
-        return max(int(each["rebalance_timeout_ms"]) for each in (await self.group_view())["members"])
+    async def session_timeout_ms(self) -> int:
+        """The longest session timeout of the members of the classic group."""
+        return max(int(each["session_timeout_ms"]) for each in (await self.group_view())["members"])
 
     async def advance_clock(self, ms: int) -> None:
         """Advances the server's clock by so much, and lets it run on. Only for events that are alone."""

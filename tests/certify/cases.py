@@ -45,7 +45,7 @@ class Case:
 
     def entry(
         self, at_s: float, listener: str, api: str, request: dict[str, Any], response: dict[str, Any] | None = None,
-        *, outcome: str = "answered",
+        *, outcome: str = "answered", connection: int = 0,
     ) -> "Case":  # fmt: skip
         number = 1 + sum(each.listener == listener for each in self.entries)
         self.entries.append(
@@ -58,7 +58,7 @@ class Case:
                 correlation_id=number,
                 client_id="c",
                 client_host="127.0.0.1",
-                connection=1,
+                connection=connection or len(self.entries) + 1,
                 listener=listener,
                 request=request,
                 response=response or {},

@@ -125,6 +125,13 @@ def test_a_commit_beyond_what_the_process_was_sent_is_too_early():
     assert finding.evidence == (f"entry 3 at {A} commits in-0@5: sent up to 4",)
 
 
+def test_a_request_is_of_the_process_that_opened_its_connection():
+    case = Case(copies=False).position(1, A, -1).fetch(2, A, 0, 3, connection=7)
+    case.instances[0].runs.append(ProcessRun(pid=200, started_ms=ms(5)))
+    assert case.commit(5.1, A, 4, connection=7).finding(EARLY).outcome == "not judged"
+    assert case.commit(5.2, A, 4, connection=8).finding(EARLY).outcome == "broken"
+
+
 def test_what_was_sent_while_the_server_came_back_is_not_recorded_and_may_be_committed():
     case = Case(copies=False, outages=[(ms(4), ms(8))]).position(1, A, -1).fetch(2, A, 0, 3).commit(9, A, 5)
     assert case.finding(EARLY).outcome == "not judged"

@@ -16,9 +16,9 @@ _SYNC_RETRY = Source(
     "org.apache.kafka.clients.consumer.internals.AbstractCoordinator.SyncGroupResponseHandler",
     "REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION: the member joins again",
 )
-_REBALANCE_TIMEOUT = Source(
-    "org.apache.kafka.coordinator.group.GroupMetadataManager.completeClassicGroupJoin",
-    "when the rebalance timeout is over, members that did not join are removed, and the others go on",
+_SESSION = Source(
+    "org.apache.kafka.coordinator.group.GroupMetadataManager.expireClassicGroupMemberHeartbeat",
+    "a member whose session is over is removed, and a round that waited for it ends",
 )
 _MEMBER_ID_REQUIRED = Source(
     "KIP-394",
@@ -162,7 +162,7 @@ async def leader_dies_before_it_assigns(stage: Stage) -> None:
     happens="The group waits in PreparingRebalance for a member that is killed before it joins.",
     right_client="gets its partitions when the dead member's session is over",
     provoked="SIGSTOP of a follower, a forced rebalance, the others join; kill -9; its session expires by command",
-    sources=(_REBALANCE_TIMEOUT,),
+    sources=(_SESSION,),
     allows=Allows(rebalances=2),
 )
 async def follower_dies_while_joining(stage: Stage) -> None:
@@ -179,16 +179,16 @@ async def follower_dies_while_joining(stage: Stage) -> None:
 @event(
     "one-joins-too-late",
     protocols=("classic",),
-    happens="A member is silent until the rebalance timeout is over: the group goes on without it. Then it comes back.",
+    happens="The group rebalances and waits for a member that is silent, until its session is over. Then it comes back.",
     right_client="learns UNKNOWN_MEMBER_ID, drops what it owned and joins as a new member",
-    provoked="SIGSTOP, a forced rebalance, the others join, the clock advances by the rebalance timeout, SIGCONT",
-    sources=(_REBALANCE_TIMEOUT,),
+    provoked="SIGSTOP, a forced rebalance, the others join, the clock advances by the session timeout, SIGCONT",
+    sources=(_SESSION,),
     allows=Allows(rebalances=3),
     is_alone=True,
 )
 async def one_joins_too_late(stage: Stage) -> None:
     late = await stage.follower()
-    timeout_ms = await stage.rebalance_timeout_ms()
+    timeout_ms = await stage.session_timeout_ms()
     stage.pause(late)
     await stage.rebalance()
     await stage.joined(len(stage.instances) - 1)
@@ -201,15 +201,15 @@ async def one_joins_too_late(stage: Stage) -> None:
 @event(
     "nobody-joins-in-time",
     protocols=("classic",),
-    happens="All members are silent until the rebalance timeout is over: the group is empty. Then all come back.",
+    happens="The group rebalances and all members are silent, until their sessions are over. Then all come back.",
     right_client="drops what it owned and joins as a new member, and reads on from the committed offsets",
-    provoked="SIGSTOP of all, a forced rebalance, the clock advances by the rebalance timeout, SIGCONT",
-    sources=(_REBALANCE_TIMEOUT,),
+    provoked="SIGSTOP of all, a forced rebalance, the clock advances by the session timeout, SIGCONT",
+    sources=(_SESSION,),
     allows=Allows(rebalances=2, rebalances_per_instance=1),
     is_alone=True,
 )
 async def nobody_joins_in_time(stage: Stage) -> None:
-    timeout_ms = await stage.rebalance_timeout_ms()
+    timeout_ms = await stage.session_timeout_ms()
     for each in stage.instances:
         stage.pause(each)
     await stage.rebalance()

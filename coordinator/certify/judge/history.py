@@ -75,6 +75,8 @@ class History:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self._instances = {each.listener: each for each in evidence.instances}
+        self._opened: dict[tuple[str, int, int], int] = {}
+        """Listener, run of the server and connection -> when its first request arrived."""
         self.fetched: dict[int, list[Fetched]] = defaultdict(list)
         self.committed: dict[int, list[Committed]] = defaultdict(list)
         self.positions: dict[int, list[Position]] = defaultdict(list)
@@ -88,9 +90,14 @@ class History:
         return self._instances[entry.listener].index
 
     def run_of(self, entry: Entry) -> int:
-        """The number of the instance's process that sent a request."""
+        """The number of the instance's process that sent a request: the one that ran when its connection was first used.
+
+        A busy server may read the last request of a process when the next one has already started.
+        """
         runs = self._instances[entry.listener].runs
-        return max((number for number, run in enumerate(runs) if run.started_ms <= entry.time_ms), default=0)
+        server_run = sum(end <= entry.time_ms for _, end in self.evidence.outages)
+        opened_ms = self._opened.setdefault((entry.listener, server_run, entry.connection), entry.time_ms)
+        return max((number for number, run in enumerate(runs) if run.started_ms <= opened_ms), default=0)
 
     def run_key(self, entry: Entry) -> tuple[int, int]:
         """The instance and the number of its process that sent a request."""
