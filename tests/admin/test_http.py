@@ -445,7 +445,7 @@ def test_the_framework_is_not_imported_before_the_first_connection():
     """Start-up and idle memory are those of a server without it (docs/performance.md)."""
     code = (
         "import sys; import coordinator.server.process;"
-        "print(sorted({'starlette', 'uvicorn', 'msgspec', 'h11', 'anyio', 'httpx'} & sys.modules.keys()))"
+        "print(sorted({'starlette', 'uvicorn', 'msgspec', 'h11', 'anyio', 'httpx', 'scramp'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
