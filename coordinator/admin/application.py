@@ -321,6 +321,7 @@ class _Sender:
             if not self._is_head:
                 async for chunk in chunks:
                     await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    await asyncio.sleep(0)  # a client that reads fast would keep the loop from others
         await self._send({"type": "http.response.body", "body": b""})
 
     async def end(self, reason: str) -> bool:

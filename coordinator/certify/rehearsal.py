@@ -27,6 +27,10 @@ from coordinator.operations.client import Client, OperationFailed
 from coordinator.operations.rebalance_causes import GroupEvent
 
 PARTITIONS_PER_INSTANCE = 2
+SHOWN_S = 6.5
+"""The stream goes on for this long after the event. What the judge forgives for a while (`membership.py`) has time to show, so
+that verdicts do not depend on how fast the machine is.
+"""
 
 
 class Plan(NamedTuple):
@@ -121,6 +125,7 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
             phase, evidence.provoked_ms = "event", now_ms()
             await stage.event.run(stage)
             phase = "recovery"
+            await asyncio.sleep(SHOWN_S)
             await stage.progress(within_s=stage.event.time_limit_s)
             await stage.producer.stop()
             await stage.caught_up(within_s=stage.event.time_limit_s)

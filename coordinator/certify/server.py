@@ -52,10 +52,6 @@ class CertificationServer:
     def stop(self) -> None:
         self._server.stop()
 
-    def log(self) -> str:
-        """The end of the server's log."""
-        return self._server.log_since(0)
-
 
 def _free_addresses(count: int) -> Sequence[str]:
     """Addresses with ports that were free a moment ago."""

@@ -70,6 +70,7 @@ def certify(
     from coordinator.control import ControlError
     from coordinator.operations.run_command import NoSuchCommand
     from coordinator.operations.throwaway_server import DidNotStart
+    from coordinator.rules.recordings import RECORDINGS_MAX
 
     try:
         chosen = events_of(protocol, [name.strip() for name in events.split(",") if name.strip()])  # type: ignore[arg-type]
@@ -79,6 +80,8 @@ def certify(
         return command_line.show(chosen)
     if not command:
         return refused("which program? for example: coordinator certify --protocol classic -- python my_consumer.py")
+    if jobs * instances > RECORDINGS_MAX:
+        return refused(f"--jobs {jobs} with --instances {instances}: at most {RECORDINGS_MAX} instances run at a time")
     options = command_line.Options(
         protocol=protocol,  # type: ignore[arg-type]
         instances=instances,

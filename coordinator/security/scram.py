@@ -10,8 +10,6 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scramp import ScramException, ScramMechanism
-
 from coordinator.security.mechanism import AuthenticationFailed
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
@@ -62,7 +60,10 @@ class Scram:
         self._find = find
         self._claimed = ""
         self._is_known = False
-        self._server = ScramMechanism(mechanism).make_server(self._credential)
+        import scramp  # noqa: PLC0415 - 5 MiB that a server without SASL does not need; listener_security.py imports it early
+
+        self._refused = scramp.ScramException
+        self._server = scramp.ScramMechanism(mechanism).make_server(self._credential)
         self._has_first = False
 
     def evaluate(self, message: bytes) -> bytes:
@@ -77,7 +78,7 @@ class Scram:
                 return str(self._server.get_server_first()).encode()
             self._server.set_client_final(text)
             answer = str(self._server.get_server_final()).encode()
-        except (ScramException, ValueError) as error:
+        except (self._refused, ValueError) as error:
             raise AuthenticationFailed from error
         if not self._is_known:
             raise AuthenticationFailed

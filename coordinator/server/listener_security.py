@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import scramp  # noqa: F401 - at the start, not at the first login
+
 from coordinator.admin.credentials import UnusableToken, read_token
 from coordinator.config.security import OAUTHBEARER, PLAIN, ListenerSecurity, SaslConfig, TlsConfig
 from coordinator.config.settings import AdminConfig

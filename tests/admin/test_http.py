@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,7 +15,7 @@ import pytest
 from msgspec import Struct, defstruct
 
 from coordinator.admin.application import protocol_factory
-from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, Stream, TimeoutMs
 from coordinator.admin.server import AdminServer
 from coordinator.config.settings import AdminConfig
 from tests.support.waiting import WITHIN_S
@@ -91,10 +93,11 @@ async def serving(config: AdminConfig = CONFIG, endpoints: tuple[Endpoint, ...] 
 async def ask(port: int, data: bytes) -> bytes:
     """Sends bytes and returns everything until the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(data)
-    answer = await reader.read()
-    writer.close()
-    return answer
+    try:
+        writer.write(data)
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 async def ask_and_stay_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -270,3 +273,179 @@ async def test_stopping_closes_open_connections():
     await asyncio.wait_for(server.stop(), WITHIN_S)
     assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
     writer.close()
+
+
+# --- long polls and streams -------------------------------------------------------------------------------------------
+
+
+class Waiting(Struct, forbid_unknown_fields=True):
+    timeout_ms: TimeoutMs = 0
+
+
+class Held:
+    """Endpoints that hold their request, and what became of it."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+        self.ended = asyncio.Event()
+        self.endpoints = (
+            *ENDPOINTS,
+            Endpoint("GET", "/poll", "", self.poll, query=Waiting),
+            Endpoint("GET", "/stream", "", self.stream),
+        )
+
+    async def poll(self, _server: Any, request: Request) -> Response:
+        self.begun.release()
+        try:
+            await asyncio.sleep(request.query.timeout_ms / 1000)
+        finally:
+            self.ended.set()
+        return Response(body=b"waited")
+
+    def stream(self, _server: Any, _request: Request) -> Stream:
+        return Stream(chunks=self.chunks(), content_type="text/plain", last=lambda reason: f"end: {reason}".encode())
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        self.begun.release()
+        try:
+            while True:
+                yield bytes(10_000)
+        finally:
+            self.ended.set()
+
+
+async def test_a_long_poll_may_take_its_timeout_in_addition_to_the_time_of_a_request():
+    held = Held()
+    async with serving(replace(CONFIG, admin_request_time_ms=200), held.endpoints) as port:
+        assert body(await ask(port, request("/poll?timeout_ms=400"))) == b"waited"
+        assert status(await ask(port, request("/poll?timeout_ms=600001"))) == 400
+
+
+async def test_a_handler_that_takes_too_long_gets_an_answer_that_says_so():
+    async def stuck(_server: Any, _request: Request) -> Response:
+        await asyncio.Event().wait()
+        return Response(body=b"")
+
+    async with serving(replace(CONFIG, admin_request_time_ms=50), (Endpoint("GET", "/stuck", "", stuck),)) as port:
+        answer = await ask(port, request("/stuck"))
+        assert (status(answer), b"unknown whether it was done" in answer) == (503, True)
+
+
+async def test_a_long_poll_whose_client_has_gone_ends():
+    held = Held()
+    async with serving(endpoints=held.endpoints) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("/poll?timeout_ms=600000"))
+        await held.begun.acquire()
+        writer.close()
+        await held.ended.wait()
+
+
+async def test_long_polls_hold_half_of_the_connections_and_leave_the_rest_to_others():
+    held = Held()
+    async with serving(replace(CONFIG, admin_connections=4), held.endpoints) as port:
+        polls = [asyncio.create_task(ask(port, request("/poll?timeout_ms=600000"))) for _ in range(2)]
+        for _ in polls:
+            await held.begun.acquire()
+        refused = await ask(port, request("/poll?timeout_ms=1"))
+        assert (status(refused), b"half of admin.connections" in refused) == (503, True)
+        assert status(await ask(port, request("/later"))) == 200
+        for poll in polls:
+            poll.cancel()
+
+
+async def test_a_stream_whose_client_stops_reading_takes_no_memory_and_ends_with_a_last_chunk():
+    held = Held()
+    async with serving(replace(CONFIG, admin_request_time_ms=1_000), held.endpoints) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(request("/stream"))
+        await reader.readuntil(b"\r\n\r\n")
+        await held.ended.wait()
+        read = bytearray()
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                read += data
+        assert len(read) < 50 << 20
+        assert b"end: the client has read nothing for 1 s" in read
+        writer.close()
+
+
+async def test_a_stop_ends_long_polls_and_streams_at_once():
+    held = Held()
+    server = made(replace(CONFIG, admin_connections=4, admin_request_time_ms=10 * 60_000), held.endpoints)
+    port = await server.start()
+    async with asyncio.timeout(WITHIN_S):
+        poll = asyncio.create_task(ask(port, request("/poll?timeout_ms=600000")))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("/stream"))
+        for _ in range(2):
+            await held.begun.acquire()
+        streamed = asyncio.create_task(reader.read())
+        await server.stop()
+        answer = await poll
+        assert (status(answer), b"the server is stopping" in answer) == (503, True)
+        assert b"end: the server is stopping" in await streamed
+        writer.close()
+
+
+async def test_a_client_that_closes_its_side_after_the_request_gets_the_response():
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("/later"))
+        writer.write_eof()
+        assert body(await reader.read()) == b"later"
+        writer.close()
+
+
+async def test_requests_that_arrive_together_are_answered_in_order():
+    async with serving() as port:
+        first = request("/later").replace(b"connection: close\r\n", b"")
+        answer = await ask(port, first + request("/echo/second"))
+        assert answer.index(b"later") < answer.index(b"second")
+
+
+async def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has():
+    async with serving() as port:
+        answer = await ask(port, request("/echo/a", "DELETE"))
+        assert b"\r\nallow: GET, HEAD, POST\r\n" in answer
+        assert json.loads(body(answer)) == {"error": "the path supports GET, HEAD, POST"}
+
+
+async def test_an_import_that_fails_closes_the_connection_and_the_next_one_tries_again(caplog):
+    outcomes = iter([ImportError("no such module"), partial(protocol_factory, endpoints=ENDPOINTS)])
+
+    def load() -> Any:
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    class Threads(View):
+        def run_in_worker(self, function: Any, done: Any) -> None:
+            def work() -> Any:
+                try:
+                    return function()
+                except ImportError as error:
+                    return error
+
+            super().run_in_worker(work, done)
+
+    view: Any = Threads()
+    server = AdminServer(view, CONFIG, load=load)
+    port = await server.start()
+    async with asyncio.timeout(WITHIN_S):
+        with contextlib.suppress(ConnectionError):
+            assert await ask(port, request("/later")) == b""
+        assert status(await ask(port, request("/later"))) == 200
+        await server.stop()
+    assert "admin_not_loaded" in caplog.text
+
+
+def test_the_framework_is_not_imported_before_the_first_connection():
+    """Start-up and idle memory are those of a server without it (docs/performance.md)."""
+    code = (
+        "import sys; import coordinator.server.process;"
+        "print(sorted({'starlette', 'uvicorn', 'msgspec', 'h11', 'anyio', 'httpx', 'scramp'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

@@ -134,6 +134,7 @@ def test_the_command_lists_the_events_of_a_protocol(capsys):
         (["--protocol", "share", "--", "true"], 2, "is not one of"),
         (["--", "true"], 2, "--protocol"),
         (["--protocol", "classic", "--instances", "1", "--", "true"], 2, "not in the range"),
+        (["--protocol", "classic", "--jobs", "32", "--instances", "4", "--", "true"], 2, "at most 100 instances"),
         (["--protocol", "classic", "--", "no-such-command"], 127, "there is no command no-such-command"),
     ],
 )

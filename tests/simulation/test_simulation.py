@@ -51,6 +51,15 @@ def test_every_invariant_holds_whatever_fails(seed: int):
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
 
 
+@pytest.mark.parametrize("seed", [2, 8, 11])
+def test_every_invariant_holds_while_fault_rules_act(seed: int):
+    """Errors without effect, lost, delayed, held and throttled requests and answers, coordinators that are away."""
+    report = simulator.run(replace(draw(seed, 20.0), rules_s=0.3))
+    assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
+    acted = {kind for kind in report.faults if kind.startswith("rule:")}
+    assert {"rule:error", "rule:lose", "rule:delay_ms"} <= acted
+
+
 @pytest.mark.parametrize("seed", [4, 6, 9])
 def test_every_invariant_holds_when_no_turn_has_time(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Nearly every request waits for its turn, as on a server that is flooded."""

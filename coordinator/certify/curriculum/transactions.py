@@ -2,10 +2,11 @@
 
 from coordinator.certify.curriculum import acts
 from coordinator.certify.curriculum.acts import need_two
-from coordinator.certify.event import Allows, Protocol, Source, event
+from coordinator.certify.event import Allows, NotApplicable, Protocol, Source, event
 from coordinator.certify.stage import Stage
 
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
+_ADDING = ("AddPartitionsToTxn", "AddOffsetsToTxn")
 RETRIED = Source(
     "TransactionManager.EndTxnHandler", "an error that can be retried puts the request into the queue again"
 )
@@ -99,7 +100,7 @@ async def producer_fenced(stage: Stage) -> None:
     protocols=BOTH,
     happens="A transaction is open for longer than its timeout: the coordinator aborts it and fences its producer.",
     right_client="ends, or aborts and begins again: nothing of the transaction counts, and its records are processed once more",
-    provoked="a TxnOffsetCommit is held, the transaction timed out by command, and the TxnOffsetCommit released",
+    provoked="an EndTxn is held, the transaction timed out by command, and the EndTxn released",
     sources=(
         Source(
             "KIP-98, transaction.timeout.ms",
@@ -112,7 +113,7 @@ async def producer_fenced(stage: Stage) -> None:
 )
 async def transaction_timed_out(stage: Stage) -> None:
     transactional_id = await acts.transactional_id_of(stage, stage.first)
-    hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
+    hold = await stage.fault(stage.first, api="EndTxn", hold="request")
     await stage.held(hold)
     stage.note(f"the transaction of {transactional_id} is timed out")
     await stage.control.transaction(transactional_id).expire()
@@ -137,9 +138,11 @@ async def transaction_timed_out(stage: Stage) -> None:
 )
 async def concurrent_transactions(stage: Stage) -> None:
     await acts.transactional_id_of(stage, stage.first)
+    if all(each.api not in _ADDING for each in stage.observation.entries):
+        raise NotApplicable("it adds partitions by writing to them (transaction.version 2)")
     fault = await stage.fault(
         stage.first,
-        api=("AddPartitionsToTxn", "AddOffsetsToTxn", "InitProducerId"),
+        api=(*_ADDING, "InitProducerId"),
         error="CONCURRENT_TRANSACTIONS",
         for_ms=5_000,
     )

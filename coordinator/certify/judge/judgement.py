@@ -66,9 +66,9 @@ PROMISES: Mapping[str, Promise] = {
         membership.requests_after_fatal,
         (
             "5 s after the coordinator disowned a member id (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), a generation "
-            "(ILLEGAL_GENERATION) or a member epoch (FENCED_MEMBER_EPOCH), nothing is sent with it any more; nobody "
-            "who was refused for good (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL) asks again from the same "
-            "process."
+            "(ILLEGAL_GENERATION) or a member epoch (FENCED_MEMBER_EPOCH), nothing is sent with it any more; a process that "
+            "was refused for good (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID) does not join "
+            "again."
         ),
     ),
     "program ended": Promise(
