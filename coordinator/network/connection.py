@@ -296,12 +296,19 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str, by: Closed = Closed.REQUEST) -> None:
         """Closes, and logs the reason once per client and reason."""
+        self._warn("connection_closed", reason)
+        self.close(by)
+
+    def warn(self, reason: str) -> None:
+        """Logs why the client is refused, once per client and reason (called by the exchange)."""
+        self._warn("client_refused", reason)
+
+    def _warn(self, event: str, reason: str) -> None:
         client = self.client_id or "unknown"
         self._once.warn(
             (self.client_host, client, reason),
-            "event=connection_closed client=%s host=%s reason=%s", client, self.client_host, reason,
+            f"event={event} client=%s host=%s reason=%s", client, self.client_host, reason,
         )  # fmt: skip
-        self.close(by)
 
     def quiet_ms(self, now_ms: int) -> tuple[int, bool]:
         """Returns for how long no frame has ended or begun, and whether one has begun.

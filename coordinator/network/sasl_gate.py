@@ -100,6 +100,10 @@ class SaslGate:
             self._fail(exchange, lambda: exchange.reply(exchange.refusal(refusal)), str(error))
             return
         self._pass(exchange)
+        if answer.refusal:
+            # Clients need not acknowledge it: some close the connection.
+            self._on_failure()
+            exchange.warn(answer.refusal)
         exchange.reply(
             SaslAuthenticateResponse(auth_bytes=answer.message, session_lifetime_ms=answer.session_ms)
             if exchange.api_version >= SESSIONS_SINCE

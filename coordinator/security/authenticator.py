@@ -40,6 +40,8 @@ class Answer(NamedTuple):
     message: bytes
     session_ms: int
     """How long the client may go on before it authenticates again; 0: for ever, or the authentication is not complete."""
+    refusal: str = ""
+    """Why the client is refused, for the server's log; empty if it is not."""
 
 
 class MechanismSetup(NamedTuple):
@@ -137,7 +139,7 @@ class Authenticator:
             )
         answer = mechanism.evaluate(message)
         if mechanism.user is None:
-            return Answer(answer, 0)
+            return Answer(answer, 0, mechanism.refusal)
         self._complete(mechanism.user)
         return Answer(answer, self._begin_session(mechanism.expires_ms))
 

@@ -20,6 +20,10 @@ class Mechanism(Protocol):
     def expires_ms(self) -> int | None:
         """Until when (wall clock, ms) the credential is valid; None: for ever."""
 
+    @property
+    def refusal(self) -> str:
+        """Why the client is refused, for the server's log, if the client only has to acknowledge that it is; else empty."""
+
     def evaluate(self, message: bytes) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailed."""
         ...

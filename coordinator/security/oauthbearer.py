@@ -39,6 +39,7 @@ class OAuthBearer:
     def __init__(self, verifier: TokenVerifier) -> None:
         self.user: str | None = None
         self.expires_ms: int | None = None
+        self.refusal = ""
         self._verifier = verifier
         self._error = ""
 
@@ -49,7 +50,8 @@ class OAuthBearer:
         acts_as, token = _first_message(message)
         try:
             verified = self._verifier.verify(token)
-        except InvalidToken:
+        except InvalidToken as error:
+            self.refusal = f"OAUTHBEARER: {error}"
             self._error = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             return self._error.encode()
         if acts_as and acts_as != verified.user:

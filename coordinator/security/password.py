@@ -8,6 +8,7 @@ class Plain:
     """One authentication."""
 
     expires_ms: int | None = None
+    refusal = ""
 
     def __init__(self, passwords: Passwords) -> None:
         self.user: str | None = None

@@ -51,6 +51,7 @@ class Scram:
     """One authentication."""
 
     expires_ms: int | None = None
+    refusal = ""
     _key = secrets.token_bytes(32)
     """Makes the salts of unknown users."""
 

@@ -271,7 +271,7 @@ public final class ClientProgram {
             settings.put("sasl.mechanism", mechanism);
             settings.put("sasl.jaas.config", switch (mechanism) {
                 case "OAUTHBEARER" -> modules + "oauthbearer.OAuthBearerLoginModule required "
-                    + "unsecuredLoginStringClaim_sub=\"" + security.path("claimed").asText() + "\";";
+                    + "unsecuredLoginStringClaim_sub=\"alice\" unsecuredLoginListClaim_scope=\"," + security.path("scope").asText() + "\";";
                 default -> modules + (mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule")
                     + " required username=\"" + user + "\" password=\"" + password + "\";";
             });
