@@ -22,6 +22,7 @@ from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.groups.kinds import LABELS
 from coordinator.protocol.errors import ErrorCode
+from coordinator.rules.model import KINDS
 from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.shard import Status
@@ -89,9 +90,8 @@ def _connections_refused(server: ServerView) -> Samples:
 
 
 def _faults_acted(server: ServerView) -> Samples:
-    return (
-        [((kind,), count) for kind, count in server.interceptor.faults.acted.items()] if server.has_interceptor else []
-    )
+    acted: Counter[str] = server.interceptor.faults.acted if server.has_interceptor else Counter()
+    return [((kind,), acted[kind]) for kind in KINDS]
 
 
 def _fault_rules(server: ServerView) -> Samples:

@@ -95,10 +95,12 @@ def server(
     listener = SimpleNamespace(
         connections=[SimpleNamespace(waiting=2)],
         refused_count=4,
+        authentications_failed=0,
         closed=dict.fromkeys(Closed, 0) | {Closed.IDLE: 5},
         dispatcher=SimpleNamespace(routes=routes),
     )
     return SimpleNamespace(
+        has_interceptor=False,
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
         shards=[*shards, *transactions],
