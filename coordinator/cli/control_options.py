@@ -1,5 +1,6 @@
 """The options of `coordinator control`, and how its commands reach a server."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from coordinator.cli.command_line import combined, fail, refused
 if TYPE_CHECKING:
     from coordinator.control import Control
 
+ACCESS_VARIABLES = {"token": "ADMIN_TOKEN", "ca": "ADMIN_CA", "certificate": "ADMIN_CERTIFICATE"}
+"""A token is no option, because other users of the machine see the arguments of a process."""
 WRONG_ARGUMENTS = {400, 422}
 """The HTTP statuses of a request that can never succeed."""
 
@@ -110,11 +113,12 @@ def given(options: Mapping[str, Any]) -> Any:
 
 def with_control(admin: str, show: "Callable[[Control], int]", scope: str | None = None) -> int:
     """Calls `show` with a client and returns its exit code. What was set stays set. An error is printed on one line."""
-    from coordinator.control import Control, ControlError, ControlRefused
+    from coordinator.control import Access, Control, ControlError, ControlRefused
 
+    named = {name: os.environ.get(variable) or None for name, variable in ACCESS_VARIABLES.items()}
     try:
-        control = Control(admin, scope)
-    except ValueError as error:
+        control = Control(admin, scope, Access(**named))
+    except (ValueError, OSError) as error:
         return refused(error)
     try:
         return show(control)

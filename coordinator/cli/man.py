@@ -15,6 +15,10 @@ EXIT_CODES = (
 )
 VARIABLES = (
     ("BOOTSTRAP, ADMIN_URL", "The server, for the commands that are its clients; `coordinator exec` sets both."),
+    (
+        "ADMIN_TOKEN, ADMIN_CA, ADMIN_CERTIFICATE",
+        "What its admin HTTP asks of `coordinator control`: the token, PEM files with its authority and an identity.",
+    ),
     ("COORDINATOR_SET_name", "A setting of the server, with underscores for dots."),
     (
         "COORDINATOR_LISTEN, COORDINATOR_ADVERTISE, COORDINATOR_ADMIN, COORDINATOR_DATA_DIR",

@@ -8,8 +8,10 @@ with Control("http://127.0.0.1:9644") as control:
 from coordinator.control.asynchronous import AsyncControl
 from coordinator.control.blocking import Control
 from coordinator.control.errors import ControlError, ControlOff, ControlRefused, ControlUnreachable, NotReached
+from coordinator.control.transport import Access
 
 __all__ = [
+    "Access",
     "AsyncControl",
     "Control",
     "ControlError",

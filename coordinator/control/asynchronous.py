@@ -17,7 +17,7 @@ from coordinator.control.recordings import RecordingCommands
 from coordinator.control.session import ControlCommands
 from coordinator.control.steps import HttpAnswer, HttpRequest, Pause, Steps, View
 from coordinator.control.transactions import TransactionCommands
-from coordinator.control.transport import client_options, unreachable
+from coordinator.control.transport import NO_CREDENTIALS, Access, client_options, unreachable
 
 T = TypeVar("T")
 
@@ -25,9 +25,9 @@ T = TypeVar("T")
 class AsyncControl(ControlCommands):
     __doc__ = ControlCommands.__doc__
 
-    def __init__(self, url: str, scope: str | None = "") -> None:
+    def __init__(self, url: str, scope: str | None = "", access: Access = NO_CREDENTIALS) -> None:
         super().__init__(url, scope)
-        self._http = AsyncClient(**client_options(self.url))
+        self._http = AsyncClient(**client_options(self.url, access))
         self.clock: AsyncClock = AsyncClock(self)
 
     async def __aenter__(self) -> Self:

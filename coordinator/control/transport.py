@@ -1,6 +1,8 @@
 """How both shells use httpx."""
 
 import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypedDict
 
 from httpx import Limits, TransportError
@@ -11,23 +13,50 @@ KEPT_S = 2.0
 """For how long an idle connection is kept: less than the server does, so none is used that the server is closing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a server asks of those who use its admin HTTP (docs/operations.md). Files are PEM."""
+
+    token: str | None = field(default=None, repr=False)
+    """`admin.token`."""
+    ca: str | Path | None = None
+    """Who signed the certificate of a server with TLS; None: whom this machine trusts."""
+    certificate: str | Path | None = None
+    """This client's key and certificate chain, instead of a token."""
+
+
+NO_CREDENTIALS = Access()
+
+
 class ClientOptions(TypedDict):
     """Arguments of httpx.Client and httpx.AsyncClient."""
 
     base_url: str
+    headers: dict[str, str]
     trust_env: bool
     limits: Limits
     verify: ssl.SSLContext | bool
 
 
-def client_options(url: str) -> ClientOptions:
-    """A client of a test's own server goes through no proxy, and loads certificates only if it needs them."""
+def client_options(url: str, access: Access) -> ClientOptions:
+    """A client of a test's own server goes through no proxy, and loads certificates only if it needs them.
+
+    Raises OSError (also ssl.SSLError) if the files of `access` are not usable.
+    """
     return ClientOptions(
         base_url=url,
+        headers={} if access.token is None else {"Authorization": f"Bearer {access.token}"},
         trust_env=False,
         limits=Limits(keepalive_expiry=KEPT_S),
-        verify=True if url.startswith("https") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        verify=_tls(access) if url.startswith("https") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
     )
+
+
+def _tls(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=access.ca)
+    if access.certificate is not None:
+        context.load_cert_chain(access.certificate)
+    return context
 
 
 def unreachable(url: str, error: TransportError) -> ControlUnreachable:
