@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_live_members_come_back_after_every_act(
     members = live_group(server, start, topic, library, protocol, "live", 2)
     for how in ("evict", "expire-session"):
         before = ids(server, "live")
-        act(server, f"/v1/groups/live/members/{before[0]}/{how}")
+        act(server, f"/v1/groups/live/members/{quote(before[0], safe='')}/{how}")
         wait_until(lambda: view(server, "/v1/groups/live")["member_count"] == 2, lambda: "the member to come back")
         settle(members, topic)
         assert protocol == "consumer" or before[0] not in ids(server, "live")
