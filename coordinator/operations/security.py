@@ -1,4 +1,4 @@
-"""TLS and SASL of the commands that are clients: to real Kafka clusters, because this server has neither yet.
+"""TLS and SASL of the commands that are clients.
 
 SASL takes place on a connection after ApiVersions: SaslHandshake names the mechanism, and SaslAuthenticate carries its messages
 (KIP-43, KIP-152).
@@ -55,6 +55,8 @@ class Sasl:
     def authenticate(self, ask: Callable[[Message], Any]) -> None:
         """Authenticates a connection; `ask` sends a request on it and returns the response. Raises SecurityFailed."""
         answer = ask(SaslHandshakeRequest(mechanism=self.mechanism))
+        if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise SecurityFailed("this listener of the server has no SASL")
         if answer.error_code:
             known = ", ".join(sorted(answer.mechanisms)) or "none"
             raise SecurityFailed(f"the server does not accept {self.mechanism}; it accepts: {known}")

@@ -44,6 +44,7 @@ def test_each_flag_has_a_variable():
         COORDINATOR_LISTEN="0.0.0.0:1",
         COORDINATOR_ADVERTISE="host:2",
         COORDINATOR_ADMIN="0.0.0.0:3",
+        COORDINATOR_SET_admin_anonymous="read",
         COORDINATOR_DATA_DIR="d",
     )
     assert listeners(config) == [("0.0.0.0", 1, "host", 2)]

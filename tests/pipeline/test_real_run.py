@@ -4,8 +4,8 @@ Members join, leave and are killed, one at a time. After each step the test wait
 notes what each client reports. PIPELINE_REBALANCES=200 in the environment makes it a long run.
 """
 
+import json
 import os
-import re
 import time
 from html.parser import HTMLParser
 from typing import Any
@@ -110,25 +110,22 @@ def real_runs(tmp_path_factory) -> Any:
 
 
 class Page(HTMLParser):
-    """The content of a group's page: `figures` (name -> text), table `rows`, `bars` (partition, tool tip)."""
+    """The content of a group's page: `figures` (name -> text), table `rows`, the data of its `timeline`."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.figures: dict[str, str] = {}
         self.rows: list[list[str]] = []
-        self.bars: list[tuple[str, str]] = []
+        self.timeline: dict[str, Any] = {}
         self._open: list[str] = []
-        self._name = self._partition = ""
+        self._is_timeline = False
+        self._name = ""
         self.feed(text)
 
     def handle_starttag(self, name: str, attributes: Any) -> None:
         if name not in {"meta", "link", "br"}:
             self._open.append(name)
-        attributes = dict(attributes)
-        if attributes.get("class") == "name":
-            self._partition = attributes["title"]
-        elif name == "b" and "title" in attributes:
-            self.bars.append((self._partition, attributes["title"]))
+        self._is_timeline = name == "script" and ("type", "application/json") in attributes
         if name == "tr":
             self.rows.append([])
         elif name == "td":
@@ -141,6 +138,8 @@ class Page(HTMLParser):
         """Has no content."""
 
     def handle_data(self, text: str) -> None:
+        if self._is_timeline and self._open[-1] == "script":
+            self.timeline = json.loads(text)
         match self._open[-2:]:
             case [_, "dt"]:
                 self._name = text
@@ -154,20 +153,13 @@ class Page(HTMLParser):
         return sorted((row[0], row[2]) for row in self.rows if len(row) == 11)
 
     def owners(self, moment_ms: int) -> dict[int, str]:
-        """The client that owns each partition in the chart."""
-        found = {}
-        for partition, tip in self.bars:
-            match = _TENURE.match(tip)
-            if (
-                match is not None
-                and match[2] <= clock(moment_ms)
-                and (match[3] == "the end" or match[3] > clock(moment_ms))
-            ):
-                found[int(partition.rpartition("-")[2])] = match[1]
-        return found
-
-
-_TENURE = re.compile("(.+) on .+, .+\nepoch .+ to .+\n(.+) to (.+)\n")
+        """The client that owns each partition in the timeline."""
+        clients = {member["member_id"]: member["client_id"] for member in self.timeline["members"]}
+        return {
+            each["partition"]: clients[each["member_id"]]
+            for each in self.timeline["ownership"]
+            if each["from_ms"] <= moment_ms and (each["to_ms"] is None or each["to_ms"] > moment_ms)
+        }
 
 
 def test_rebalances_causes_and_owners_match_the_clients(spark, real_runs, tmp_path):
