@@ -307,7 +307,7 @@ class Connection(asyncio.Protocol):
         client = self.client_id or "unknown"
         self._once.warn(
             (self.client_host, client, reason),
-            f"event={event} client=%s host=%s reason=%s", client, self.client_host, reason,
+            "event=%s client=%s host=%s reason=%s", event, client, self.client_host, reason,
         )  # fmt: skip
 
     def quiet_ms(self, now_ms: int) -> tuple[int, bool]:

@@ -80,7 +80,14 @@ def test_everything_at_once():
     done = [0, 0, 0]
     for seed in (1, 2, 3):
         plan = replace(
-            draw(seed, 60.0), durability="fsync", downtime_s=0.5, think_s=0.3, members=3, events_fail=0.1, **rates
+            draw(seed, 60.0),
+            durability="fsync",
+            downtime_s=0.5,
+            think_s=0.3,
+            members=3,
+            events_fail=0.1,
+            rules_s=1.0,
+            **rates,
         )
         report = simulator.run(plan)
         assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
@@ -88,7 +95,9 @@ def test_everything_at_once():
             struck[name] = struck.get(name, 0) + count
         done = [done[0] + report.acknowledged, done[1] + report.assignments, done[2] + report.records]
     expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop", "events"}
-    assert struck.keys() == expected
+    rules = {name for name in struck if name.startswith("rule")}
+    assert struck.keys() - rules == expected
+    assert rules
     assert min(done) > 50
 
 
@@ -355,7 +364,9 @@ def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monke
     mutant(monkeypatch)
     for seed in range(1, 21):
         plan: Plan = replace(
-            draw(seed, 40.0), **{"durability": "fsync", "downtime_s": 0.5, "members": 3, "think_s": 0.3} | changes
+            draw(seed, 40.0),
+            **{"durability": "fsync", "downtime_s": 0.5, "members": 3, "think_s": 0.3, "acts_s": 0.0, "rules_s": 0.0}
+            | changes,
         )
         broken = simulator.run(plan).broken
         if broken is not None:
