@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from coordinator.control import Control
 from coordinator.operations.client import Client, OperationFailed
 from coordinator.operations.security import Sasl, Security, Tls
 from coordinator.protocol.messages import (
@@ -69,6 +70,7 @@ ssl.key.password: s3cret-key
 ssl.truststore.location: {pem.ca}
 listener.name.mutual.ssl.client.auth: required
 listener.name.mutual.ssl.principal.mapping.rules: "RULE:^CN=([^,]*).*$/$1/"
+admin.control.enable: true
 offsets.topic.num.partitions: 1
 transaction.state.log.num.partitions: 1
 durability: write
@@ -309,6 +311,16 @@ def test_no_secret_is_in_the_configs_that_clients_can_read(server):
     assert not any(secret in repr(configs) for secret in SECRETS)
     by_name = {config.name: config for config in configs}
     assert (by_name["ssl.key.password"].value, by_name["ssl.key.password"].is_sensitive) == (None, True)
+
+
+def test_no_secret_is_in_a_recording_of_what_clients_ask(server, addresses):
+    with Control(server.admin) as control:
+        recording = control.record(api=["SaslAuthenticate", "AlterUserScramCredentials"])
+        assert asks(addresses["SASL_PLAINTEXT"], _sasl("PLAIN", "alice", "s3cret-alice")) is True
+        credentials(addresses["PLAINTEXT"], upsertions=[upsertion("dora", b"s3cret-bob")])
+        entries = recording.wait(2)
+    assert {entry.api for entry in entries} == {"SaslAuthenticate", "AlterUserScramCredentials"}
+    assert not any(secret in repr(entries) for secret in SECRETS)
 
 
 def test_no_secret_is_shown_by_the_command_that_shows_the_configuration(server):
