@@ -1,10 +1,10 @@
 """The bit fields of authorized operations (KIP-430): bit n stands for the AclOperation with code n.
 
-There is no authorizer, so a principal may do everything that Kafka supports on the resource
+Without an authorizer a principal may do everything that Kafka supports on the resource
 (`AclEntry.supportedOperations`).
 """
 
-from coordinator.api.access import AclOperation
+from coordinator.security.access import AclOperation
 
 
 def _bits(*operations: AclOperation) -> int:

@@ -9,6 +9,10 @@
 exchange to its group's shard instead: `server.groups.submit(group_id, operation, exchange)`. A `KafkaError` that escapes
 from either becomes `refuse(request, error, api_version)`, the API's response in the shape of that version.
 
+Where an authorizer is configured, `guard(server, exchange, permits)` runs in place of `handle`. It refuses the request by a
+KafkaError, or takes out of it what the client may not touch, and calls `handle`. An answer that shows only what the client
+may see asks `exchange.permits`. So a server without an authorizer pays nothing.
+
 ApiVersions, the dispatcher, the README's table and the list of metrics are derived from these declarations.
 """
 
@@ -16,11 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from coordinator.api.access import Access
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message
+from coordinator.security.access import Access
 
 R = TypeVar("R")
 
@@ -36,9 +41,12 @@ class Api(Generic[R]):
     """The first and the last version served."""
     access: tuple[Access, ...]
     """Every permission that Kafka asks its authorizer about for this API (KafkaApis.scala and ControllerApis.scala), in the
-    order in which it asks. Which of them a request needs, and for which names, depends on the request."""
+    order in which it asks. Which of them a request needs, and for which names, depends on the request. No other may be asked
+    for."""
     handle: Callable[[Server, Exchange[R]], None]
     refuse: Callable[[R, KafkaError, int], Message]
+    guard: Callable[[Server, Exchange[R], Permits], None] | None = None
+    """Takes the place of `handle` where there is an authorizer; None: the answer alone depends on permissions, or nothing."""
     is_cacheable: bool = False
     """Whether clients send the same bytes over and over, so that a connection keeps its last request decoded. The handler
     and the operation must not modify such a request."""

@@ -7,17 +7,18 @@ one dialect. A frame that no response fits closes the connection, as in Kafka: a
 
 import importlib
 import pkgutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from struct import Struct
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from coordinator.api.declaration import Api
-from coordinator.api.exchange import CachedRequest, Interceptor, LearnTemplate, ReplyQueue, Route
+from coordinator.api.exchange import CachedRequest, Exchange, Interceptor, LearnTemplate, ReplyQueue, Route
 from coordinator.api.server import Server
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.header import decode_request_header
+from coordinator.security.authorizer import Authorizer
 
 API_VERSIONS = 18
 CACHED_REQUEST_BYTES_MAX = 512
@@ -54,6 +55,17 @@ def _in_dialect(api: Api[Any], codec: Codec) -> Api[Any]:
     )
 
 
+def _guarded(api: Api[Any]) -> Callable[[Server, Exchange[Any]], None]:
+    guard = api.guard
+    if guard is None:
+        return api.handle
+
+    def handle(server: Server, exchange: Exchange[Any]) -> None:
+        guard(server, exchange, exchange.permits)
+
+    return handle
+
+
 class Dispatcher:
     """Decodes the frames of one dialect and hands each to its API's `handle(server, exchange)`."""
 
@@ -63,10 +75,13 @@ class Dispatcher:
         apis: Mapping[int, Api[Any]],
         codec: Codec,
         learners: Mapping[int, LearnTemplate] = MappingProxyType({}),
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """`learners`: API key -> what makes templates of its requests."""
+        """`learners`: API key -> what makes templates of its requests. `authorizer`: None allows everything."""
         self._server = server
-        self._learners = learners
+        self._authorizer = authorizer
+        # A template's request would pass by the guard.
+        self._learners = learners if authorizer is None else {}
         self._apis = {key: _in_dialect(api, codec) for key, api in apis.items()}
         self._supported = {key: api.versions for key, api in self._apis.items()}
         self._codec = codec
@@ -134,7 +149,7 @@ class Dispatcher:
         route = Route(
             api.name,
             answered_in,
-            api.handle,
+            api.handle if self._authorizer is None else _guarded(api),
             api.refuse,
             codec.decoder(f"{api.name}Request", answered_in),
             codec.encoder(f"{api.name}Response", answered_in),
@@ -145,6 +160,8 @@ class Dispatcher:
             is_cacheable=api.is_cacheable,
             learn=self._learners.get(api_key),
             writes=api.writes,
+            access=api.access,
+            authorizer=self._authorizer,
         )
         if route.name in self._intercepted:
             route.intercept(self._interceptor)

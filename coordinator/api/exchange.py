@@ -11,6 +11,7 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces, SharedTurn, SlicedWork
 from coordinator.protocol import messages
@@ -18,6 +19,8 @@ from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
+from coordinator.security.access import Access
+from coordinator.security.authorizer import Authorizer
 from coordinator.security.principal import Principal
 
 _log = logging.getLogger(__name__)
@@ -47,9 +50,9 @@ class Route:
     """
 
     __slots__ = (
-        "answered", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts", "errors", "exchange", "handle",
-        "has_error_code", "head", "head_bytes", "is_cacheable", "learn", "name", "own_handle", "own_learn", "refuse", "skipped",
-        "supported", "version", "writes",
+        "access", "answered", "authorizer", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts",
+        "errors", "exchange", "handle", "has_error_code", "head", "head_bytes", "is_cacheable", "learn", "name", "own_handle",
+        "own_learn", "refuse", "skipped", "supported", "version", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +71,8 @@ class Route:
         is_cacheable: bool = False,
         learn: "LearnTemplate | None" = None,
         writes: bool = True,
+        access: tuple[Access, ...] = (),
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.name = name
         """The API's name."""
@@ -89,6 +94,9 @@ class Route:
         self.learn = self.own_learn = learn
         """What may make a template of such a request; None if there are no templates of this API."""
         self.writes = writes
+        self.access = access
+        """What the API may ask the authorizer about."""
+        self.authorizer = authorizer
         self.has_error_code = hasattr(getattr(messages, f"{name}Response"), "error_code")
         """Whether the response has a top-level error code; many APIs have one per topic or group instead."""
         self.supported = supported
@@ -265,6 +273,11 @@ class Exchange(Generic[R]):
     def principal(self) -> Principal:
         """Who the client is."""
         return self.queue.principal
+
+    @property
+    def permits(self) -> Permits:
+        """What the client may do."""
+        return Permits(self.route.authorizer, self.queue.principal, self.queue.client_host, self.route.access)
 
     @property
     def sasl(self) -> SaslSession | None:

@@ -4,7 +4,6 @@ The partition of `__consumer_offsets` that holds the group joins the transaction
 transaction.version 2 do not send this request: TxnOffsetCommit v5 adds the partition by itself (KIP-890).
 """
 
-from coordinator.api.access import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -12,6 +11,7 @@ from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.result import Producer, RequestContext, Result
+from coordinator.security.access import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from coordinator.topics.names import CONSUMER_OFFSETS
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.state import Transactions

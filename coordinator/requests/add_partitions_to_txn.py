@@ -9,7 +9,6 @@ PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.api.access import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -18,6 +17,7 @@ from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitio
 from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Fact, Producer, Record, RequestContext, Result, Timer
+from coordinator.security.access import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.topics import names
 from coordinator.topics.engine import Topics
 from coordinator.transactions.add_partitions import Addition, add_partitions

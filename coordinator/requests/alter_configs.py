@@ -4,13 +4,13 @@ Superseded by IncrementalAlterConfigs (KIP-339), because a client that sets one 
 Old tools still send it.
 """
 
-from coordinator.api.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from coordinator.requests.incremental_alter_configs import Altered, alter_resources, results
+from coordinator.security.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from coordinator.topics import alter_configs
 from coordinator.topics.alter_configs import ConfigChange, replacing
 

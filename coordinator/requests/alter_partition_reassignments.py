@@ -4,12 +4,12 @@ A partition's one replica is on this node already. Moving it here is accepted an
 refused, and there is never a move to cancel. As in Kafka, a request that may take no time at all fails as a whole.
 """
 
-from coordinator.api.access import ALTER_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+from coordinator.security.access import ALTER_CLUSTER
 from coordinator.topics.create import check_brokers
 
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse

@@ -4,13 +4,13 @@ This server has one data folder. A move to it changes nothing; any other path, h
 A partition that the request names twice is answered once, for the last path.
 """
 
-from coordinator.api.access import ALTER_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from coordinator.security.access import ALTER_CLUSTER
 
 _Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 _Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult

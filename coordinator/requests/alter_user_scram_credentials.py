@@ -5,7 +5,6 @@ The client salts the password, and the server keeps in the metadata log what ver
 
 from typing import Any
 
-from coordinator.api.access import ALTER_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -17,6 +16,7 @@ from coordinator.protocol.messages import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from coordinator.security.access import ALTER_CLUSTER
 from coordinator.security.scram import CODES, ITERATIONS_MAX, ITERATIONS_MIN, credential_of_salted
 from coordinator.topics.registry import Registry
 

@@ -3,7 +3,6 @@
 v1 adds the protocol that each member uses (KIP-1099).
 """
 
-from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.described_groups import describe_groups, invalid_ids_first
 from coordinator.api.exchange import Exchange
@@ -12,6 +11,7 @@ from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 

@@ -4,7 +4,6 @@ v1 lets a member subscribe by a regular expression, and requires it to choose it
 generates an id for a member that sends none.
 """
 
-from coordinator.api.access import DESCRIBE_TOPIC, READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -12,6 +11,7 @@ from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, cons
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
 
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) -> None:

@@ -1,11 +1,11 @@
 """CreatePartitions (key 37): adds partitions to topics (topics/create_partitions.py). Answered when the partitions exist."""
 
-from coordinator.api.access import ALTER_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from coordinator.security.access import ALTER_TOPIC
 from coordinator.topics.create_partitions import create_partitions, refusal
 
 

@@ -1,11 +1,11 @@
 """CreateTopics (key 19): creates topics (topics/create.py). Answered when they exist, whatever `timeoutMs` says."""
 
-from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from coordinator.topics.create import create_topics, refusal
 
 

@@ -4,13 +4,13 @@ v3 has a message for each error (KIP-1043); the errors that occur here have none
 and the results come in the order of the request, whatever shards hold the groups.
 """
 
-from coordinator.api.access import DELETE_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.delete_groups import delete_groups
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, Message
+from coordinator.security.access import DELETE_GROUP
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
 

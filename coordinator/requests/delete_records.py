@@ -1,11 +1,11 @@
 """DeleteRecords (key 21): moves the start of partitions forward (KIP-107; topics/delete_records.py)."""
 
-from coordinator.api.access import DELETE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from coordinator.security.access import DELETE_TOPIC
 from coordinator.topics.delete_records import delete_records, refusal
 
 

@@ -3,12 +3,12 @@
 Answered when the topics are gone.
 """
 
-from coordinator.api.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from coordinator.security.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from coordinator.topics.delete import delete_topics, wanted
 
 

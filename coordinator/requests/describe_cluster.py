@@ -5,12 +5,12 @@ MISMATCHED_ENDPOINT_TYPE, as by any broker.
 """
 
 from coordinator.api import authorized_operations
-from coordinator.api.access import DESCRIBE_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
+from coordinator.security.access import DESCRIBE_CLUSTER
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -4,7 +4,6 @@ Each resource is answered by itself, in the order of the request. A list of keys
 empty list both select all. Unknown keys are left out without an error, as in Kafka. v3 may request documentation (KIP-569).
 """
 
-from coordinator.api.access import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from coordinator.api.config_resources import ConfigResourceType, config_resource
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
@@ -13,6 +12,7 @@ from coordinator.api.sliced_work import Pieces
 from coordinator.api.spliced_array import SplicedArray
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from coordinator.security.access import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from coordinator.topics.topic_settings import ConfigValue, Kind
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult

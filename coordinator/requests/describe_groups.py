@@ -4,7 +4,6 @@ v3 may request the operations that the client is authorized to perform (KIP-430)
 group (KIP-1043), where earlier versions report it as Dead.
 """
 
-from coordinator.api.access import DESCRIBE_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.described_groups import describe_groups
 from coordinator.api.exchange import Exchange
@@ -12,6 +11,7 @@ from coordinator.api.server import Server
 from coordinator.groups.classic.describe import describe_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from coordinator.security.access import DESCRIBE_GROUP
 
 _Described = DescribeGroupsResponse.DescribedGroup
 

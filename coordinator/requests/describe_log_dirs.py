@@ -3,13 +3,13 @@
 Null selects every partition. Partitions that do not exist are left out without an error, as in Kafka.
 """
 
-from coordinator.api.access import DESCRIBE_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from coordinator.security.access import DESCRIBE_CLUSTER
 
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic

@@ -1,11 +1,11 @@
 """DescribeProducers (key 61): the producers that have written to partitions (KIP-664; topics/describe_producers.py)."""
 
-from coordinator.api.access import READ_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from coordinator.security.access import READ_TOPIC
 from coordinator.topics.describe_producers import describe_producers, refusal
 
 

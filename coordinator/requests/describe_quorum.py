@@ -5,12 +5,12 @@ UNKNOWN_TOPIC_OR_PARTITION. v2 lists the controllers' listeners. Here the node i
 this server speaks Kafka's quorum protocol.
 """
 
-from coordinator.api.access import DESCRIBE_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from coordinator.security.access import DESCRIBE_CLUSTER
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH
 

@@ -6,12 +6,12 @@ of a topic points to the beginning of the next one, whether or not that exists. 
 """
 
 from coordinator.api import authorized_operations
-from coordinator.api.access import DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from coordinator.security.access import DESCRIBE_TOPIC
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 

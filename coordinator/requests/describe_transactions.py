@@ -1,11 +1,11 @@
 """DescribeTransactions (key 65): the state of transactional ids, in the order of the request (KIP-664)."""
 
-from coordinator.api.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
+from coordinator.security.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from coordinator.transactions.describe import describe
 
 _State = DescribeTransactionsResponse.TransactionState

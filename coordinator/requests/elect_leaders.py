@@ -3,12 +3,12 @@
 A request for all partitions (null) is answered without any: partitions that have the preferred leader are left out.
 """
 
-from coordinator.api.access import ALTER_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from coordinator.security.access import ALTER_CLUSTER
 
 _PREFERRED, _UNCLEAN = 0, 1
 _ERROR_SINCE = 1

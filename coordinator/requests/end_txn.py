@@ -6,13 +6,13 @@ carries the producer id and epoch of the next transaction (KIP-890).
 
 from functools import partial
 
-from coordinator.api.access import WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced
+from coordinator.security.access import WRITE_TRANSACTIONAL_ID
 from coordinator.transactions.end import end
 
 _FENCED_SINCE = 2

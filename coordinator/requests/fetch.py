@@ -3,12 +3,12 @@
 A request that waits for data is cancelled when its connection closes.
 """
 
-from coordinator.api.access import CLUSTER_ACTION, READ_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
+from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
 from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
 
 

@@ -6,12 +6,12 @@ batched form. Share groups are not supported: their look-up is refused with INVA
 COORDINATOR_NOT_AVAILABLE would make clients ask forever.
 """
 
-from coordinator.api.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4

@@ -4,13 +4,13 @@ While a shard loads, its members are unknown. They are answered NONE, because an
 a short restart.
 """
 
-from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from coordinator.security.access import READ_GROUP
 
 
 def handle(server: Server, exchange: Exchange[HeartbeatRequest]) -> None:

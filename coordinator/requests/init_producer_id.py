@@ -7,12 +7,12 @@ INVALID_PRODUCER_EPOCH (KIP-588). v6 (two-phase commit, KIP-939) is unstable in 
 
 from functools import partial
 
-from coordinator.api.access import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from coordinator.security.access import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.transactions.init_producer_id import init_producer_id
 
 _NONE = -1

@@ -5,7 +5,6 @@ members (KIP-345). v8 brings a reason (KIP-800) and, as our extension, a generat
 the assignment (KIP-814).
 """
 
-from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -13,6 +12,7 @@ from coordinator.groups.classic.responses import join_error
 from coordinator.groups.classic_protocol import join_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import JoinGroupRequest, JoinGroupResponse
+from coordinator.security.access import READ_GROUP
 
 _ECHOED = frozenset({ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.UNKNOWN_MEMBER_ID})
 """Errors with which Kafka returns the member id of the request; with any other that ends the operation it returns none."""

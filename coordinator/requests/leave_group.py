@@ -3,13 +3,13 @@
 v3 names several members, by member id or instance id, and answers each (KIP-345). v5 brings reasons (KIP-800).
 """
 
-from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import leave_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from coordinator.security.access import READ_GROUP
 
 
 def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:

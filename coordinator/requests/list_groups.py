@@ -2,7 +2,6 @@
 
 from itertools import chain
 
-from coordinator.api.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -10,6 +9,7 @@ from coordinator.groups.list_groups import list_groups
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
+from coordinator.security.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 
 
 def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:

@@ -1,11 +1,11 @@
 """ListOffsets (key 2): the offset of a timestamp, or the first or last one, of partitions (topics/list_offsets.py)."""
 
-from coordinator.api.access import DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from coordinator.security.access import DESCRIBE_TOPIC
 from coordinator.topics.list_offsets import list_offsets
 
 

@@ -3,12 +3,12 @@
 Unknown topics and partitions are left out without an error, as in Kafka.
 """
 
-from coordinator.api.access import DESCRIBE_CLUSTER
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from coordinator.security.access import DESCRIBE_CLUSTER
 
 
 def handle(server: Server, exchange: Exchange[ListPartitionReassignmentsRequest]) -> None:

@@ -5,12 +5,12 @@ v1 filters by the time since the transaction began (KIP-994), v2 by a regular ex
 
 from itertools import chain
 
-from coordinator.api.access import DESCRIBE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from coordinator.security.access import DESCRIBE_TRANSACTIONAL_ID
 from coordinator.transactions.listing import matching, parse_filters
 from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import NAMES

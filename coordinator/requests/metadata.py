@@ -14,7 +14,6 @@ A partition whose log is damaged has no leader and LEADER_NOT_AVAILABLE, as in K
 from collections.abc import Generator, Iterator
 
 from coordinator.api import authorized_operations
-from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.encoded_topics import (
     Form,
@@ -29,6 +28,7 @@ from coordinator.api.sliced_work import Pieces
 from coordinator.api.spliced_array import PIECE_ELEMENTS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
+from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 from coordinator.topics.registry import NO_ID, Topic

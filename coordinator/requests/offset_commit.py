@@ -6,7 +6,6 @@ as well (KIP-848) and answers GROUP_ID_NOT_FOUND. v10 names topics by id.
 Partitions that do not exist are refused here; the group decides about the rest (groups/offsets/commit.py).
 """
 
-from coordinator.api.access import READ_GROUP, READ_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -18,6 +17,7 @@ from coordinator.groups.offsets.validate_partitions import fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetCommitRequest
 from coordinator.runtime.result import Result
+from coordinator.security.access import READ_GROUP, READ_TOPIC
 
 TOPIC_IDS_SINCE = 10
 

@@ -6,7 +6,6 @@ even if nothing else is left of it, and an error of the group is then the whole 
 
 from collections.abc import Sequence
 
-from coordinator.api.access import DELETE_GROUP, READ_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -15,6 +14,7 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.security.access import DELETE_GROUP, READ_TOPIC
 from coordinator.topics.engine import Topics
 
 _RequestedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic

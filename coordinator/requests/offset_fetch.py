@@ -10,7 +10,6 @@ the order of the request.
 from collections import deque
 from collections.abc import Sequence
 
-from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -19,6 +18,7 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 GROUP_ERROR_SINCE = 2
 BATCH_SINCE = 8

@@ -4,12 +4,12 @@ One node leads every partition in epoch 0, from its creation on. Epoch 0 ends at
 (-1, -1), and an earlier one ends where the log begins, as in Kafka.
 """
 
-from coordinator.api.access import CLUSTER_ACTION, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_TOPIC
 from coordinator.topics.engine import LEADER_EPOCH
 from coordinator.topics.partition import State
 

@@ -5,7 +5,6 @@ producer then refreshes its metadata. v0-2 are advertised (api_versions.py says 
 versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 """
 
-from coordinator.api.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -13,6 +12,7 @@ from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
+from coordinator.security.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.topics.produce import produce, refusal
 
 

@@ -6,7 +6,6 @@ description; here it is always answered as not stored.
 
 from functools import partial
 
-from coordinator.api.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from coordinator.api.declaration import Api
 from coordinator.api.described_groups import describe_groups, invalid_ids_first
 from coordinator.api.exchange import Exchange
@@ -15,6 +14,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 

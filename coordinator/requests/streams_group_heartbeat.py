@@ -8,7 +8,6 @@ next such response says why.
 
 from functools import partial
 
-from coordinator.api.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -25,6 +24,7 @@ from coordinator.protocol.messages import (
     StreamsGroupHeartbeatResponse,
 )
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, READ_GROUP
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation, Creatable
 

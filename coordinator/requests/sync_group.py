@@ -4,7 +4,6 @@ v3 knows static members (KIP-345). v5 must name the protocol type and protocol (
 `client-side-assignment` adds v6, where the extensions for leaders are plain fields; since v4 they are tagged ones.
 """
 
-from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -13,6 +12,7 @@ from coordinator.groups.classic.responses import sync_error
 from coordinator.groups.classic_protocol import sync_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
+from coordinator.security.access import READ_GROUP
 
 
 def handle(server: Server, exchange: Exchange[SyncGroupRequest]) -> None:

@@ -10,7 +10,6 @@ the group's partition of `__consumer_offsets` is part of the transaction; whethe
 pass (groups/offsets/commit_in_transaction.py).
 """
 
-from coordinator.api.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
@@ -22,6 +21,7 @@ from coordinator.groups.offsets.validate_partitions import fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest
 from coordinator.runtime.result import Producer, Result
+from coordinator.security.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 
 OFFSETS_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2

@@ -5,13 +5,13 @@ hanging transaction of a partition. The transaction's coordinator is not consult
 answers for itself.
 """
 
-from coordinator.api.access import ALTER_CLUSTER, CLUSTER_ACTION
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from coordinator.runtime.result import Marker
+from coordinator.security.access import ALTER_CLUSTER, CLUSTER_ACTION
 
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult

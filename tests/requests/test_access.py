@@ -4,8 +4,8 @@ import pytest
 
 from coordinator import requests
 from coordinator.api import authorized_operations
-from coordinator.api.access import AclOperation, ResourceType
 from coordinator.api.dispatch import supported_apis
+from coordinator.security.access import AclOperation, ResourceType
 
 APIS = {api.name: api for api in supported_apis(requests).values()}
 

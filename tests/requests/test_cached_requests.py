@@ -1,12 +1,12 @@
 """A request that a client repeats is decoded once, and never mistaken for another."""
 
-from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, Dispatcher
 from coordinator.api.exchange import NO_TEMPLATE
 from coordinator.bench.load import frame
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from coordinator.security.access import READ_GROUP
 
 CODEC = Codec.of(None)
 

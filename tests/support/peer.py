@@ -2,7 +2,6 @@
 
 import logging
 
-from coordinator.api.access import READ_GROUP
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher
 from coordinator.bench.load import frame
@@ -12,6 +11,7 @@ from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.memory import Memory
+from coordinator.security.access import READ_GROUP
 
 CODEC = Codec.of(None)
 
