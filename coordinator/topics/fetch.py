@@ -245,8 +245,11 @@ class Fetch:
                 yield
             if fetched.partition is None:
                 unknown_id = self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None
-                error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                unknown.append((fetched, refusal(fetched.requested.partition, error)))
+                index = fetched.requested.partition
+                error = (
+                    ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else self._topics.why_absent(fetched.topic or "", index)
+                )
+                unknown.append((fetched, refusal(index, error)))
                 continue
             data = self._read_partition(fetched, fetched.partition, left, at_least_one=has_room and not bytes_read)
             assert data.records is not None
