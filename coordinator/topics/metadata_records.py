@@ -9,6 +9,7 @@ from coordinator.log.record import raw_varint
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import (
+    ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
@@ -22,7 +23,7 @@ from coordinator.protocol.messages import (
 _FRAME_VERSION = 1
 _KINDS = (
     TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord, UserScramCredentialRecord,
-    RemoveUserScramCredentialRecord,
+    RemoveUserScramCredentialRecord, ClientQuotaRecord,
 )  # fmt: skip
 _NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}

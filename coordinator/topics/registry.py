@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from coordinator.protocol.messages import (
+    ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
@@ -30,7 +31,7 @@ from coordinator.protocol.messages import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from coordinator.topics import names
+from coordinator.topics import client_quotas, names
 from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
 
 NO_ID = bytes(16)
@@ -57,6 +58,7 @@ class Registry:
     __slots__ = (
         "by_id",
         "changes",
+        "client_quotas",
         "collisions",
         "next_producer_id",
         "other_configs",
@@ -80,6 +82,8 @@ class Registry:
         """(resource type, resource name) -> settings, for resources other than topics that have any."""
         self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """By user and Kafka's code of the mechanism."""
+        self.client_quotas: client_quotas.Quotas = {}
+        """By entity and key."""
         self.removed: dict[str, None] = {}
         """Names of deleted topics that were not created again: their folders can be removed."""
 
@@ -112,6 +116,8 @@ class Registry:
             self.scram_credentials[message.name, message.mechanism] = message
         elif isinstance(message, RemoveUserScramCredentialRecord):
             self.scram_credentials.pop((message.name, message.mechanism), None)
+        elif isinstance(message, ClientQuotaRecord):
+            client_quotas.replay(self.client_quotas, message)
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
 
@@ -128,6 +134,8 @@ class Registry:
 
         for credential in self.scram_credentials.values():
             yield [credential]
+        for quota in client_quotas.snapshot(self.client_quotas):
+            yield [quota]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The settings that a resource overrides."""
