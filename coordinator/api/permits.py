@@ -74,4 +74,5 @@ class Permits:
         """The bit field of authorized operations (KIP-430)."""
         if self._authorizer is None:
             return _SUPPORTED[resource_type]
-        return self._authorizer.operations(self._principal, self._host, resource_type, name)
+        operations = self._authorizer.operations(self._principal, self._host, resource_type, name)
+        return operations & _SUPPORTED[resource_type]
