@@ -84,13 +84,34 @@ def test_no_api_declares_a_permission_twice(name):
 
 def test_operations_and_resource_types_have_the_codes_of_kafka():
     """AclOperation.java and ResourceType.java, in the order of their codes."""
-    assert [each.name for each in sorted(AclOperation)] == (
-        "UNKNOWN ANY ALL READ WRITE CREATE DELETE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS"
-        " IDEMPOTENT_WRITE CREATE_TOKENS DESCRIBE_TOKENS TWO_PHASE_COMMIT"
-    ).split()
-    assert [each.name for each in sorted(ResourceType)] == (
-        "UNKNOWN ANY TOPIC GROUP CLUSTER TRANSACTIONAL_ID DELEGATION_TOKEN USER"
-    ).split()
+    assert [each.name for each in sorted(AclOperation)] == [
+        "UNKNOWN",
+        "ANY",
+        "ALL",
+        "READ",
+        "WRITE",
+        "CREATE",
+        "DELETE",
+        "ALTER",
+        "DESCRIBE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+        "CREATE_TOKENS",
+        "DESCRIBE_TOKENS",
+        "TWO_PHASE_COMMIT",
+    ]
+    assert [each.name for each in sorted(ResourceType)] == [
+        "UNKNOWN",
+        "ANY",
+        "TOPIC",
+        "GROUP",
+        "CLUSTER",
+        "TRANSACTIONAL_ID",
+        "DELEGATION_TOKEN",
+        "USER",
+    ]
     assert [each.value for each in sorted(AclOperation)] == list(range(16))
     assert [each.value for each in sorted(ResourceType)] == list(range(8))
 
