@@ -171,7 +171,7 @@ async def test_a_release_of_an_old_owner_changes_nothing(connect):
 
 
 async def test_a_worker_lives_while_it_beats(connect):
-    first, second = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300)
+    first, second = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300, poll_ms=20)
     await first.beat(worker(2))
     await second.beat(worker(1))
     assert await first.workers() == [worker(1), worker(2)]
@@ -180,8 +180,10 @@ async def test_a_worker_lives_while_it_beats(connect):
     moved = worker(2)._replace(host="elsewhere")
     await first.beat(moved)
     assert await second.workers() == [moved]
+    polls = second.changes()
     while await second.workers():
-        await asyncio.sleep(0.02)
+        await anext(polls)
+    await polls.aclose()
 
 
 @pytest.mark.parametrize("change", ["beat", "claim", "release", "leave"])
