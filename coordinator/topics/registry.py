@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from coordinator.protocol.messages import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -53,9 +55,10 @@ class Topic:
 
 
 class Registry:
-    """All topics by name and by id, the settings of other resources, and the next producer id that is not reserved."""
+    """All topics by name and by id, the settings of other resources, users, ACLs, and the next producer id not reserved."""
 
     __slots__ = (
+        "acls",
         "by_id",
         "changes",
         "client_quotas",
@@ -84,6 +87,8 @@ class Registry:
         """By user and Kafka's code of the mechanism."""
         self.client_quotas: client_quotas.Quotas = {}
         """By entity and key."""
+        self.acls: dict[bytes, AccessControlEntryRecord] = {}
+        """By id."""
         self.removed: dict[str, None] = {}
         """Names of deleted topics that were not created again: their folders can be removed."""
 
@@ -118,6 +123,10 @@ class Registry:
             self.scram_credentials.pop((message.name, message.mechanism), None)
         elif isinstance(message, ClientQuotaRecord):
             client_quotas.replay(self.client_quotas, message)
+        elif isinstance(message, AccessControlEntryRecord):
+            self.acls[message.id] = message
+        elif isinstance(message, RemoveAccessControlEntryRecord):
+            self.acls.pop(message.id, None)
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
 
@@ -131,11 +140,9 @@ class Registry:
                 ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
                 for name, value in configs.items()
             ]
-
-        for credential in self.scram_credentials.values():
-            yield [credential]
-        for quota in client_quotas.snapshot(self.client_quotas):
-            yield [quota]
+        quotas = client_quotas.snapshot(self.client_quotas)
+        for record in (*self.scram_credentials.values(), *self.acls.values(), *quotas):
+            yield [record]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The settings that a resource overrides."""
