@@ -94,7 +94,6 @@ class Journal(TurnJournal):
         super().__init__(soon)
         self.failed: OSError | None = None
         """Set when the journal has failed for good."""
-        self.checkpoints = 0
         make_durable(disk, recovered)
         self._disk = disk
         self._folder = folder

@@ -36,11 +36,13 @@ Run = Callable[[Coroutine[Any, Any, Any], Callable[[Any], None]], None]
 class _Held:
     """A claim that this worker has."""
 
-    __slots__ = ("claim", "next_sequence")
+    __slots__ = ("claim", "durable_sequence", "next_sequence")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.next_sequence = claim.next_sequence
+        self.durable_sequence = claim.next_sequence
+        """Every piece before it is durable."""
 
 
 class _Part(NamedTuple):
@@ -57,7 +59,6 @@ class SharedJournal(TurnJournal):
 
     failed: OSError | None = None
     """Never set: an engine that cannot be reached ends claims, and nothing else."""
-    checkpoints = 0
     has_slots = False
 
     def __init__(
@@ -101,6 +102,17 @@ class SharedJournal(TurnJournal):
         held = self._held.get(log)
         return None if held is None else held.claim._replace(next_sequence=held.next_sequence)
 
+    def durable_claim_of(self, log: JournaledLog) -> Claim | None:
+        """As `claim_of`, with the sequence behind the last durable piece: it ends at the durable offset of the log."""
+        held = self._held.get(log)
+        return None if held is None else held.claim._replace(next_sequence=held.durable_sequence)
+
+    def covered(self, log: JournaledLog, upto: Claim) -> None:
+        """A snapshot stands for every piece before the sequence of this claim."""
+        held = self._held.get(log)
+        if held is not None and held.claim.epoch == upto.epoch:
+            held.claim = held.claim._replace(covered=upto.next_sequence)
+
     def is_under_way(self, log: JournaledLog) -> bool:
         """Whether something of the log is not durable yet."""
         return any(part.writer.log is log for part in self._under_way) or self._writers[log] in self._gathered
@@ -138,7 +150,8 @@ class SharedJournal(TurnJournal):
     def _commit(self) -> None:
         if self._under_way or not self._gathered:
             return
-        parts, size_bytes = [], 0
+        parts: list[_Part] = []
+        size_bytes = 0
         for writer in list(self._gathered):
             held, data = self._held[writer.log], b"".join(self._gathered[writer])
             if parts and size_bytes + len(data) > APPEND_BYTES_MAX:
@@ -172,6 +185,7 @@ class SharedJournal(TurnJournal):
             if part.writer.name in fenced:
                 self.lose([log], "another server has claimed the log, or an append had no certain outcome")
                 continue
+            part.held.durable_sequence += 1
             log.durable_offset = part.end_offset
             self._unflushed[log] = None
             self._report_durable(part.writer, part.end_offset)

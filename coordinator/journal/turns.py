@@ -18,6 +18,8 @@ class TurnJournal(ABC):
         self.entries = 0
         """Number of turns that were made durable."""
         self.entry_bytes = 0
+        self.checkpoints = 0
+        """How often a file of an embedded journal could be used again."""
         self._soon = soon
         self._writers: dict[JournaledLog, JournalWriter] = {}
         self._at_turn_end: list[Callable[[], None]] = []

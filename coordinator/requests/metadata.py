@@ -1,4 +1,4 @@
-"""Metadata (key 3): the cluster's one node, and topics with their partitions.
+"""Metadata (key 3): the cluster's nodes, and topics with their partitions.
 
 Null selects all topics, an empty list none; v0 has no null, and there the empty list selects all. v12 may name a topic by its
 id (KIP-516): as soon as one entry has an id, entries without one are ignored, as in Kafka.
@@ -70,9 +70,11 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
         if not count % PIECE_ELEMENTS:
             yield
     _encode_missing(form, missing, encoded)
-    host, port = exchange.advertised
     response = MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(node_id=server.node_id, host=host, port=port)],
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port)
+            for node in server.cluster.nodes(exchange.advertised)
+        ],
         cluster_id=server.cluster_id,
         controller_id=server.node_id,
     )

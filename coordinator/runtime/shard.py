@@ -526,7 +526,7 @@ class Shard(Generic[S]):
         self._load_again(0)
 
     def hand_over(self, reason: str) -> None:
-        """Accepts nothing more: requests get NOT_COORDINATOR. What was decided is written; `give_up` follows when it is durable.
+        """Accepts nothing more (NOT_COORDINATOR). What was decided is written; `give_up` follows when it is durable.
 
         Requests that wait inside the state are refused now, because nothing will answer them.
         """

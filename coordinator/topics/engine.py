@@ -101,6 +101,7 @@ class Topics:
         """Whether there is memory for more records. If there is none, a Fetch returns no records."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
         self.has_data = has_data
+        self._shares_metadata = shares_metadata
         self._data_folder = data_folder
         self._disk = disk
         self._entropy = entropy
@@ -298,7 +299,7 @@ class Topics:
 
     def known_logs(self) -> Iterator[KnownLog]:
         """What the catalog has to say about the logs. Of an offline partition it says what it said. Raises OSError."""
-        metadata = self.metadata.known()
+        metadata = None if self._shares_metadata else self.metadata.known()
         if metadata is not None:
             yield metadata
         for name, partitions in self._partitions.items():
@@ -485,7 +486,7 @@ class Topics:
             topic = self.registry.by_id.get(topic_id)
             if topic is not None and topic.name not in self._internal:
                 self._make_partitions(topic)
-        self._apply_settings(records)
+        self._replayed(records)
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ def assign(logs: Sequence[str], owners: Mapping[str, str], workers: Sequence[Wor
         return {}
     ordered = sorted(workers, key=lambda worker: (worker.node_id, worker.id))
     has: dict[str, list[str]] = {worker.id: [] for worker in ordered}
-    free = []
+    free: list[str] = []
     for log in logs:
         has.get(owners.get(log, ""), free).append(log)
     share, larger = divmod(len(logs), len(ordered))

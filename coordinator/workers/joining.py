@@ -59,7 +59,7 @@ async def join(
     Raises CannotJoin; EngineUnavailable, OutcomeUnknown.
     """
     await _check_node_id(engine, worker, dead_after_ms)
-    await _check_data_plane(engine, worker, has_local_data=has_local_data)
+    await check_data_plane(engine, worker, has_local_data=has_local_data)
     cluster_id = await _cluster_id(engine, worker, new_cluster_id)
     pieces = await _metadata(engine, worker, topics, new_topic_id, now_ms)
     return Joined(cluster_id, [data for _, data in pieces], pieces[-1][0] + 1)
@@ -81,7 +81,8 @@ async def _check_node_id(engine: Engine, worker: Worker, dead_after_ms: int) -> 
         waited_s += WAIT_S
 
 
-async def _check_data_plane(engine: Engine, worker: Worker, *, has_local_data: bool) -> None:
+async def check_data_plane(engine: Engine, worker: Worker, *, has_local_data: bool) -> None:
+    """Raises CannotJoin if there are other workers, and one of them or this one has the records of topics."""
     living = {each.id: each for each in await engine.workers() if each.id != worker.id}
     owner = (await engine.owners()).get(LOCAL_DATA_LOG)
     local = living.get(owner.worker.id) if owner is not None and owner.worker is not None else None
@@ -90,11 +91,11 @@ async def _check_data_plane(engine: Engine, worker: Worker, *, has_local_data: b
             f"the worker at {local.host}:{local.port} has data.plane=local, which is for one worker:"
             " restart it with data.plane=none"
         )
-    if has_local_data:
-        if living:
-            raise CannotJoin(
-                f"there are {len(living)} other workers, and data.plane=local is for one worker: set data.plane=none"
-            )
+    if has_local_data and living:
+        raise CannotJoin(
+            f"there are {len(living)} other workers, and data.plane=local is for one worker: set data.plane=none"
+        )
+    if has_local_data and (owner is None or owner.worker is None or owner.worker.id != worker.id):
         try:
             await engine.claim(LOCAL_DATA_LOG, worker, seen=0 if owner is None else owner.epoch)
         except Fenced as error:

@@ -52,7 +52,7 @@ class Ownership:
         *,
         beat_ms: int,
         now_ms: Callable[[], int],
-        on_taken: Callable[[SharedShard, TakeOver], None],
+        on_taken: Callable[[TakeOver], None],
     ) -> None:
         """`shards`: by topic; each topic is spread evenly. `on_taken` is called when a shard is loaded."""
         self._engine = engine
@@ -94,7 +94,9 @@ class Ownership:
         for task in [*self._tasks, *self._moves.values()]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._moves.values(), return_exceptions=True)
-        given = await asyncio.gather(*(shard.give("the server stops") for shard in self._shards.values() if shard.is_held))
+        given = await asyncio.gather(
+            *(shard.give("the server stops") for shard in self._shards.values() if shard.is_held)
+        )
         self._cluster.held.clear()
         try:
             await self._engine.release([claim for claim in given if claim is not None])
@@ -196,7 +198,9 @@ class Ownership:
     def _give_one(self, wanted: Mapping[str, str]) -> None:
         if self._given is not None:
             owner = self._cluster.owners.get(self._given)
-            if self._given in self._moves or (owner is not None and owner.worker is None and wanted[self._given] != self._worker.id):
+            if self._given in self._moves or (
+                owner is not None and owner.worker is None and wanted[self._given] != self._worker.id
+            ):
                 return
             self._given = None
         for log in sorted(self._cluster.held):
@@ -228,7 +232,7 @@ class Ownership:
                 await asyncio.sleep(0.001)
             taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
-            self._on_taken(shard, taken)
+            self._on_taken(taken)
 
     async def _give(self, shard: SharedShard) -> None:
         claim = await shard.give("another worker should have it")
