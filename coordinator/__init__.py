@@ -47,6 +47,7 @@ The packages, from the top. Each may import those below it, never those above (i
                 verification and the pool of producer ids, which talk to shards
     runtime     what makes a state machine durable: result, shard, router, event log, parking, timers, loader
     journal     one write and one sync a turn for all internal logs, whose segments are written behind it
+    engine      the database that several coordinators share: logs, claims of them, beats; PostgreSQL
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
     protocol    bytes and messages: definitions, the generated codec, headers, frames, error codes
     world       clock, randomness, disk, worker threads: the outside as small protocols, with the real implementations;

@@ -278,7 +278,8 @@ class Exchange(Generic[R]):
     @property
     def permits(self) -> Permits:
         """What the client may do."""
-        return Permits(self.route.authorizer, self.queue.principal, self.queue.client_host, self.route.access)
+        route, queue = self.route, self.queue
+        return Permits(route.authorizer, queue.principal, queue.client_host, route.access, route.name)
 
     @property
     def may_describe(self) -> Callable[[str], bool] | None:

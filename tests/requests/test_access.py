@@ -84,25 +84,37 @@ def test_no_api_declares_a_permission_twice(name):
 
 
 def test_operations_and_resource_types_have_the_codes_of_kafka():
-    """AclOperation.java and ResourceType.java; UNKNOWN, ANY and ALL are filters, and no API asks for the rest."""
-    assert {each.name: each.value for each in AclOperation} == {
-        "READ": 3,
-        "WRITE": 4,
-        "CREATE": 5,
-        "DELETE": 6,
-        "ALTER": 7,
-        "DESCRIBE": 8,
-        "CLUSTER_ACTION": 9,
-        "DESCRIBE_CONFIGS": 10,
-        "ALTER_CONFIGS": 11,
-        "IDEMPOTENT_WRITE": 12,
-    }
-    assert {each.name: each.value for each in ResourceType} == {
-        "TOPIC": 2,
-        "GROUP": 3,
-        "CLUSTER": 4,
-        "TRANSACTIONAL_ID": 5,
-    }
+    """AclOperation.java and ResourceType.java, in the order of their codes."""
+    assert [each.name for each in sorted(AclOperation)] == [
+        "UNKNOWN",
+        "ANY",
+        "ALL",
+        "READ",
+        "WRITE",
+        "CREATE",
+        "DELETE",
+        "ALTER",
+        "DESCRIBE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+        "CREATE_TOKENS",
+        "DESCRIBE_TOKENS",
+        "TWO_PHASE_COMMIT",
+    ]
+    assert [each.name for each in sorted(ResourceType)] == [
+        "UNKNOWN",
+        "ANY",
+        "TOPIC",
+        "GROUP",
+        "CLUSTER",
+        "TRANSACTIONAL_ID",
+        "DELEGATION_TOKEN",
+        "USER",
+    ]
+    assert [each.value for each in sorted(AclOperation)] == list(range(16))
+    assert [each.value for each in sorted(ResourceType)] == list(range(8))
 
 
 def test_authorized_operations_are_those_that_kafka_answers_without_an_authorizer():

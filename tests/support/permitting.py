@@ -35,7 +35,9 @@ class Allowed:
         self._rules -= {(principal, access, name) for name in names}
         self.version += 1
 
-    def allows(self, principal: Principal, host: str, access: Access, name: str, *, quiet: bool = False) -> bool:
+    def allows(
+        self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
+    ) -> bool:
         allowed = not self._rules.isdisjoint({(principal, access, name), (principal, access, ANY_NAME)})
         if not allowed and not quiet:
             self.denied.append((access, name))
