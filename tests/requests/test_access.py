@@ -12,6 +12,7 @@ APIS = {api.name: api for api in supported_apis(requests).values()}
 KAFKA = {
     "AddOffsetsToTxn": "WRITE TRANSACTIONAL_ID, READ GROUP",
     "AddPartitionsToTxn": "CLUSTER_ACTION CLUSTER, WRITE TRANSACTIONAL_ID, WRITE TOPIC",
+    "AlterClientQuotas": "ALTER_CONFIGS CLUSTER",
     "AlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "AlterPartitionReassignments": "ALTER CLUSTER",
     "AlterReplicaLogDirs": "ALTER CLUSTER",
@@ -24,6 +25,7 @@ KAFKA = {
     "DeleteGroups": "DELETE GROUP",
     "DeleteRecords": "DELETE TOPIC",
     "DeleteTopics": "DELETE CLUSTER, DESCRIBE TOPIC, DELETE TOPIC",
+    "DescribeClientQuotas": "DESCRIBE_CONFIGS CLUSTER",
     "DescribeCluster": "DESCRIBE CLUSTER",
     "DescribeConfigs": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
     "DescribeGroups": "DESCRIBE GROUP",
