@@ -4,10 +4,13 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
+from coordinator.api.permits import Permits
 from coordinator.security.access import Access, ResourceType
 from coordinator.security.principal import ANONYMOUS, Principal
 
 ANY_NAME = "*"
+EVERYTHING = Permits(None, ANONYMOUS, "", ())
+"""For a stand-in of an exchange: there is no authorizer."""
 
 Rule = tuple[Principal, Access, str]
 
@@ -32,7 +35,9 @@ class Allowed:
         self._rules -= {(principal, access, name) for name in names}
         self.version += 1
 
-    def allows(self, principal: Principal, host: str, access: Access, name: str, *, quiet: bool = False) -> bool:
+    def allows(
+        self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
+    ) -> bool:
         allowed = not self._rules.isdisjoint({(principal, access, name), (principal, access, ANY_NAME)})
         if not allowed and not quiet:
             self.denied.append((access, name))
