@@ -104,7 +104,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection: AdminConnection = scope["state"]["connection"]
-        connection.task = asyncio.current_task()
+        task = connection.task = asyncio.current_task()
         sender = _Sender(send, scope["method"])
         try:
             scope["path"] = scope["raw_path"].decode("ascii")
@@ -127,7 +127,7 @@ class Application:
                 await sender.refuse(RefusedRequest(500, "the request failed; see the server's log"))
         finally:
             connection.release()
-            if connection.task is asyncio.current_task():
+            if connection.task is task:
                 connection.task = None
 
     async def _no_path(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI

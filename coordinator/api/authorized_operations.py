@@ -4,38 +4,15 @@ Without an authorizer a principal may do everything that Kafka supports on the r
 (`AclEntry.supportedOperations`).
 """
 
-from coordinator.security.access import AclOperation
+from coordinator.security.access import SUPPORTED, ResourceType
 
 
-def _bits(*operations: AclOperation) -> int:
-    return sum(1 << operation for operation in operations)
+def _all(resource_type: ResourceType) -> int:
+    return sum(1 << operation for operation in SUPPORTED[resource_type])
 
 
 NOT_REQUESTED = -(2**31)
 """The field's value where the request did not ask for it."""
-CLUSTER = _bits(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
-TOPIC = _bits(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-GROUP = _bits(
-    AclOperation.READ,
-    AclOperation.DELETE,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
+CLUSTER = _all(ResourceType.CLUSTER)
+TOPIC = _all(ResourceType.TOPIC)
+GROUP = _all(ResourceType.GROUP)

@@ -4,7 +4,7 @@
     settings that can have only one value     such as replication factors
     defaults of topic settings                those that only a topic can change; a topic names them as synonyms
     facts under Kafka's names                 node.id, listeners, advertised.listeners ...: clients and tools look for them
-    what is always so here                    no authorizer, no SASL mechanism, one thread for groups ...
+    what is always so here                    one thread for groups, no tiered storage ...
     times in Kafka's larger units             log.retention.hours ...: whole hours of log.retention.ms
 
 Kafka lists its own settings of TLS, SASL, share groups, quotas, tiered storage, replication and the quorum too. They have no
@@ -80,7 +80,6 @@ _FACTS = (
 
 _CONSTANTS = (
     ("alter.config.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["alter.config.policy."]),
-    ("authorizer.class.name", Kind.STRING, "", "there is no access control"),
     ("broker.rack", Kind.STRING, None, WITHOUT_EFFECT["broker.rack"]),
     ("create.topic.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["create.topic.policy."]),
     ("group.coordinator.threads", Kind.INT, "1", WITHOUT_EFFECT["group.coordinator.threads"]),

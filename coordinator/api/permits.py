@@ -29,16 +29,22 @@ _SUPPORTED = {
 class Permits:
     """Asks the authorizer in the name of a client."""
 
-    __slots__ = ("_authorizer", "_declared", "_host", "_principal")
+    __slots__ = ("_api", "_authorizer", "_declared", "_host", "_principal")
 
     def __init__(
-        self, authorizer: Authorizer | None, principal: Principal, host: str, declared: tuple[Access, ...]
+        self,
+        authorizer: Authorizer | None,
+        principal: Principal,
+        host: str,
+        declared: tuple[Access, ...],
+        api: str = "",
     ) -> None:
-        """`declared`: what may be asked for."""
+        """`declared`: what may be asked for. `api`: the name of the API that asks."""
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
         self._declared = declared
+        self._api = api
 
     @property
     def everything(self) -> bool:
@@ -46,11 +52,11 @@ class Permits:
         return self._authorizer is None
 
     def allows(self, access: Access, name: str = CLUSTER_NAME, *, quiet: bool = False) -> bool:
-        """Whether the client may do this to the resource of this name. `quiet`: a denial is not audited."""
+        """Whether the client may do this to the resource of this name. `quiet`: that is not audited."""
         if self._authorizer is None:
             return True
         assert access in self._declared, f"{access} is not declared"
-        return self._authorizer.allows(self._principal, self._host, access, name, quiet=quiet)
+        return self._authorizer.allows(self._principal, self._host, access, name, api=self._api, quiet=quiet)
 
     def allows_any(self, access: Access) -> bool:
         """Whether the client may do this to at least one resource of the type."""
@@ -68,4 +74,5 @@ class Permits:
         """The bit field of authorized operations (KIP-430)."""
         if self._authorizer is None:
             return _SUPPORTED[resource_type]
-        return self._authorizer.operations(self._principal, self._host, resource_type, name)
+        operations = self._authorizer.operations(self._principal, self._host, resource_type, name)
+        return operations & _SUPPORTED[resource_type]

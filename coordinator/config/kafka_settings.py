@@ -36,9 +36,7 @@ NOT_YET: dict[str, str] = {
     "sasl.": "this setting of SASL",
     "listener.": "this setting of a listener",
     "security.": "TLS and SASL between brokers",
-    "authorizer.": "access control",
-    "super.users": "access control",
-    "allow.everyone.if.no.acl.found": "access control",
+    "authorizer.": "this setting of access control",
     "principal.builder.": "access control",
 }
 """Settings of Kafka features that are not supported yet, by the prefix of their names."""

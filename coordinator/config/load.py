@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from coordinator.config.access_control import STANDARD_AUTHORIZER, AccessControlConfig
 from coordinator.config.environment import (
     FLAG_VARIABLES,
     read_flags,
@@ -390,6 +391,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         listeners=tuple(_secured(listener, values) for listener in values.get("listeners", (ListenerConfig(),))),
         tls=TlsConfig(**area(TlsConfig)),
         sasl=SaslConfig(**area(SaslConfig)),
+        access_control=AccessControlConfig(**area(AccessControlConfig)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
         log=LogConfig(**area(LogConfig)),
@@ -418,6 +420,14 @@ def _check_security(config: ServerConfig) -> None:
             raise ConfigError(f"listener {listener.name} ({listener.security.protocol}): {why}")
         if listener.security.protocol != PLAINTEXT and names.count(listener.name) > 1:
             raise ConfigError(f"listeners: {listener.name} occurs twice; give each listener a name of its own")
+
+
+def _check_access_control(config: AccessControlConfig) -> None:
+    if config.super_users and not config.authorizer_class_name:
+        raise ConfigError(
+            "super.users: without an authorizer everyone may do everything;"
+            f" set authorizer.class.name = {STANDARD_AUTHORIZER} or remove super.users"
+        )
 
 
 def _check_admin(admin: AdminConfig) -> None:
@@ -477,6 +487,7 @@ def _check_together(config: ServerConfig) -> None:
                 "allowed: an address that clients can connect to"
             )
     _check_security(config)
+    _check_access_control(config.access_control)
     _check_admin(config.admin)
     taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
     for host, port in taken:

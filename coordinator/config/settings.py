@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.config import security
+from coordinator.config import access_control, security
+from coordinator.config.access_control import AccessControlConfig
 from coordinator.config.parsers import (
     ASSIGNORS,
     BOOLEAN,
@@ -147,6 +148,7 @@ class ServerConfig:
     """The settings of all listeners; those of each are in its `security`."""
     sasl: SaslConfig = field(default_factory=SaslConfig)
     """As `tls`."""
+    access_control: AccessControlConfig = field(default_factory=AccessControlConfig)
     declared_topics: tuple[DeclaredTopic, ...] = ()
 
 
@@ -499,6 +501,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The server closes a connection whose write buffer has been full for this long. Not a Kafka setting."),
     ),
     "TLS and SASL": security.ROWS,
+    "Access control": access_control.ROWS,
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
          "The most open HTTP connections. A further one takes the place of the one that has kept the server waiting the"
@@ -578,7 +581,7 @@ def value_of(config: ServerConfig, name: str) -> Any:
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-        config.sasl,
+        config.sasl, config.access_control,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

@@ -16,8 +16,10 @@ meanwhile when it resumes.
 """
 
 import asyncio
+import logging
 from asyncio import base_events
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from inspect import CORO_CREATED, getcoroutinestate
@@ -222,3 +224,19 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._soon.clear()
         self._heap.clear()
         super().close()
+
+    def finalize(self) -> None:
+        """Ends the coroutines that stand still, most of them of dead processes, after the loop was closed.
+
+        Else the garbage collector does it in the middle of other work, and what they log then is of no use: a dead process
+        logs nothing.
+        """
+        disabled = logging.root.manager.disable
+        logging.disable()
+        try:
+            for task in asyncio.all_tasks(self):
+                coroutine: Any = task.get_coro()
+                with suppress(Exception):
+                    coroutine.close()
+        finally:
+            logging.disable(disabled)

@@ -157,6 +157,7 @@ class Simulation:
             self.loop.close()
         self.network.trace.update(repr(report.broken).encode())
         self._fill_in(report)
+        self.loop.finalize()
         return report
 
     def _fill_in(self, report: Report) -> None:

@@ -39,7 +39,10 @@ _CONTROL_NAMES = {
     6: "KRaft voters",
 }
 _CLASSIC_GROUPS = ("GroupMetadata", "ClassicGroupGeneration")
-_METADATA_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord")
+_METADATA_RECORDS = (
+    "TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord", "AccessControlEntryRecord",
+    "RemoveAccessControlEntryRecord",
+)  # fmt: skip
 
 
 class ShownRecord(NamedTuple):

@@ -5,7 +5,7 @@ HashMap lists its keys, or a PriorityQueue its equal elements.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -23,6 +23,7 @@ _FIBONACCI = 0x9E3779B97F4A7C15
 """The multiplier of Knuth's multiplicative hashing, for 64 bits."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def trim(text: str) -> str:
@@ -65,7 +66,20 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
     `capacity`: the initial capacity of the map. `computed`: the keys were put by `computeIfAbsent`, which puts a key before the
     others of its bucket instead of behind them, and resizes the table before it adds the key instead of after.
     """
-    listed = list(keys)
+    return _in_buckets(list(keys), _spread_hash, capacity, computed=computed)
+
+
+def object_map_order(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int = _CAPACITY_DEFAULT) -> list[K]:
+    """As `hash_map_order`, of keys that are no strings. `hash_of`: their hashCode, of which the lowest 32 bits count."""
+
+    def spread(key: K) -> int:
+        value = hash_of(key) & 0xFFFFFFFF
+        return value ^ value >> 16
+
+    return _in_buckets(list(keys), spread, capacity, computed=False)
+
+
+def _in_buckets(listed: list[K], spread: Callable[[K], int], capacity: int, *, computed: bool) -> list[K]:
     size = 1
     while size < capacity:
         size *= 2
@@ -75,7 +89,7 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
         listed.reverse()
 
     mask = size - 1
-    buckets = [value & mask for value in map(_spread_hash, listed)]
+    buckets = [value & mask for value in map(spread, listed)]
     return [listed[index] for index in sorted(range(len(listed)), key=buckets.__getitem__)]
 
 

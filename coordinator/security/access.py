@@ -1,16 +1,27 @@
 """The permissions of Kafka's access control: an operation on a type of resource.
 
-Every API declares the permissions that it asks an authorizer about (`Api.access`). The names are those of Kafka's
-`AclOperation` and `ResourceType`.
+Every API declares the permissions that it asks an authorizer about (`Api.access`). The names and codes are those of Kafka's
+`AclOperation` and `ResourceType`. UNKNOWN, ANY and ALL, and what this server does not have, occur in ACLs and filters only.
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
-class AclOperation(IntEnum):
+class Code(IntEnum):
+    """A code of Kafka's protocol. 0 is called UNKNOWN, and so is every number without a name."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> Self:
+        return cls(0)
+
+
+class AclOperation(Code):
     """What a principal does to a resource. The number is Kafka's code, and the bit in a field of authorized operations."""
 
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -21,15 +32,22 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
-class ResourceType(IntEnum):
+class ResourceType(Code):
     """What an access rule protects, in Kafka's codes. (The resources that have configs are `ConfigResourceType`.)"""
 
+    UNKNOWN = 0
+    ANY = 1
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 class Access(NamedTuple):
@@ -65,3 +83,33 @@ IDEMPOTENT_WRITE = Access(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 WRITE_TRANSACTIONAL_ID = Access(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TRANSACTIONAL_ID = Access(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+
+SUPPORTED = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+}
+"""What can be done to a resource whose authorized operations clients may ask for (`AclEntry.supportedOperations`)."""

@@ -17,10 +17,13 @@ class Authorizer(Protocol):
         """Rises with every change of the rules, so that a decision may be kept until then."""
         ...
 
-    def allows(self, principal: Principal, host: str, access: Access, name: str, *, quiet: bool = False) -> bool:
+    def allows(
+        self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
+    ) -> bool:
         """Whether the principal, from this host, may do this to the resource of this name.
 
-        `quiet`: a denial is not written to the audit log, because nobody asked for this resource by name.
+        `api`: the name of the API, for the audit log. `quiet`: the decision is not written there, because nobody asked for
+        this resource by name.
         """
         ...
 

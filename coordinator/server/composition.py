@@ -53,6 +53,7 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
+from coordinator.security.authorizer import Authorizer
 from coordinator.server import CannotStart
 from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import (
@@ -168,6 +169,7 @@ class Server:
             metadata_journaled=self._journaled.get(METADATA_FOLDER, ()),
         )
         self.topics.has_room = self.memory.has_room
+        self._authorizer = self._make_authorizer()
         self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self.topics, clock.machine_ms)
         registry = self.topics.registry
@@ -460,11 +462,19 @@ class Server:
 
         return admin_protection(admin)
 
+    def _make_authorizer(self) -> Authorizer | None:
+        """The authorizer of all listeners, if there is one."""
+        if not self.config.access_control.authorizer_class_name:
+            return None
+        from coordinator.server.access_control import make_authorizer  # noqa: PLC0415 - most servers need none
+
+        return make_authorizer(self.config.access_control, self.topics, self.clock.machine_ms)
+
     async def _listen(self, config: ListenerConfig) -> Listener:
         network = self.config.network
         codec = Codec.of(config.dialect, network.limit_request_elements)
         listener = Listener(
-            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}),
+            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}, self._authorizer),
             ConnectionLimits(
                 frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
                 produce_bytes_max=network.socket_request_max_bytes,

@@ -91,6 +91,8 @@ class Topics:
         """Topic -> partitions whose log was damaged at the start."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
         """Called with the names and ids of topics after their deletion: their committed offsets are deleted too."""
+        self.metadata_observers: list[Callable[[Sequence[Message]], None]] = []
+        """Called with the records of each change of the registry, once they are in it."""
         self.has_room: Callable[[], bool] = lambda: True
         """Whether there is memory for more records. If there is none, a Fetch returns no records."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
@@ -114,7 +116,7 @@ class Topics:
             clock,
             catalog.known(METADATA_FOLDER),
             metadata_journaled,
-            on_replayed=self._apply_settings,
+            on_replayed=self._replayed,
             on_fact=on_fact,
         )
         self.producer_ids = ProducerIdBlocks(
@@ -425,6 +427,11 @@ class Topics:
     def next_producer_id(self, done: Callable[[ErrorCode, int], None]) -> None:
         """Calls `done` with a new producer id (producer_id_blocks.py)."""
         self.producer_ids.next_id(done)
+
+    def _replayed(self, records: Sequence[Message]) -> None:
+        self._apply_settings(records)
+        for observe in self.metadata_observers:
+            observe(records)
 
     def _apply_settings(self, records: Sequence[Message]) -> None:
         changed = {

@@ -2,17 +2,20 @@
 
 A record has no key. Its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
 message. So `kafka-dump-log.sh --cluster-metadata-decoder` can read this log. Other record types are skipped: they
-describe brokers, features and access rules, which do not exist on this server.
+describe brokers and features, which do not exist on this server.
 """
 
 from coordinator.log.record import raw_varint
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -22,7 +25,7 @@ from coordinator.protocol.messages import (
 _FRAME_VERSION = 1
 _KINDS = (
     TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord, UserScramCredentialRecord,
-    RemoveUserScramCredentialRecord,
+    RemoveUserScramCredentialRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
 )  # fmt: skip
 _NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}

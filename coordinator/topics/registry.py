@@ -21,16 +21,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from coordinator.protocol.messages import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UserScramCredentialRecord,
 )
-from coordinator.topics import names
+from coordinator.topics import client_quotas, names
 from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
 
 NO_ID = bytes(16)
@@ -52,11 +55,13 @@ class Topic:
 
 
 class Registry:
-    """All topics by name and by id, the settings of other resources, and the next producer id that is not reserved."""
+    """All topics by name and by id, the settings of other resources, users, ACLs, and the next producer id not reserved."""
 
     __slots__ = (
+        "acls",
         "by_id",
         "changes",
+        "client_quotas",
         "collisions",
         "next_producer_id",
         "other_configs",
@@ -80,6 +85,10 @@ class Registry:
         """(resource type, resource name) -> settings, for resources other than topics that have any."""
         self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """By user and Kafka's code of the mechanism."""
+        self.client_quotas: client_quotas.Quotas = {}
+        """By entity and key."""
+        self.acls: dict[bytes, AccessControlEntryRecord] = {}
+        """By id."""
         self.removed: dict[str, None] = {}
         """Names of deleted topics that were not created again: their folders can be removed."""
 
@@ -112,6 +121,12 @@ class Registry:
             self.scram_credentials[message.name, message.mechanism] = message
         elif isinstance(message, RemoveUserScramCredentialRecord):
             self.scram_credentials.pop((message.name, message.mechanism), None)
+        elif isinstance(message, ClientQuotaRecord):
+            client_quotas.replay(self.client_quotas, message)
+        elif isinstance(message, AccessControlEntryRecord):
+            self.acls[message.id] = message
+        elif isinstance(message, RemoveAccessControlEntryRecord):
+            self.acls.pop(message.id, None)
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
 
@@ -125,9 +140,9 @@ class Registry:
                 ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
                 for name, value in configs.items()
             ]
-
-        for credential in self.scram_credentials.values():
-            yield [credential]
+        quotas = client_quotas.snapshot(self.client_quotas)
+        for record in (*self.scram_credentials.values(), *self.acls.values(), *quotas):
+            yield [record]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The settings that a resource overrides."""

@@ -1,12 +1,14 @@
 """Settings: the sources of values, what is refused, and that table, dataclasses and files agree."""
 
 import json
+import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 
 from coordinator.config import settings
+from coordinator.config.access_control import STANDARD_AUTHORIZER, principals
 from coordinator.config.load import ConfigError, _build, load, load_with_sources
 from coordinator.config.settings import SETTINGS, STRUCTURED, ListenerConfig, ServerConfig
 from coordinator.config.show import CHANGED, as_yaml
@@ -67,7 +69,7 @@ def test_every_field_has_a_setting_and_every_setting_has_a_field():
     structured = {"host", "port", "listeners", "declared_topics"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
-    areas += [settings.TlsConfig, settings.SaslConfig]
+    areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig]
     held = {
         (area, item.name)
         for area in areas
@@ -283,7 +285,7 @@ def test_a_setting_of_kafka_with_another_name_here_is_refused_with_that_name():
     [
         ("broker.rack", "no effect here, because there is one node, so no replica is nearer to a client than another"),
         ("replica.selector.class", "no effect here, because there is one node, so no replica is nearer"),
-        ("allow.everyone.if.no.acl.found", "access control: not supported yet"),
+        ("principal.builder.class", "access control: not supported yet"),
         ("num.io.threads", "no effect here, because one event loop serves all clients"),
         ("remote.log.storage.system.enable", "tiered storage (KIP-405): not supported yet"),
         ("log.flush.interval.ms", "use durability"),
@@ -400,3 +402,35 @@ def test_a_missing_file_is_refused(tmp_path):
 
 def test_an_assignment_without_an_equals_sign_is_refused():
     assert refusal(None, "group.max.size") == "--set group.max.size: allowed: key=value"
+
+
+def test_access_control_has_kafkas_settings():
+    config = load(
+        assignments=[
+            f"authorizer.class.name={STANDARD_AUTHORIZER}",
+            "super.users=User:admin; User:CN=ops,O=example;",
+            "allow.everyone.if.no.acl.found=true",
+        ]
+    ).access_control
+    assert config.authorizer_class_name == STANDARD_AUTHORIZER
+    assert principals(config.super_users) == ("User:admin", "User:CN=ops,O=example")
+    assert config.allow_everyone_if_no_acl_found
+
+
+@pytest.mark.parametrize(
+    ("assignments", "reason"),
+    [
+        (
+            ["authorizer.class.name=kafka.security.authorizer.AclAuthorizer"],
+            f"allowed: {STANDARD_AUTHORIZER}, or nothing",
+        ),
+        (
+            [f"authorizer.class.name={STANDARD_AUTHORIZER}", "super.users=alice"],
+            "allowed: principals such as User:alice",
+        ),
+        (["super.users=User:alice"], "set authorizer.class.name"),
+    ],
+)
+def test_settings_of_access_control_that_would_mislead_are_refused(assignments, reason):
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        load(assignments=assignments)

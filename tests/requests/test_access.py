@@ -12,6 +12,7 @@ APIS = {api.name: api for api in supported_apis(requests).values()}
 KAFKA = {
     "AddOffsetsToTxn": "WRITE TRANSACTIONAL_ID, READ GROUP",
     "AddPartitionsToTxn": "CLUSTER_ACTION CLUSTER, WRITE TRANSACTIONAL_ID, WRITE TOPIC",
+    "AlterClientQuotas": "ALTER_CONFIGS CLUSTER",
     "AlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "AlterPartitionReassignments": "ALTER CLUSTER",
     "AlterReplicaLogDirs": "ALTER CLUSTER",
@@ -24,6 +25,7 @@ KAFKA = {
     "DeleteGroups": "DELETE GROUP",
     "DeleteRecords": "DELETE TOPIC",
     "DeleteTopics": "DELETE CLUSTER, DESCRIBE TOPIC, DELETE TOPIC",
+    "DescribeClientQuotas": "DESCRIBE_CONFIGS CLUSTER",
     "DescribeCluster": "DESCRIBE CLUSTER",
     "DescribeConfigs": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
     "DescribeGroups": "DESCRIBE GROUP",
@@ -40,7 +42,7 @@ KAFKA = {
     "Heartbeat": "READ GROUP",
     "IncrementalAlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "InitProducerId": "WRITE TRANSACTIONAL_ID, IDEMPOTENT_WRITE CLUSTER, WRITE TOPIC",
-    "JoinGroup": "READ GROUP",
+    "JoinGroup": "READ GROUP, DESCRIBE TOPIC",
     "LeaveGroup": "READ GROUP",
     "ListConfigResources": "DESCRIBE_CONFIGS CLUSTER",
     "ListGroups": "DESCRIBE CLUSTER, DESCRIBE GROUP",
@@ -65,6 +67,7 @@ KAFKA = {
 
 KafkaApis.scala, ConfigHelper.scala and AuthHelper.scala; ControllerApis.scala for the APIs that a broker forwards
 (CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs, ElectLeaders, DescribeQuorum, those of reassignments).
+TopicRegexResolver.java adds DESCRIBE TOPIC to JoinGroup: it matches the patterns of a consumer group.
 TWO_PHASE_COMMIT of InitProducerId v6 is left out: that version is not supported here.
 """
 
@@ -83,25 +86,37 @@ def test_no_api_declares_a_permission_twice(name):
 
 
 def test_operations_and_resource_types_have_the_codes_of_kafka():
-    """AclOperation.java and ResourceType.java; UNKNOWN, ANY and ALL are filters, and no API asks for the rest."""
-    assert {each.name: each.value for each in AclOperation} == {
-        "READ": 3,
-        "WRITE": 4,
-        "CREATE": 5,
-        "DELETE": 6,
-        "ALTER": 7,
-        "DESCRIBE": 8,
-        "CLUSTER_ACTION": 9,
-        "DESCRIBE_CONFIGS": 10,
-        "ALTER_CONFIGS": 11,
-        "IDEMPOTENT_WRITE": 12,
-    }
-    assert {each.name: each.value for each in ResourceType} == {
-        "TOPIC": 2,
-        "GROUP": 3,
-        "CLUSTER": 4,
-        "TRANSACTIONAL_ID": 5,
-    }
+    """AclOperation.java and ResourceType.java, in the order of their codes."""
+    assert [each.name for each in sorted(AclOperation)] == [
+        "UNKNOWN",
+        "ANY",
+        "ALL",
+        "READ",
+        "WRITE",
+        "CREATE",
+        "DELETE",
+        "ALTER",
+        "DESCRIBE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+        "CREATE_TOKENS",
+        "DESCRIBE_TOKENS",
+        "TWO_PHASE_COMMIT",
+    ]
+    assert [each.name for each in sorted(ResourceType)] == [
+        "UNKNOWN",
+        "ANY",
+        "TOPIC",
+        "GROUP",
+        "CLUSTER",
+        "TRANSACTIONAL_ID",
+        "DELEGATION_TOKEN",
+        "USER",
+    ]
+    assert [each.value for each in sorted(AclOperation)] == list(range(16))
+    assert [each.value for each in sorted(ResourceType)] == list(range(8))
 
 
 def test_authorized_operations_are_those_that_kafka_answers_without_an_authorizer():

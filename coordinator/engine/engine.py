@@ -1,0 +1,147 @@
+"""What a worker has of the shared engine: claims, replays, appends, snapshots, beats.
+
+The rules for its caller:
+
+- Pieces of a claim have the sequences `claim.next_sequence`, the one behind it, and so on, without a gap. Pieces of one log go
+  to `append` in this order.
+- A claim ends when `append` returns its log, when `append` raises `OutcomeUnknown`, and when any method raises `Fenced` for it.
+  An engine takes nothing for a claim that has ended; the caller claims the log again and replays it.
+- What `append` was given before an answer may become durable although nobody learned of it. The next replay has it or not,
+  and from then on always the same.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class Worker(NamedTuple):
+    """A coordinator process, and where clients reach it."""
+
+    id: str
+    """Random for each process, so that a process that starts again is another worker."""
+    node_id: int
+    host: str
+    port: int
+
+
+class Claim(NamedTuple):
+    """The right to append to a log, until another claim of this log has a higher epoch."""
+
+    log: str
+    """The name of a log's folder, such as `__consumer_offsets-12`."""
+    epoch: int
+    next_sequence: int
+    """The sequence of the first piece that this claim appends. Replay yields everything before it."""
+    covered: int
+    """The first sequence that the newest snapshot does not cover; the pieces from here to `next_sequence` are the tail."""
+
+
+class Piece(NamedTuple):
+    """One or more record batches of one log, which become durable together."""
+
+    claim: Claim
+    sequence: int
+    data: bytes
+
+
+class Owner(NamedTuple):
+    """The newest claim of a log."""
+
+    epoch: int
+    worker: Worker | None
+    """None: released. Whether the worker lives, only `Engine.workers` says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """How a worker uses its engine. Times are in milliseconds."""
+
+    cluster: str = "coordinator"
+    """Coordinators with different names share a database and nothing else."""
+    replication: str = "required"
+    """Whether the engine must keep every acknowledged append on two nodes: `required` or `optional`."""
+    append_timeout_ms: int = 5_000
+    """An append without an answer for this long has an unknown outcome."""
+    lock_timeout_ms: int = 2_000
+    """A claim waits for this long for appends of the previous owner that are under way."""
+    connect_timeout_ms: int = 3_000
+    beat_timeout_ms: int = 3_000
+    """A worker without a beat for this long, by the engine's clock, is dead."""
+    poll_ms: int = 1_000
+    """How often `changes` yields when the engine reports nothing."""
+
+
+class EngineRefused(Exception):
+    """The engine is not fit for use; the text says what to set. Trying again does not help."""
+
+
+class EngineUnavailable(Exception):
+    """The engine did not answer. What was asked may have happened; asking again is safe."""
+
+
+class Fenced(Exception):
+    """A newer claim of the log exists, or this claim has ended."""
+
+
+class OutcomeUnknown(Exception):
+    """An append may be durable or not. Every claim in it has ended."""
+
+
+class Engine(Protocol):
+    """A shared engine. All methods may run concurrently; those without a `Raises:` of their own raise `EngineUnavailable`."""
+
+    async def open(self) -> None:
+        """Connects, checks version and durability, and makes the schema where it is missing.
+
+        Raises: EngineRefused; EngineUnavailable.
+        """
+
+    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
+        """Takes a log over: from now on every older epoch is fenced. Waits for appends of the old owner that are under way.
+
+        `seen`: the epoch that `owners` had (0 for a log that nobody has claimed yet). If the log has another one by now,
+        somebody else was quicker, and nothing changes.
+        Raises: Fenced (see `seen`); EngineUnavailable: the log may be claimed, so claim it again.
+        """
+
+    def replay(self, claim: Claim) -> AsyncIterator[bytes]:
+        """Yields the parts of the newest complete snapshot, then the data of each piece behind it, in order.
+
+        Raises: Fenced; EngineUnavailable.
+        """
+
+    async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
+        """Makes pieces durable in one statement; returns the logs whose claim is fenced, of which no piece was appended.
+
+        The pieces of all other logs are durable, as the engine's replication promises.
+        Raises: OutcomeUnknown.
+        """
+
+    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+        """Stores a snapshot that stands for every piece before the sequence `upto`, then removes what it covers.
+
+        A snapshot counts when all of its parts are there. `parts` may take its time; appends go on meanwhile.
+        Raises: Fenced; EngineUnavailable: the snapshot may be there.
+        """
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Ends claims in an orderly stop: `owners` shows these logs without a worker. Those that are fenced are left alone."""
+
+    async def beat(self, worker: Worker) -> None:
+        """Says that a worker lives, and where it is. Beats more often than every third of `beat_timeout_ms`."""
+
+    async def leave(self, worker: Worker) -> None:
+        """Says that a worker stops: `workers` no longer has it."""
+
+    async def workers(self) -> list[Worker]:
+        """The workers that live by the engine's clock, by node id and id."""
+
+    async def owners(self) -> dict[str, Owner]:
+        """The newest claim of every log that was ever claimed."""
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yields at once, when workers or owners may have changed, and at least every `poll_ms`. Errors do not end it."""
+
+    async def close(self) -> None:
+        """Closes all connections. What is under way has an unknown outcome."""

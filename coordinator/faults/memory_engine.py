@@ -1,0 +1,295 @@
+"""An engine in memory, with the faults that a network and a database have.
+
+`MemoryStore` is the database: each statement runs at once and as a whole. `MemoryEngine` is a worker's way to it. Between
+them `Deliveries` decides what happens to a statement and its answer: they take their time, get lost, or arrive twice. A
+statement whose sender has given up may still arrive later, as on a connection that the database has not noticed to be dead.
+
+Times come from the loop, so the simulator's clock rules them. Statements travel in the store's context: they arrive when their
+sender is paused or dead, as packets do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import NamedTuple, Protocol, TypeVar
+
+from coordinator.engine.ended import EndedClaims
+from coordinator.engine.engine import (
+    Claim,
+    EngineSettings,
+    EngineUnavailable,
+    Fenced,
+    OutcomeUnknown,
+    Owner,
+    Piece,
+    Worker,
+)
+
+T = TypeVar("T")
+PAGE_PIECES = 100
+
+
+class Delivery(NamedTuple):
+    """What happens to one statement. Times are in seconds."""
+
+    arrivals: tuple[float, ...] = (0.0,)
+    """When the statement arrives at the store: never, once or twice."""
+    answer_after: float | None = 0.0
+    """How long the answer to the first arrival takes; None: it gets lost."""
+
+
+class Deliveries(Protocol):
+    """Decides what happens to statements."""
+
+    def draw(self, statement: str, /) -> Delivery: ...
+
+
+class Prompt:
+    """Every statement arrives, and its answer too."""
+
+    def draw(self, _statement: str) -> Delivery:
+        return Delivery()
+
+
+class Unreliable:
+    """Statements and answers are late, lost or arrive twice, as chance has it. `rate`: the share of those with a fault."""
+
+    def __init__(self, random: Random, rate: float, late_s: float) -> None:
+        self._random = random
+        self._rate = rate
+        self._late_s = late_s
+
+    def draw(self, _statement: str) -> Delivery:
+        random = self._random
+        if random.random() >= self._rate:
+            return Delivery()
+        late = random.uniform(0, self._late_s)
+        return random.choice(
+            [
+                Delivery((), None),
+                Delivery((0.0,), None),
+                Delivery((late,), None),
+                Delivery((late,), random.uniform(0, self._late_s)),
+                Delivery((0.0, late), random.choice([None, 0.0])),
+            ]
+        )
+
+
+@dataclass(slots=True)
+class _Log:
+    epoch: int = 0
+    worker: Worker | None = None
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    covered: int = 0
+    parts: list[bytes] = field(default_factory=list)
+
+    @property
+    def next_sequence(self) -> int:
+        return self.covered + len(self.pieces)
+
+
+class MemoryStore:
+    """What the workers share. Its methods are the statements: each is atomic."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, _Log] = {}
+        self.beats: dict[str, tuple[float, Worker]] = {}
+        self.context = copy_context()
+        self.listeners: set[asyncio.Event] = set()
+
+    def notify(self) -> None:
+        """Wakes everybody who waits in `changes`."""
+        for event in self.listeners:
+            event.set()
+
+    def claim(self, name: str, worker: Worker, seen: int | None) -> Claim | None:
+        log = self.logs.get(name) or _Log()
+        if seen is not None and seen != log.epoch:
+            return None
+        self.logs[name] = log
+        log.epoch += 1
+        log.worker = worker
+        self.notify()
+        return Claim(name, log.epoch, log.next_sequence, log.covered)
+
+    def holds(self, claim: Claim) -> bool:
+        return self.logs[claim.log].epoch == claim.epoch
+
+    def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
+        """Returns the logs of which a piece was not appended: its claim is fenced, or its sequence is taken."""
+        refused = set()
+        for claim, sequence, data in pieces:
+            log = self.logs[claim.log]
+            if log.epoch != claim.epoch or sequence < log.next_sequence:
+                refused.add(claim.log)
+            else:
+                assert sequence == log.next_sequence, f"{claim.log}: a gap before {sequence}"
+                log.pieces[sequence] = data
+        return frozenset(refused)
+
+    def page(self, claim: Claim, sequence: int) -> list[bytes] | None:
+        """Pieces from a sequence on; None if the claim is fenced."""
+        if not self.holds(claim):
+            return None
+        pieces = self.logs[claim.log].pieces
+        until = min(sequence + PAGE_PIECES, claim.next_sequence)
+        return [pieces[number] for number in range(sequence, until)]
+
+    def snapshot_parts(self, claim: Claim) -> list[bytes] | None:
+        return list(self.logs[claim.log].parts) if self.holds(claim) else None
+
+    def cover(self, claim: Claim, upto: int, parts: list[bytes]) -> bool:
+        """Replaces the snapshot and removes the pieces that it covers."""
+        log = self.logs[claim.log]
+        if not self.holds(claim):
+            return False
+        assert log.covered <= upto <= log.next_sequence
+        log.pieces = {sequence: data for sequence, data in log.pieces.items() if sequence >= upto}
+        log.covered, log.parts = upto, parts
+        return True
+
+    def release(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            if self.holds(claim):
+                self.logs[claim.log].epoch += 1
+                self.logs[claim.log].worker = None
+        self.notify()
+
+    def beat(self, worker: Worker, now: float) -> None:
+        if worker.id not in self.beats:
+            self.notify()
+        self.beats[worker.id] = (now, worker)
+
+    def leave(self, worker: Worker) -> None:
+        self.beats.pop(worker.id, None)
+        self.notify()
+
+    def living(self, since: float) -> list[Worker]:
+        workers = [worker for beat, worker in self.beats.values() if beat > since]
+        return sorted(workers, key=lambda worker: (worker.node_id, worker.id))
+
+    def owners(self) -> dict[str, Owner]:
+        return {name: Owner(log.epoch, log.worker) for name, log in self.logs.items()}
+
+
+class MemoryEngine:
+    """A worker's connection to a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore, settings: EngineSettings, deliveries: Deliveries | None = None) -> None:
+        self._store = store
+        self._settings = settings
+        self._deliveries = deliveries or Prompt()
+        self._ended = EndedClaims()
+        self._append_turn = asyncio.Lock()
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Nothing needs to be made or checked."""
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
+        claim = await self._run("claim", lambda: self._store.claim(log, worker, seen))
+        if claim is None:
+            raise Fenced(f"{log}: the epoch is not {seen} any more")
+        return claim
+
+    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
+        for part in self._unless_fenced(claim, await self._run("replay", lambda: self._store.snapshot_parts(claim))):
+            yield part
+        sequence = claim.covered
+        while sequence < claim.next_sequence:
+            page = self._unless_fenced(claim, await self._run("replay", partial(self._store.page, claim, sequence)))
+            sequence += len(page)
+            for data in page:
+                yield data
+
+    def _unless_fenced(self, claim: Claim, answer: list[bytes] | None) -> list[bytes]:
+        if answer is None:
+            self._ended.end([claim])
+        self._ended.refuse(claim)
+        assert answer is not None
+        return answer
+
+    async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
+        async with self._append_turn:
+            living = self._ended.living(pieces)
+            try:
+                refused = await self._run("append", partial(self._store.append, living)) if living else frozenset()
+            except BaseException as error:
+                self._ended.end(piece.claim for piece in pieces)
+                if isinstance(error, EngineUnavailable):
+                    raise OutcomeUnknown(str(error)) from error
+                raise
+            self._ended.end(piece.claim for piece in living if piece.claim.log in refused)
+            return frozenset(piece.claim.log for piece in pieces if self._ended.has_ended(piece.claim))
+
+    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+        kept = [part async for part in parts]
+        self._ended.refuse(claim)
+        if not await self._run("snapshot", lambda: self._store.cover(claim, upto, kept)):
+            self._ended.end([claim])
+            self._ended.refuse(claim)
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        self._ended.end(claims)
+        await self._run("release", lambda: self._store.release(claims))
+
+    async def beat(self, worker: Worker) -> None:
+        await self._run("beat", lambda: self._store.beat(worker, self._now()))
+
+    async def leave(self, worker: Worker) -> None:
+        await self._run("leave", lambda: self._store.leave(worker))
+
+    async def workers(self) -> list[Worker]:
+        limit = self._settings.beat_timeout_ms / 1000
+        return await self._run("workers", lambda: self._store.living(self._now() - limit))
+
+    async def owners(self) -> dict[str, Owner]:
+        return await self._run("owners", self._store.owners)
+
+    async def changes(self) -> AsyncIterator[None]:
+        changed = asyncio.Event()
+        self._store.listeners.add(changed)
+        try:
+            while not self._is_closed:
+                yield
+                try:
+                    await asyncio.wait_for(changed.wait(), self._settings.poll_ms / 1000)
+                except TimeoutError:
+                    continue
+                changed.clear()
+        finally:
+            self._store.listeners.discard(changed)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _run(self, statement: str, act: Callable[[], T]) -> T:
+        """Lets a statement travel to the store. Raises: EngineUnavailable, when no answer comes in time."""
+        if self._is_closed:
+            raise EngineUnavailable("the engine is closed")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        arrivals, answer_after = self._deliveries.draw(statement)
+
+        def arrive(is_first: bool) -> None:
+            result = act()
+            if is_first and answer_after is not None:
+                loop.call_later(answer_after, deliver, result, context=self._store.context)
+
+        def deliver(result: T) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        for number, after in enumerate(arrivals):
+            loop.call_later(after, arrive, number == 0, context=self._store.context)
+        try:
+            return await asyncio.wait_for(answer, self._settings.append_timeout_ms / 1000)
+        except TimeoutError:
+            raise EngineUnavailable(f"no answer to a {statement}") from None

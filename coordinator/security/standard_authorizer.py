@@ -1,0 +1,186 @@
+"""Decides by ACLs as Kafka does (`StandardAuthorizer`, `StandardAuthorizerData`).
+
+    super user                                            allowed
+    an ACL about the resource denies it                   denied, whatever else allows it
+    an ACL about the resource allows it                   allowed
+    the resource has ACLs, but none of them applies       denied
+    the resource has no ACLs                              allow.everyone.if.no.acl.found
+
+A decision is kept until an ACL changes. The memory for decisions is bounded, because clients choose the names in them.
+"""
+
+from collections.abc import Collection, Mapping
+
+from coordinator.security.access import SUPPORTED, Access, AclOperation, ResourceType
+from coordinator.security.acl_index import AclIndex
+from coordinator.security.acls import EVERYONE, WILDCARD, Acl, PatternType, PermissionType
+from coordinator.security.audit import AuditLog, Decision, Question
+from coordinator.security.principal import Principal
+
+DECISIONS_MAX = 16_384
+NAME_CHARACTERS_MAX = 255
+"""A decision about a longer name is not kept. Names of topics are not longer."""
+_IMPLIES = {
+    AclOperation.DESCRIBE: (
+        AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER,
+        AclOperation.ALL,
+    ),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL),
+}  # fmt: skip
+"""The operations of ACLs that allow these two. An ACL that denies implies nothing."""
+_SUPER_USER = Decision(True, "SuperUser")
+_NO_ACL = Decision(False, "DefaultDeny")
+_ANYTHING = "hardcode"
+"""The name of a resource that stands for any (`Authorizer.authorizeByResourceType`)."""
+
+
+class StandardAuthorizer:
+    """The authorizer of a server."""
+
+    def __init__(
+        self,
+        super_users: Collection[str] = (),
+        *,
+        allow_if_none: bool = False,
+        acls: Mapping[bytes, Acl] | None = None,
+        audit: AuditLog | None = None,
+    ) -> None:
+        """`super_users`: principals such as "User:alice". `acls`: by their ids."""
+        self.audit = audit
+        self.version = 0
+        """Rises with every change of the ACLs."""
+        self._super_users = frozenset(super_users)
+        self._without_acl = Decision(True, "DefaultAllow") if allow_if_none else _NO_ACL
+        self._decisions: dict[tuple[Principal, str, int, str], Decision] = {}
+        self._any: dict[tuple[Principal, str, int], bool] = {}
+        self.replace(acls or {})
+
+    # --- rules --------------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """The number of ACLs."""
+        return len(self._acls)
+
+    def replace(self, acls: Mapping[bytes, Acl]) -> None:
+        """Has these ACLs, and no others."""
+        self._acls: dict[bytes, Acl] = {}
+        self._index = AclIndex()
+        for acl_id, acl in acls.items():
+            self.add(acl_id, acl)
+        self._changed()
+
+    def add(self, acl_id: bytes, acl: Acl) -> None:
+        """Adds an ACL, in the place of the one with this id."""
+        self.remove(acl_id)
+        self._acls[acl_id] = acl
+        self._index.add(acl)
+        self._changed()
+
+    def remove(self, acl_id: bytes) -> None:
+        """Removes the ACL with this id, if there is one."""
+        acl = self._acls.pop(acl_id, None)
+        if acl is not None:
+            self._index.remove(acl)
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._decisions.clear()
+        self._any.clear()
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    def allows(
+        self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
+    ) -> bool:
+        """As `Authorizer.allows`."""
+        decision = self.decide(principal, host, access, name)
+        if self.audit is not None and not quiet:
+            self.audit.note(Question(principal, host, access, name, api), decision)
+        return decision.is_allowed
+
+    def decide(self, principal: Principal, host: str, access: Access, name: str) -> Decision:
+        """Whether the principal may do this, and why."""
+        operation, resource_type = access
+        key = principal, host, resource_type << 8 | operation, name
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._evaluate(principal, host, access, name)
+            if len(name) <= NAME_CHARACTERS_MAX:
+                if len(self._decisions) >= DECISIONS_MAX:
+                    self._decisions.clear()
+                self._decisions[key] = decision
+        return decision
+
+    def allows_any(self, principal: Principal, host: str, access: Access) -> bool:
+        """As `Authorizer.allows_any`."""
+        key = principal, host, access.resource_type << 8 | access.operation
+        allowed = self._any.get(key)
+        if allowed is None:
+            # Asked as Kafka asks: a super user, or everyone if there are no ACLs, may do everything.
+            allowed = self.decide(principal, host, access, _ANYTHING).is_allowed or self._allows_some(
+                principal, host, access
+            )
+            if len(self._any) >= DECISIONS_MAX:
+                self._any.clear()
+            self._any[key] = allowed
+        return allowed
+
+    def operations(self, principal: Principal, host: str, resource_type: ResourceType, name: str) -> int:
+        """As `Authorizer.operations`."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[resource_type]
+            if self.decide(principal, host, Access(operation, resource_type), name).is_allowed
+        )
+
+    def _evaluate(self, principal: Principal, host: str, access: Access, name: str) -> Decision:
+        user = str(principal)
+        if user in self._super_users:
+            return _SUPER_USER
+        decision = self._without_acl
+        is_first = True
+        for acls in self._index.about(access.resource_type, name, _principals(user)):
+            if is_first:
+                decision, is_first = _NO_ACL, False
+            for acl in acls:
+                if acl.host not in (WILDCARD, host) or not _covers(acl, access.operation):
+                    continue
+                if acl.permission != PermissionType.ALLOW:
+                    return Decision(False, acl)
+                decision = Decision(True, acl)
+        return decision
+
+    def _allows_some(self, principal: Principal, host: str, access: Access) -> bool:
+        """Whether ACLs allow it for a resource that no ACL denies it for. Implied operations do not count, as in Kafka."""
+        acls = [
+            acl
+            for acl in self._index.of_principals(access.resource_type, _principals(str(principal)))
+            if acl.host in (WILDCARD, host) and acl.operation in (access.operation, AclOperation.ALL)
+        ]
+        denied = [acl for acl in acls if acl.permission == PermissionType.DENY]
+        if any(acl.is_for_all for acl in denied):
+            return False
+        literals = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.LITERAL}
+        prefixes = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.PREFIXED}
+        lengths = {len(prefix) for prefix in prefixes}
+        for acl in acls:
+            name = acl.resource_name
+            is_denied = (acl.pattern_type == PatternType.LITERAL and name in literals) or any(
+                name[:length] in prefixes for length in lengths if length <= len(name)
+            )
+            if acl.permission == PermissionType.ALLOW and (acl.is_for_all or not is_denied):
+                return True
+        return False
+
+
+def _principals(user: str) -> tuple[str, ...]:
+    """The principals of the ACLs that are about this user."""
+    return (user,) if user == EVERYONE else (user, EVERYONE)
+
+
+def _covers(acl: Acl, operation: AclOperation) -> bool:
+    if acl.permission == PermissionType.ALLOW and operation in _IMPLIES:
+        return acl.operation in _IMPLIES[operation]
+    return acl.operation in (operation, AclOperation.ALL)
