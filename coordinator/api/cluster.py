@@ -14,6 +14,9 @@ class Node(NamedTuple):
 class Cluster(Protocol):
     """The brokers. `advertised` is the address at which the client of the request reaches this one."""
 
+    moves: bool
+    """Whether the partitions of internal topics change their leaders."""
+
     def nodes(self, advertised: tuple[str, int]) -> list[Node]:
         """All that live, by their ids."""
         ...
@@ -25,6 +28,8 @@ class Cluster(Protocol):
 
 class OneNode:
     """A cluster of this server alone."""
+
+    moves = False
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id

@@ -437,9 +437,7 @@ def _check_access_control(config: AccessControlConfig) -> None:
 
 def _check_shared(config: SharedConfig) -> None:
     if config.data_plane != "local" and not config.journal:
-        raise ConfigError(
-            f"data.plane = {config.data_plane}: without a shared journal it must be local; set journal"
-        )
+        raise ConfigError(f"data.plane = {config.data_plane}: without a shared journal it must be local; set journal")
 
 
 def _check_admin(admin: AdminConfig) -> None:

@@ -35,6 +35,6 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      "A worker that does not reach the database for this long is dead: others take its shards. All workers need the same value."),
     ("data.plane", SharedConfig, choice("local", "none"), "",
      "Where the records of topics are. local: on this server's disk; then it must be the only worker. none: nowhere; topics"
-     " exist and groups commit offsets of them, but their partitions have no leader. Only for a shared journal."),
+     " exist and groups commit their offsets, but their partitions have no leader. Only for a shared journal."),
 )
 # fmt: on

@@ -1,9 +1,12 @@
-"""FindCoordinator (key 10): the node that coordinates a group or a transactional id: this one, unless it shares its journal.
+"""FindCoordinator (key 10): the node that coordinates a group or a transactional id.
 
 v4 looks up several keys at once (KIP-699). In Kafka the first look-up creates the internal topic and answers
 COORDINATOR_NOT_AVAILABLE; here the coordinators' logs always exist. The message of a success is "NONE" in v1-3 and "" in the
-batched form. Of several workers the answer is the one that has the shard, and COORDINATOR_NOT_AVAILABLE while nobody has. Share groups are not supported: their look-up is refused with INVALID_REQUEST, because the retriable
-COORDINATOR_NOT_AVAILABLE would make clients ask forever.
+batched form. Share groups are not supported: their look-up is refused with INVALID_REQUEST, because the retriable
+COORDINATOR_NOT_AVAILABLE would make clients ask forever. Whether a client may look a key up is decided before whether the key
+exists; a share key needs CLUSTER_ACTION since v6.
+
+Of several workers it is the one that has the shard. While nobody has it, the answer is COORDINATOR_NOT_AVAILABLE.
 """
 
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 from coordinator.api.cluster import Node
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import DENIED, Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
@@ -20,18 +24,22 @@ from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
+_SHARE_SINCE = 6
 _NO_NODE = -1
 _REFUSALS = {SHARE: ""}
 _NOT_AVAILABLE = "The coordinator is not available."
-_Coordinator = FindCoordinatorResponse.Coordinator
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
+_ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
+_Coordinator = FindCoordinatorResponse.Coordinator
 
 
 def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
     request = exchange.request
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
+    permits, access = exchange.permits, _ACCESS[request.key_type]
     if exchange.api_version < _BATCHED_SINCE:
+        permits.require(access, request.key)
         node = _coordinator(server, exchange, request.key)
         if node is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
@@ -39,21 +47,32 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
         return
     exchange.reply(
         FindCoordinatorResponse(
-            coordinators=[_described(key, _coordinator(server, exchange, key)) for key in request.coordinator_keys]
+            coordinators=[
+                _described(key, _coordinator(server, exchange, key))
+                if permits.allows(access, key)
+                else _nowhere(key, DENIED[access.resource_type])
+                for key in request.coordinator_keys
+            ]
         )
     )
 
 
+def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: Permits) -> None:
+    if exchange.request.key_type == SHARE and exchange.api_version >= _SHARE_SINCE:
+        permits.require(CLUSTER_ACTION)
+    handle(server, exchange)
+
+
 def _coordinator(server: Server, exchange: Exchange[FindCoordinatorRequest], key: str) -> Node | None:
-    router: Router[Any] = server.groups if exchange.request.key_type == GROUP else server.transactions
-    topic = CONSUMER_OFFSETS if exchange.request.key_type == GROUP else TRANSACTION_STATE
+    is_group = exchange.request.key_type == GROUP
+    router: Router[Any] = server.groups if is_group else server.transactions
+    topic = CONSUMER_OFFSETS if is_group else TRANSACTION_STATE
     return server.cluster.leader(topic, router.shard_of(key).index, exchange.advertised)
 
 
-def _described(key: str, node: Node | None) -> FindCoordinatorResponse.Coordinator:
+def _described(key: str, node: Node | None) -> _Coordinator:
     if node is None:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return _Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=_NOT_AVAILABLE)
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
     return _Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message="")
 
 
@@ -62,14 +81,11 @@ def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int)
     if api_version < _BATCHED_SINCE:
         text = text or _UNKNOWN_TYPE  # the message may be empty in the batched form only
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
-    return FindCoordinatorResponse(
-        coordinators=[
-            FindCoordinatorResponse.Coordinator(
-                key=key, node_id=_NO_NODE, host="", port=-1, error_code=error.code, error_message=text
-            )
-            for key in request.coordinator_keys
-        ]
-    )
+    return FindCoordinatorResponse(coordinators=[_nowhere(key, error.code, text) for key in request.coordinator_keys])
+
+
+def _nowhere(key: str, error: ErrorCode, text: str = "") -> _Coordinator:
+    return _Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=text)
 
 
 API = Api(
@@ -79,5 +95,6 @@ API = Api(
     access=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     writes=False,
 )

@@ -9,6 +9,8 @@ from coordinator.engine.engine import Owner, Worker
 class Workers:
     """What the engine last said. `me` is this worker, which is always among the nodes."""
 
+    moves = True
+
     def __init__(self) -> None:
         self.me: Worker | None = None
         self.living: Sequence[Worker] = ()
