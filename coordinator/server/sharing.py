@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from coordinator.config.settings import ServerConfig
+from coordinator.config.sharing import SharedConfig
 from coordinator.engine.engine import Engine, EngineRefused, EngineSettings, EngineUnavailable, OutcomeUnknown, Worker
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.journal.slot import slot_numbers
@@ -211,6 +212,11 @@ class Sharing:
             shard.lease = self._lease
         return [SharedShard(f"{topic}-{shard.index}", shard, self._journal) for shard in shards]
 
+    async def take_snapshot(self, log: str) -> None:
+        """Takes a snapshot of a log that this worker has. Raises as `Snapshots.take`."""
+        assert self._snapshots is not None
+        await self._snapshots.take(log)
+
     async def give_back(self) -> None:
         """Gives every shard to the other workers, when what was decided is durable."""
         if self._snapshots is not None:
@@ -233,6 +239,16 @@ def check_not_embedded(disk: Disk, data_folder: str) -> None:
             f"{data_folder} has the groups and topics of a server with an embedded journal: with coordinator.journal choose"
             " another folder"
         )
+
+
+def engine_settings(config: SharedConfig) -> EngineSettings:
+    """How this worker uses its engine."""
+    return EngineSettings(
+        cluster=config.journal_cluster,
+        replication=config.journal_replication,
+        append_timeout_ms=config.journal_append_timeout_ms,
+        beat_timeout_ms=config.journal_beat_timeout_ms,
+    )
 
 
 def _address(config: ServerConfig) -> tuple[str, int]:

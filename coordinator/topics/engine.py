@@ -78,7 +78,7 @@ class Topics:
 
         `metadata_journaled`: what the journal has of the metadata log. `schedule` goes by the machine's clock,
         `protocol_schedule`, for retention, by that of the protocol. `internal_folder`: where the metadata log is, if it is not
-        the data folder. `shares_metadata`: other servers write it too. `has_data`: False if no server has the records of topics.
+        the data folder. `shares_metadata`: other servers write it too. `has_data`: False if no server has any records.
 
         Raises OSError, and DamagedLog or DecodeError for the metadata log. The damaged log of a user topic fails only its
         partition.

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from coordinator.engine.engine import Engine, EngineUnavailable, Fenced, Worker
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.topics.engine import METADATA_FOLDER, Topics
+from coordinator.workers.tasks import end
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +48,7 @@ class MetadataSharing:
 
     async def stop(self) -> None:
         """Ends the following, when what is under way is durable."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end([self._task])
         while self._journal.is_under_way(self._log):  # noqa: ASYNC110 - appends end by themselves
             await asyncio.sleep(POLL_S)
         claim = self._journal.let_go(self._log)

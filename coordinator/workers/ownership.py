@@ -21,6 +21,7 @@ from coordinator.workers.assignment import assign
 from coordinator.workers.cluster import Workers
 from coordinator.workers.lease import Lease
 from coordinator.workers.take_over import SharedShard, describe_failure
+from coordinator.workers.tasks import end
 
 _log = logging.getLogger(__name__)
 
@@ -91,9 +92,7 @@ class Ownership:
 
     async def stop(self) -> None:
         """Gives every shard back, so that others can take them at once, and leaves."""
-        for task in [*self._tasks, *self._moves.values()]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._moves.values(), return_exceptions=True)
+        await end([*self._tasks, *self._moves.values()])
         given = await asyncio.gather(
             *(shard.give("the server stops") for shard in self._shards.values() if shard.is_held)
         )

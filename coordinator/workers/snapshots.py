@@ -16,6 +16,7 @@ from coordinator.log.compaction import Work, clean
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import Segment
 from coordinator.workers.take_over import SharedShard
+from coordinator.workers.tasks import end
 from coordinator.world.worker import RunInWorker
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Snapshots:
     ) -> None:
         self._engine = engine
         self._journal = journal
-        self._shards = shards
+        self._shards = {shard.name: shard for shard in shards}
         self._run_in_worker = run_in_worker
         self._wall_ms = wall_ms
         self._task: asyncio.Task[None] | None = None
@@ -50,26 +51,25 @@ class Snapshots:
 
     async def stop(self) -> None:
         """Ends a snapshot in progress; the one before it stays."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end([self._task])
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            for shard in self._shards:
+            for shard in self._shards.values():
                 claim = self._journal.claim_of(shard.log)
                 if claim is not None and claim.next_sequence - claim.covered >= TAIL_PIECES:
                     await self._try(shard)
 
     async def _try(self, shard: SharedShard) -> None:
         try:
-            await self.take(shard)
+            await self.take(shard.name)
         except (Fenced, EngineUnavailable, OSError, DamagedLog) as error:
             _log.warning("event=snapshot_failed log=%s reason=%s", shard.name, error)
 
-    async def take(self, shard: SharedShard) -> None:
+    async def take(self, name: str) -> None:
         """Takes a snapshot of a log that this worker has. Raises Fenced, EngineUnavailable, OSError, DamagedLog."""
+        shard = self._shards[name]
         log = shard.log
         log.begin_segment()
         durable = self._journal.durable_claim_of(log)
