@@ -39,6 +39,7 @@ The packages, from the top. Each may import those below it, never those above (i
     rules       fault rules and recordings: what a test lets fail, wait or get lost; what clients asked and were answered
     requests    one file per Kafka API, named as Kafka names it: versions, access, handler, refusal
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
+    quotas      how much a client may send, fetch, ask and change in a time, and for how long it waits when it did more
     security    who a client is: TLS and certificates, SASL and its mechanisms, principals; and what it may do
     config      all settings, and how a file, the environment and the command line become one configuration
     groups      classic, consumer and streams groups, assignors, offsets, fencing: one file per operation; deterministic

@@ -4,11 +4,17 @@ Where several results are equally good and ours must be Kafka's, candidates must
 HashMap lists its keys, or a PriorityQueue its equal elements.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Generic, TypeVar
 
 _INT_MAX = 0x7FFFFFFF
+_LONG_MAX = 0x7FFFFFFFFFFFFFFF
+_TRIMMED = "".join(map(chr, range(33)))
+_NUMBER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+"""Zeros at the beginning are no part of the second group, because Python converts at most 4,300 digits."""
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?)")
 _HASHES_CACHED = 16_384
 """Strings whose hashes are remembered: the member ids of a group are ordered again for each target."""
 _CAPACITY_DEFAULT = 16
@@ -17,6 +23,26 @@ _FIBONACCI = 0x9E3779B97F4A7C15
 """The multiplier of Knuth's multiplicative hashing, for 64 bits."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def trim(text: str) -> str:
+    """Java's String.trim: without the control characters and spaces at both ends, and no other ones."""
+    return text.strip(_TRIMMED)
+
+
+def parse_long(text: str) -> int | None:
+    """Java's Long.parseLong of the trimmed text; None for what is no number of 64 bits."""
+    match = _NUMBER.fullmatch(trim(text))
+    if match is None:
+        return None
+    value = int(match[2]) if match[1] != "-" else -int(match[2])
+    return value if -_LONG_MAX - 1 <= value <= _LONG_MAX else None
+
+
+def parse_double(text: str) -> float | None:
+    """Java's Double.parseDouble, without its suffixes and hexadecimal numbers; None for what is no number."""
+    return float(trim(text)) if _DOUBLE.fullmatch(trim(text)) else None
 
 
 def string_hash(text: str) -> int:
@@ -40,7 +66,20 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
     `capacity`: the initial capacity of the map. `computed`: the keys were put by `computeIfAbsent`, which puts a key before the
     others of its bucket instead of behind them, and resizes the table before it adds the key instead of after.
     """
-    listed = list(keys)
+    return _in_buckets(list(keys), _spread_hash, capacity, computed=computed)
+
+
+def object_map_order(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int = _CAPACITY_DEFAULT) -> list[K]:
+    """As `hash_map_order`, of keys that are no strings. `hash_of`: their hashCode, of which the lowest 32 bits count."""
+
+    def spread(key: K) -> int:
+        value = hash_of(key) & 0xFFFFFFFF
+        return value ^ value >> 16
+
+    return _in_buckets(list(keys), spread, capacity, computed=False)
+
+
+def _in_buckets(listed: list[K], spread: Callable[[K], int], capacity: int, *, computed: bool) -> list[K]:
     size = 1
     while size < capacity:
         size *= 2
@@ -50,7 +89,7 @@ def hash_map_order(keys: Iterable[str], capacity: int = _CAPACITY_DEFAULT, *, co
         listed.reverse()
 
     mask = size - 1
-    buckets = [value & mask for value in map(_spread_hash, listed)]
+    buckets = [value & mask for value in map(spread, listed)]
     return [listed[index] for index in sorted(range(len(listed)), key=buckets.__getitem__)]
 
 

@@ -10,6 +10,7 @@ from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
@@ -24,7 +25,7 @@ from coordinator.protocol.messages import (
 _FRAME_VERSION = 1
 _KINDS = (
     TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord, UserScramCredentialRecord,
-    RemoveUserScramCredentialRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
 )  # fmt: skip
 _NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}

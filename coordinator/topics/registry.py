@@ -22,6 +22,7 @@ from types import MappingProxyType
 
 from coordinator.protocol.messages import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Message,
     PartitionRecord,
@@ -32,7 +33,7 @@ from coordinator.protocol.messages import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from coordinator.topics import names
+from coordinator.topics import client_quotas, names
 from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
 
 NO_ID = bytes(16)
@@ -60,6 +61,7 @@ class Registry:
         "acls",
         "by_id",
         "changes",
+        "client_quotas",
         "collisions",
         "next_producer_id",
         "other_configs",
@@ -83,6 +85,8 @@ class Registry:
         """(resource type, resource name) -> settings, for resources other than topics that have any."""
         self.scram_credentials: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """By user and Kafka's code of the mechanism."""
+        self.client_quotas: client_quotas.Quotas = {}
+        """By entity and key."""
         self.acls: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
         self.removed: dict[str, None] = {}
@@ -117,6 +121,8 @@ class Registry:
             self.scram_credentials[message.name, message.mechanism] = message
         elif isinstance(message, RemoveUserScramCredentialRecord):
             self.scram_credentials.pop((message.name, message.mechanism), None)
+        elif isinstance(message, ClientQuotaRecord):
+            client_quotas.replay(self.client_quotas, message)
         elif isinstance(message, AccessControlEntryRecord):
             self.acls[message.id] = message
         elif isinstance(message, RemoveAccessControlEntryRecord):
@@ -134,7 +140,8 @@ class Registry:
                 ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
                 for name, value in configs.items()
             ]
-        for record in (*self.scram_credentials.values(), *self.acls.values()):
+        quotas = client_quotas.snapshot(self.client_quotas)
+        for record in (*self.scram_credentials.values(), *self.acls.values(), *quotas):
             yield [record]
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ OUR_OWN_SINCE = 1000
 """The types of the event log's records, which Kafka does not have."""
 METADATA_RECORDS = frozenset(
     {"TopicRecord", "PartitionRecord", "ConfigRecord", "ProducerIdsRecord", "RemoveTopicRecord"}
-    | {"UserScramCredentialRecord", "RemoveUserScramCredentialRecord"}
+    | {"UserScramCredentialRecord", "RemoveUserScramCredentialRecord", "ClientQuotaRecord"}
 )
 
 

@@ -12,6 +12,7 @@ APIS = {api.name: api for api in supported_apis(requests).values()}
 KAFKA = {
     "AddOffsetsToTxn": "WRITE TRANSACTIONAL_ID, READ GROUP",
     "AddPartitionsToTxn": "CLUSTER_ACTION CLUSTER, WRITE TRANSACTIONAL_ID, WRITE TOPIC",
+    "AlterClientQuotas": "ALTER_CONFIGS CLUSTER",
     "AlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "AlterPartitionReassignments": "ALTER CLUSTER",
     "AlterReplicaLogDirs": "ALTER CLUSTER",
@@ -24,6 +25,7 @@ KAFKA = {
     "DeleteGroups": "DELETE GROUP",
     "DeleteRecords": "DELETE TOPIC",
     "DeleteTopics": "DELETE CLUSTER, DESCRIBE TOPIC, DELETE TOPIC",
+    "DescribeClientQuotas": "DESCRIBE_CONFIGS CLUSTER",
     "DescribeCluster": "DESCRIBE CLUSTER",
     "DescribeConfigs": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
     "DescribeGroups": "DESCRIBE GROUP",
@@ -40,7 +42,7 @@ KAFKA = {
     "Heartbeat": "READ GROUP",
     "IncrementalAlterConfigs": "ALTER_CONFIGS CLUSTER, ALTER_CONFIGS TOPIC, ALTER_CONFIGS GROUP",
     "InitProducerId": "WRITE TRANSACTIONAL_ID, IDEMPOTENT_WRITE CLUSTER, WRITE TOPIC",
-    "JoinGroup": "READ GROUP",
+    "JoinGroup": "READ GROUP, DESCRIBE TOPIC",
     "LeaveGroup": "READ GROUP",
     "ListConfigResources": "DESCRIBE_CONFIGS CLUSTER",
     "ListGroups": "DESCRIBE CLUSTER, DESCRIBE GROUP",
@@ -65,6 +67,7 @@ KAFKA = {
 
 KafkaApis.scala, ConfigHelper.scala and AuthHelper.scala; ControllerApis.scala for the APIs that a broker forwards
 (CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs, ElectLeaders, DescribeQuorum, those of reassignments).
+TopicRegexResolver.java adds DESCRIBE TOPIC to JoinGroup: it matches the patterns of a consumer group.
 TWO_PHASE_COMMIT of InitProducerId v6 is left out: that version is not supported here.
 """
 

@@ -4,10 +4,13 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
+from coordinator.api.permits import Permits
 from coordinator.security.access import Access, ResourceType
 from coordinator.security.principal import ANONYMOUS, Principal
 
 ANY_NAME = "*"
+EVERYTHING = Permits(None, ANONYMOUS, "", ())
+"""For a stand-in of an exchange: there is no authorizer."""
 
 Rule = tuple[Principal, Access, str]
 

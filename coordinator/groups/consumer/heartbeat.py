@@ -145,7 +145,7 @@ def _advance(
     owned = _owned(request)
     new = _merge_request(old, request, context)
     update.fence_growth(old, new)
-    new = update.advance(old, new, owned)
+    new = update.advance(old, new, owned, context)
     if not update.emit_if_joined(new, context) and request.member_epoch != JOINING_EPOCH:
         update.facts += acknowledged(groups, group, group.members[new.member_id], owned)
     settings = groups.settings.consumer(update.group_id)

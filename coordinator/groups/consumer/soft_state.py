@@ -3,6 +3,8 @@
 Who may change it, and when it is lost: epochs/soft_state.py.
 """
 
+from collections.abc import Callable
+
 from coordinator.groups.assignors.assignor import MemberSpec
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.soft_state import SoftState
@@ -32,6 +34,7 @@ class ConsumerSoftState(SoftState):
     __slots__ = (
         "assignor_inputs",
         "catalog_version",
+        "may_describe",
         "regexes_looked_at_ms",
         "regexes_version",
         "rejoin_pending",
@@ -54,6 +57,8 @@ class ConsumerSoftState(SoftState):
         """Member id -> the member as an assignor sees it in that version; without members that have changed since."""
         self.target_version: int | None = None
         """The catalog version for which the target was computed; None: not since the log was read."""
+        self.may_describe: Callable[[str], bool] | None = None
+        """Whether patterns match a topic's name for the client whose request asked for a match; None: they match every name."""
         self.regexes_version: int | None = None
         """The catalog version that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0

@@ -13,9 +13,13 @@ heartbeat is answered without its topics, its next one finds them. RE2 takes tim
 some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat notices them, but at most
 once a second (`REFRESH_INTERVAL_MS`; Kafka: every ten seconds).
 
+With an authorizer, patterns find only topics that one client may describe: the one whose request asked for the match. This
+holds for all members of the group, and what changes in that client's permissions counts from the next match on.
+
 Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -130,7 +134,9 @@ def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Rec
     whether the target may have to change.
     """
     catalog = groups.catalog
-    names = catalog.topic_names()
+    names = _visible(
+        catalog.topic_names(), [_compiled(regex) for regex in group.regex_members], group.soft.may_describe
+    )
     counts: dict[str, int] = {}
     written: list[Record] = []
     changes_target = False
@@ -156,6 +162,15 @@ def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Rec
     removed = {name for name, by in counts.items() if by < 0 and group.subscribed[name] + by == 0}
     added = {name for name, by in counts.items() if by > 0 and name not in group.subscribed}
     return written, removed, added, changes_target
+
+
+def _visible(
+    names: Sequence[str], patterns: Sequence[Any], may_describe: Callable[[str], bool] | None
+) -> Sequence[str]:
+    """The names among which patterns may find theirs. Only what some pattern matches is asked about, and once."""
+    if may_describe is None:
+        return names
+    return [name for name in names if any(each.fullmatch(name) for each in patterns) and may_describe(name)]
 
 
 @lru_cache(maxsize=4_096)
