@@ -32,9 +32,9 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      "If the database does not answer for this long, the outcome is unknown: the worker gives up the shards concerned, and"
      " their clients try again."),
     ("journal.beat.timeout.ms", SharedConfig, integer(1_000, 60_000), "milliseconds",
-     "A worker that does not reach the database for this long is dead: others take its shards. All workers need the same value."),
+     "A worker that does not reach the database for this long is dead: others take its shards. All workers need the same one."),
     ("data.plane", SharedConfig, choice("local", "none"), "",
-     "Where the records of topics are. local: on this server's disk; then it must be the only worker. none: nowhere; topics"
-     " exist and groups commit their offsets, but their partitions have no leader. Only for a shared journal."),
+     "Where the records of topics are. local: on this server's disk; it must be the only worker then. none: nowhere;"
+     " topics exist and groups commit their offsets, but their partitions have no leader. Only for a shared journal."),
 )
 # fmt: on

@@ -29,7 +29,7 @@ WRITE_BEHIND_MS = 100
 APPEND_BYTES_MAX = 8 << 20
 """What one append carries at most, unless one log's batches of a turn are larger."""
 
-Run = Callable[[Coroutine[Any, Any, Any], Callable[[Any], None]], None]
+RunCoroutine = Callable[[Coroutine[Any, Any, Any], Callable[[Any], None]], None]
 """`run(coroutine, done)`: runs it on the loop, then calls `done` with what it returned or raised."""
 
 
@@ -65,7 +65,7 @@ class SharedJournal(TurnJournal):
         self,
         engine: Engine,
         *,
-        run: Run,
+        run: RunCoroutine,
         soon: Callable[[Callable[[], None]], object],
         schedule: Schedule,
         now_ms: Callable[[], int],

@@ -521,7 +521,7 @@ class Shard(Generic[S]):
         self.status, self.reason = Status.LOADING, "the log is read from the engine"
 
     def take_over(self) -> None:
-        """Loads the log, which is complete, and serves it. Sessions and rebalances start anew, as in Kafka."""
+        """Loads the log, which is complete, and serves it. Sessions and rebalances start from the beginning, as in Kafka."""
         self.status, self.reason = Status.ACTIVE, ""
         self._load_again(0)
 

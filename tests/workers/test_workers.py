@@ -169,9 +169,9 @@ def test_a_local_data_plane_is_for_one_worker(tmp_path):
     async def scenario():
         async with workers(tmp_path) as world:
             (first,) = await world.start(1, settings=())
-            with pytest.raises(CannotStart, match="data.plane=local, which is for one worker"):
+            with pytest.raises(CannotStart, match=r"data.plane=local, which is for one worker"):
                 await world.start(2)
-            with pytest.raises(CannotStart, match="data.plane=local"):
+            with pytest.raises(CannotStart, match=r"data.plane=local"):
                 await world.start(2, settings=())
             await world.stop(first)
             await world.start(2)

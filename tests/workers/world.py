@@ -57,12 +57,12 @@ class WorkerUnderTest:
             {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "data_dir": str(world.folder / f"worker-{node_id}")},
             {},
         )
+        Path(self.config.log_dir).mkdir()
         self.engine = MemoryEngine(world.store, SETTINGS, self.wire)
         self.clients: list[Client] = []
 
     async def start(self) -> "WorkerUnderTest":
         loop, clock, entropy = asyncio.get_running_loop(), RealClock(), RealEntropy()
-        Path(self.config.log_dir).mkdir(exist_ok=True)
         self.sharing = Sharing(self.config, self.engine, SETTINGS, clock, entropy)
         await self.sharing.join()
         self.server = Server(self.config, loop, clock, RealDisk(), entropy, Threads(loop, 1), sharing=self.sharing)
@@ -111,7 +111,7 @@ class Workers:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WITHIN_S):
-            while not holds():
+            while not holds():  # noqa: ASYNC110 - there is nothing to wait for
                 await asyncio.sleep(0.01)
 
     async def until_spread(self) -> None:
