@@ -57,7 +57,7 @@ class WorkerUnderTest:
             {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "data_dir": str(world.folder / f"worker-{node_id}")},
             {},
         )
-        Path(self.config.log_dir).mkdir()
+        Path(self.config.log_dir).mkdir(exist_ok=True)
         self.engine = MemoryEngine(world.store, SETTINGS, self.wire)
         self.clients: list[Client] = []
 
