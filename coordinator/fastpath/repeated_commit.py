@@ -4,8 +4,8 @@ The first such commits of a connection go the ordinary way, and a template is ma
 is neither decoded nor split into topics and partitions: its answer, the keys of its records, most bytes of their values and
 most bytes of its event are those of the template. What may have changed is checked every time: whether the group lets the
 member pass, whether the topics are the same (`Topics.version`), and whether the event would name the same committer. Where
-there is an authorizer, the client's permissions are looked at again after each change of the ACLs (`Authorizer.version`); who the
-client is and where it connects from do not change on its connection.
+there is an authorizer, the client's permissions are looked at again after each change of the ACLs (`Authorizer.version`); its
+principal and its address stay the same on a connection.
 
 Whatever does not fit is given back to the ordinary path: a topic that is missing or that the client may not read, a group with
 pending offsets, a place in the batch for which there is no record template.
