@@ -11,7 +11,7 @@ The Prometheus library takes a tenth of a second to import, so the first scrape 
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.admin import named_groups
@@ -330,19 +330,19 @@ def _syncs_failed(server: ServerView) -> Samples:
 
 
 def _syncs(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.syncs_s)
+    yield (), cumulative(server.statistics.syncs_s)
 
 
 def _rebalance_times(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.rebalances_s)
+    yield (), cumulative(server.statistics.rebalances_s)
 
 
 def _lag(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.lag_s)
+    yield (), cumulative(server.statistics.lag_s)
 
 
 def _turns(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.turns_s)
+    yield (), cumulative(server.statistics.turns_s)
 
 
 def _durations(server: ServerView) -> Histograms:
@@ -451,13 +451,14 @@ METRICS = (
 class Collector:
     """A custom collector of `prometheus_client` for one server."""
 
-    def __init__(self, server: ServerView) -> None:
+    def __init__(self, server: ServerView, table: Sequence[Metric] = METRICS) -> None:
         self._server = server
+        self._table = table
 
     def collect(self) -> Iterable[Any]:
         from prometheus_client import core  # noqa: PLC0415 - already imported; see the module's docstring
 
-        for metric in METRICS:
+        for metric in self._table:
             read = metric.read(self._server)
             family: Any
             if metric.kind == HISTOGRAM:
@@ -472,7 +473,7 @@ class Collector:
             yield family
 
 
-def _cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
+def cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
     """The cumulative buckets and the sum."""
     buckets, count = [], 0
     for bound, here in zip([*map(str, histogram.bounds), "+Inf"], histogram.counts, strict=True):
@@ -488,6 +489,10 @@ async def metrics(server: ServerView, _request: Request) -> Response:
     library.ProcessCollector(registry=registry)
     library.GCCollector(registry=registry)
     registry.register(Collector(server))
+    if server.worker is not None:
+        from coordinator.admin.worker_metrics import WORKER_METRICS  # noqa: PLC0415 - most servers share nothing
+
+        registry.register(Collector(server, WORKER_METRICS))
     return Response(body=library.generate_latest(registry), content_type=library.CONTENT_TYPE_LATEST)
 
 

@@ -17,6 +17,7 @@ from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
+from coordinator.workers.statistics import WorkerStatistics
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
 
@@ -52,6 +53,11 @@ class ServerView(Protocol):
     def topics(self) -> Topics: ...
     @property
     def journal(self) -> TurnJournal: ...
+    @property
+    def worker(self) -> WorkerStatistics | None:
+        """The counts of a worker that shares its journal; None: the journal is embedded."""
+        ...
+
     @property
     def memory(self) -> Memory: ...
     @property

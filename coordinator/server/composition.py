@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from coordinator.security.standard_authorizer import StandardAuthorizer
     from coordinator.security.tls import TlsContext
     from coordinator.server.sharing import Sharing
+    from coordinator.workers.statistics import WorkerStatistics
 
 _log = logging.getLogger(__name__)
 
@@ -278,6 +279,11 @@ class Server:
             )
             for config, listener in zip(self.config.listeners, self.listeners, strict=True)
         ]
+
+    @property
+    def worker(self) -> "WorkerStatistics | None":
+        """The counts of a worker that shares its journal."""
+        return None if self.sharing is None else self.sharing.statistics
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -506,6 +512,9 @@ class Server:
         host, port = self.listeners[0].advertised
         if self.sharing is not None:
             await self.sharing.start(self.groups, self.transactions, self.topics, (host, port), self._run_in_worker)
+            for topic in self.config.declared_topics:
+                if topic.name not in self.topics.registry.topics:
+                    self.topics.declare_in_turn(topic.name, topic.partitions, topic.configs)
         scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
         return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
 
