@@ -43,6 +43,7 @@ from coordinator.config.settings import (
     ListenerConfig,
     LogConfig,
     NetworkConfig,
+    QuotasConfig,
     ServerConfig,
     value_of,
 )
@@ -392,6 +393,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         tls=TlsConfig(**area(TlsConfig)),
         sasl=SaslConfig(**area(SaslConfig)),
         access_control=AccessControlConfig(**area(AccessControlConfig)),
+        quotas=QuotasConfig(**area(QuotasConfig)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
         log=LogConfig(**area(LogConfig)),

@@ -10,7 +10,7 @@ from coordinator.topics.create_partitions import create_partitions, refusal
 
 
 def handle(server: Server, exchange: Exchange[CreatePartitionsRequest]) -> None:
-    create_partitions(server.topics, exchange.request, exchange.reply)
+    create_partitions(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
 
 
 def refuse(request: CreatePartitionsRequest, error: KafkaError, _api_version: int) -> CreatePartitionsResponse:

@@ -10,7 +10,7 @@ from coordinator.topics.create import create_topics, refusal
 
 
 def handle(server: Server, exchange: Exchange[CreateTopicsRequest]) -> None:
-    create_topics(server.topics, exchange.request, exchange.reply)
+    create_topics(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
 
 
 def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -> CreateTopicsResponse:

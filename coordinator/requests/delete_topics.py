@@ -13,7 +13,7 @@ from coordinator.topics.delete import delete_topics, wanted
 
 
 def handle(server: Server, exchange: Exchange[DeleteTopicsRequest]) -> None:
-    delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply)
+    delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply, exchange.count_mutation)
 
 
 def refuse(request: DeleteTopicsRequest, error: KafkaError, _api_version: int) -> DeleteTopicsResponse:

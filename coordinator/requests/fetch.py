@@ -14,8 +14,9 @@ from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
 
 def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
     fetch = Fetch(
-        server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts, exchange.run_in_slices
-    )
+        server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts, exchange.run_in_slices,
+        exchange.admits,
+    )  # fmt: skip
     if exchange.payload is None:
         exchange.on_close = fetch.cancel
 

@@ -65,6 +65,7 @@ from coordinator.server.data_folder import (
     shard_folder,
 )
 from coordinator.server.event_logs import open_event_logs
+from coordinator.server.quota_keeper import QuotaKeeper
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import METADATA_FOLDER, Topics
@@ -242,6 +243,8 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
         )
+        self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
+        self.topics.on_quotas_changed = self.quota_keeper.apply
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
 
@@ -445,6 +448,7 @@ class Server:
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
+            self.quota_keeper.apply()
         self._admin = AdminServer(self, self.config.admin, *self._admin_protection())
         try:
             admin_port = await self._admin.start()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.topics import names
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import NO_ID, Topic
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
@@ -32,11 +32,13 @@ def delete_topics(
     request: DeleteTopicsRequest,
     api_version: int,
     reply: Callable[[DeleteTopicsResponse], None],
+    count_mutation: CountMutation = nobody_counts,
 ) -> None:
     """Calls `reply` when all valid topics are deleted. The response has the errors of the others:
 
         INVALID_REQUEST               neither or both of name and id, a duplicate, or an internal topic
         UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
+        THROTTLING_QUOTA_EXCEEDED     `count_mutation` raises it
         KAFKA_STORAGE_ERROR           the metadata log cannot be written
 
     Raises TOPIC_DELETION_DISABLED (before version 3: INVALID_REQUEST) if the settings forbid deletion.
@@ -56,6 +58,7 @@ def delete_topics(
     for entry, count in asked.items():
         try:
             found = _found(topics, entry, count, named_by_id)
+            count_mutation(found.partitions)
         except KafkaError as error:
             results.append(_Result(entry.name, entry.topic_id, error.code, error.message))
         else:
