@@ -1,6 +1,7 @@
 """How long clients wait that sent, fetched or asked more than their quota (Kafka: `ClientQuotaManager`, `QuotaUtils`).
 
-A client that is over its limit waits until its rate would be back at it, if it did nothing more meanwhile.
+A client that is over its limit waits until its rate would be back at it, if it did nothing more meanwhile and had been
+there for all windows.
 """
 
 import math

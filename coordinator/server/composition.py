@@ -83,6 +83,7 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.tls import TlsContext
 
@@ -269,6 +270,11 @@ class Server:
     def has_interceptor(self) -> bool:
         """Whether there ever were fault rules or recordings."""
         return self._interceptor is not None
+
+    @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
+        return self.quota_keeper.quotas
 
     @property
     def endpoints(self) -> list[Endpoint]:
