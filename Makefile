@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup serve test explore check format lock clean
+.PHONY: setup serve test explore fuzz check format lock sbom clean
 
 setup: $(VENV)/.dev
 
@@ -31,6 +31,11 @@ RUNS ?= 10
 explore: $(VENV)/.dev
 	for run in $$(seq $(RUNS)); do $(BIN)/python -m pytest -q -x --hypothesis-profile=explore -m hypothesis $(ARGS) || exit 1; done
 
+# Looks for inputs that break a decoder or reader, SECONDS for each of the TARGETS (all without), and updates tests/fuzz/corpus.
+SECONDS ?= 60
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz.fuzz --seconds $(SECONDS) $(TARGETS)
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,7 +50,14 @@ format: $(VENV)/.dev
 lock:
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url pyproject.toml requirements/build.in -o requirements/serve.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra dev --extra pipeline --extra postgresql pyproject.toml requirements/build.in -c requirements/serve.txt -o requirements/dev.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url requirements/sbom.in -c requirements/dev.txt -o requirements/sbom.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url requirements/example.in -c requirements/dev.txt -o requirements/example.txt
+
+# The parts that an installation of the server has, with their hashes, in CycloneDX.
+SBOM ?= build/sbom.cdx.json
+sbom: $(VENV)/.dev
+	mkdir -p $(dir $(SBOM))
+	$(BIN)/cyclonedx-py requirements requirements/serve.txt --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON -o $(SBOM)
 
 clean:
 	rm -rf $(VENV) data build dist *.egg-info

@@ -26,6 +26,8 @@ from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.security.access import Access, AclOperation, ResourceType
+from coordinator.security.authorizer import CLUSTER_NAME
 from coordinator.topics import names, topic_settings
 from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
 from coordinator.topics.topic_settings import SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
@@ -52,6 +54,16 @@ class ConfigResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+_PROTECTED = {ConfigResourceType.TOPIC: ResourceType.TOPIC, ConfigResourceType.GROUP: ResourceType.GROUP}
+"""The configs of all other types are the cluster's."""
+
+
+def config_access(operation: AclOperation, resource_type: int, name: str) -> tuple[Access, str]:
+    """The permission that an operation on the configs of a resource needs, and the name of what it is needed for."""
+    protected = _PROTECTED.get(resource_type, ResourceType.CLUSTER)  # type: ignore[call-overload]
+    return Access(operation, protected), CLUSTER_NAME if protected is ResourceType.CLUSTER else name
 
 
 class ConfigResource(Protocol):

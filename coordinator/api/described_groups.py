@@ -1,10 +1,15 @@
-"""What DescribeGroups, ConsumerGroupDescribe and StreamsGroupDescribe have in common."""
+"""What DescribeGroups, ConsumerGroupDescribe and StreamsGroupDescribe have in common.
 
-from collections.abc import Callable, Sequence
+Groups that the client may not describe are refused before anybody looks for them, and come first in the answer. A description
+that names a topic which the client may not describe is refused as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from coordinator.api import authorized_operations
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names, split_by_permit
+from coordinator.api.permits import Permits
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
@@ -12,6 +17,7 @@ from coordinator.protocol.messages import Message
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.runtime.router import Router
+from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC, ResourceType
 
 
 class DescribeRequest(Protocol):
@@ -23,6 +29,7 @@ class DescribeRequest(Protocol):
 class DescribedGroup(Protocol):
     """Such a response's entry."""
 
+    group_id: str
     error_code: int
     authorized_operations: int
 
@@ -37,21 +44,45 @@ def describe_groups(
     exchange: Exchange[R],
     describe: Callable[[Groups, str], D],
     response: Callable[[list[D]], Message],
+    *,
+    refused: Callable[[str, ErrorCode], D],
+    hide: Callable[[Permits, list[D]], list[D]] | None = None,
 ) -> None:
-    """Describes every group on its own shard, and answers `response(descriptions in the order of the ids)`."""
+    """Describes every group on its own shard, and answers `response(descriptions)`.
+
+    They come in the order of the ids, behind those of the groups that the client may not describe, which are
+    `refused(group id, error)`. `hide` replaces descriptions of which the client may not see all.
+    """
+    permits = exchange.permits
+    allowed, denied = split_by_permit(permits, DESCRIBE_GROUP, group_ids, str)
     described: dict[str, D] = {}
 
     def describe_on_shard(state: Groups, ids: list[str], _context: RequestContext, _now_ms: int) -> Result:
         for group_id in ids:
             group = described[group_id] = describe(state, group_id)
             if exchange.request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = authorized_operations.GROUP
+                group.authorized_operations = permits.operations(ResourceType.GROUP, group_id)
         return Result(DONE)
 
     def combine(_parts: list[object]) -> Message:
-        return response([described[group_id] for group_id in group_ids])
+        descriptions = [refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in denied]
+        descriptions += [described[group_id] for group_id in allowed]
+        return response(descriptions if hide is None or permits.everything else hide(permits, descriptions))
 
-    groups.gather_by_group(dict.fromkeys(group_ids), describe_on_shard, exchange, combine)
+    groups.gather_by_group(dict.fromkeys(allowed), describe_on_shard, exchange, combine)
+
+
+def hide_by_topics(
+    topics_of: Callable[[D], Iterable[str]], refused: Callable[[str], D]
+) -> Callable[[Permits, list[D]], list[D]]:
+    """What `hide` may be: a description with a topic that the client may not describe becomes `refused(group id)`."""
+
+    def hide(permits: Permits, descriptions: list[D]) -> list[D]:
+        named = {id(each): set(topics_of(each)) for each in descriptions}
+        visible = allowed_names(permits, DESCRIBE_TOPIC, sorted(set().union(*named.values())))
+        return [each if named[id(each)] <= visible else refused(each.group_id) for each in descriptions]
+
+    return hide
 
 
 def invalid_ids_first(group_ids: Sequence[str]) -> list[str]:

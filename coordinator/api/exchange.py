@@ -7,6 +7,7 @@ that answer it; a shard sees a `ShardRequest`; the core sees an opaque `RequestC
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from struct import Struct
 from time import perf_counter_ns
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -19,7 +20,7 @@ from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.memory import COUNTED_BYTES
-from coordinator.security.access import Access
+from coordinator.security.access import DESCRIBE_TOPIC, Access
 from coordinator.security.authorizer import Authorizer
 from coordinator.security.principal import Principal
 
@@ -310,7 +311,14 @@ class Exchange(Generic[R]):
     def permits(self) -> Permits:
         """What the client may do."""
         route, queue = self.route, self.queue
-        return Permits(route.authorizer, queue.principal, queue.client_host, route.access, route.name)
+        return Permits(route.authorizer, queue.principal, queue.client_host[1:], route.access, route.name)
+
+    @property
+    def may_describe(self) -> Callable[[str], bool] | None:
+        """Whether the client may describe the topic of this name; None: there is no authorizer."""
+        if self.route.authorizer is None:
+            return None
+        return partial(self.permits.allows, DESCRIBE_TOPIC, quiet=True)
 
     @property
     def sasl(self) -> SaslSession | None:

@@ -1,19 +1,26 @@
 """Guards of a common shape (`Api.guard`), and the parts that the others share."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
+from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
-from coordinator.security.access import Access
-from coordinator.security.authorizer import CLUSTER_NAME
+from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.messages import Message
+from coordinator.security.access import DESCRIBE_CLUSTER, Access, ResourceType
 
 R = TypeVar("R")
 E = TypeVar("E")
 
 Handle = Callable[[Server, Exchange[R]], None]
 Guard = Callable[[Server, Exchange[R], Permits], None]
+Reply = Callable[[Any], None]
+Serve = Callable[[Server, Exchange[R], R, Reply], None]
+"""Handles a request that may be a part of the exchange's, and gives `reply` the response."""
+Refuse = Callable[[R, KafkaError, int], Message]
 
 
 def guarded_by(access: Access, name_of: Callable[[R], str], handle: Handle[R]) -> Guard[R]:
@@ -29,15 +36,17 @@ def guarded_by(access: Access, name_of: Callable[[R], str], handle: Handle[R]) -
 def guarded_by_cluster(access: Access, handle: Handle[R]) -> Guard[R]:
     """The guard of a request that concerns the cluster."""
 
-    def cluster_name(_request: Any) -> str:
-        return CLUSTER_NAME
+    def guard(server: Server, exchange: Exchange[R], permits: Permits) -> None:
+        if not permits.allows(access):
+            raise denial(access.resource_type)
+        handle(server, exchange)
 
-    return guarded_by(access, cluster_name, handle)
+    return guard
 
 
-def allowed_names(permits: Permits, access: Access, names: Iterable[str]) -> frozenset[str]:
+def allowed_names(permits: Permits, access: Access, names: Iterable[str], *, quiet: bool = False) -> frozenset[str]:
     """The names with which the client may do this; each is asked about once (`AuthHelper.filterByAuthorized`)."""
-    return frozenset(name for name in dict.fromkeys(names) if permits.allows(access, name))
+    return frozenset(name for name in dict.fromkeys(names) if permits.allows(access, name, quiet=quiet))
 
 
 def split_by_permit(
@@ -49,3 +58,49 @@ def split_by_permit(
         [each for each in elements if name_of(each) in allowed],
         [each for each in elements if name_of(each) not in allowed],
     )
+
+
+def guarded_by_topic(
+    access: Access, name_of: Callable[[Any], str], serve: Serve[R], refuse: Refuse[R], answers: str
+) -> Guard[R]:
+    """The guard of a request with an array `topics`: what the client may have is served, and the rest refused behind it.
+
+    `answers`: the array of the response that has an element for each topic.
+    """
+
+    def guard(server: Server, exchange: Exchange[R], permits: Permits) -> None:
+        request: Any = exchange.request
+        allowed, denied = split_by_permit(permits, access, request.topics, name_of)
+        if not denied:
+            serve(server, exchange, request, exchange.reply)
+            return
+        refused = refuse(with_topics(request, denied), KafkaError(DENIED[access.resource_type]), exchange.api_version)
+
+        def reply(response: Message) -> None:
+            getattr(response, answers).extend(getattr(refused, answers))
+            exchange.reply(response)
+
+        if allowed:
+            serve(server, exchange, with_topics(request, allowed), reply)
+        else:
+            exchange.reply(refused)
+
+    return guard
+
+
+def with_topics(request: R, topics: list[Any]) -> R:
+    """A copy of the request with other topics: the exchange keeps the whole one, so that a failure refuses all of it."""
+    narrowed: Any = copy(request)
+    narrowed.topics = topics
+    result: R = narrowed
+    return result
+
+
+def named_once(names: Iterable[str]) -> list[str]:
+    """The names that are there once. The others are refused for that, whoever asks, before a permission counts."""
+    return [name for name, times in Counter(names).items() if times == 1]
+
+
+def cluster_operations(permits: Permits) -> int:
+    """The bit field of authorized operations of the cluster: none for a client that may not describe it."""
+    return permits.operations(ResourceType.CLUSTER) if permits.allows(DESCRIBE_CLUSTER) else 0

@@ -19,11 +19,23 @@ DENIED = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """The error of a resource type."""
+WORDS = {
+    ResourceType.TOPIC: "Topic authorization failed.",
+    ResourceType.GROUP: "Group authorization failed.",
+    ResourceType.CLUSTER: "Cluster authorization failed.",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+}
+"""The message of that error, for the responses in which Kafka sends one (`Errors.message`)."""
 _SUPPORTED = {
     ResourceType.TOPIC: authorized_operations.TOPIC,
     ResourceType.GROUP: authorized_operations.GROUP,
     ResourceType.CLUSTER: authorized_operations.CLUSTER,
 }
+
+
+def denial(resource_type: ResourceType) -> KafkaError:
+    """The error of a resource type, with its message."""
+    return KafkaError(DENIED[resource_type], WORDS[resource_type])
 
 
 class Permits:

@@ -1,19 +1,25 @@
-"""Whether the topics and partitions of a commit exist: decided before the group is asked, for OffsetCommit and TxnOffsetCommit.
+"""Whether the topics and partitions of a commit exist, and the client may read them, for OffsetCommit and TxnOffsetCommit.
 
-A partition that does not exist is refused whoever commits it, and if nothing else is left the group does not see the request
-(`KafkaApis.handleOffsetCommitRequest`). Nearly all commits name existing partitions only, so that is checked first.
+That is decided before the group is asked, and if nothing is left the group does not see the request
+(`KafkaApis.handleOffsetCommitRequest`). Nearly all commits name existing partitions only, so that is checked first. A client
+that may not read a topic does not learn whether it exists, unless it knows the topic's id.
 """
 
+from collections.abc import Collection
 from typing import Any
 
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
 from coordinator.groups.catalog import Catalog
-from coordinator.groups.offsets.partial_commit import MissingPartition, PartialCommit
+from coordinator.groups.offsets.partial_commit import PartialCommit, RefusedPartition
 from coordinator.groups.offsets.validate_partitions import Answers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
+from coordinator.security.access import READ_TOPIC
 
 Commit = OffsetCommitRequest | TxnOffsetCommitRequest
 NO_TOPIC_ID = bytes(16)
+NONE_DENIED: Collection[str] = frozenset()
 
 
 def fill_in_topics(request: Commit, catalog: Catalog, *, by_id: bool) -> bool:
@@ -36,34 +42,45 @@ def fill_in_topics(request: Commit, catalog: Catalog, *, by_id: bool) -> bool:
     return all_exist
 
 
-def split_by_existence(request: Commit, catalog: Catalog, answers: Answers, *, by_id: bool) -> PartialCommit:
-    """Splits a request whose topics were filled in. The request keeps the partitions that exist.
+def denied_topics(request: Commit, permits: Permits) -> Collection[str]:
+    """The names of the topics of a request that the client may not read. Topics were filled in."""
+    names = {topic.name for topic in request.topics}
+    return names - allowed_names(permits, READ_TOPIC, names)
 
-    Others are refused with UNKNOWN_TOPIC_ID if the version names topics by id (`by_id`) and there is no topic with that id,
-    with UNKNOWN_TOPIC_OR_PARTITION otherwise.
+
+def split_commit(
+    request: Commit, catalog: Catalog, answers: Answers, *, by_id: bool, denied: Collection[str] = NONE_DENIED
+) -> PartialCommit:
+    """Splits a request whose topics were filled in. The request keeps the partitions that exist, of topics not `denied`.
+
+    Others are refused: with UNKNOWN_TOPIC_ID if the version names topics by id (`by_id`) and there is no topic with that id,
+    else with TOPIC_AUTHORIZATION_FAILED if the topic is denied, else with UNKNOWN_TOPIC_OR_PARTITION.
     """
-    existing: list[Any] = []
-    refused: dict[tuple[str, bytes], Any] = {}
-    missing: list[MissingPartition] = []
+    left: list[Any] = []
+    refused_topics: dict[tuple[str, bytes], Any] = {}
+    refused: list[RefusedPartition] = []
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
         count = catalog.partition_count(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if by_id and count is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif name in denied:
+            code, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         there: list[Any] = []
-        absent = []
+        others = []
         for partition in topic.partitions:
             if count is not None and 0 <= partition.partition_index < count:
                 there.append(partition)
             else:
-                absent.append(partition)
+                others.append(partition)
         if there:
-            existing.append(type(topic)(name, topic_id, there))
-        if absent or count is None:
-            unknown_id = by_id and count is None
-            code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answer = refused.setdefault((name, topic_id), answers.topic(name, topic_id, []))
-            answer.partitions += [answers.partition(each.partition_index, code) for each in absent]
-            missing += [
-                MissingPartition(name, topic_id, each.partition_index, each.committed_offset, code) for each in absent
+            left.append(type(topic)(name, topic_id, there))
+        if others or count is None:
+            answer = refused_topics.setdefault((name, topic_id), answers.topic(name, topic_id, []))
+            answer.partitions += [answers.partition(each.partition_index, code) for each in others]
+            refused += [
+                RefusedPartition(name, topic_id, each.partition_index, each.committed_offset, code) for each in others
             ]
-    request.topics = existing
-    return PartialCommit(request, answers, missing, list(refused.values()))
+    request.topics = left
+    return PartialCommit(request, answers, refused, list(refused_topics.values()))

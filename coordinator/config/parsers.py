@@ -27,7 +27,7 @@ def integer(low: int, high: int) -> Parser:
 
     def read(value: Any, is_text: bool) -> Any:
         if is_text and re.fullmatch(r"-?[0-9]{1,19}", value.strip()):
-            value = int(value)
+            value = int(value.strip())
         return value if type(value) is int and low <= value <= high else None
 
     return Parser(read, f"a whole number from {low} to {high}")

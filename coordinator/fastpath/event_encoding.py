@@ -215,7 +215,7 @@ def encode_commit_decision(
     about = _ABOUT[
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, error, policy, verdicts,
         member_epoch, revocation_epoch, producer_id, producer_epoch, transactional_id, event.client_id,
-        len(request.topics) + len(event.missing),
+        len(request.topics) + len(event.refused),
     ]  # fmt: skip
     parts = [_HEAD(0, state_offset, time_ms, event.kind), about]
     for topic in request.topics:
@@ -233,13 +233,13 @@ def encode_commit_decision(
                 since = leaving.get(index, NOT_OWNED)
             parts.append(_PARTITION(index, each.committed_offset, code, since, 0))
         parts.append(b"\0")
-    for missing in event.missing:
-        topic_id, index = missing.topic_id, missing.partition
+    for refused in event.refused:
+        topic_id, index = refused.topic_id, refused.partition
         held, leaving = epochs_of_topic(committer, topic_id)
         since = held.get(index, leaving.get(index, NOT_OWNED))
         parts += (
-            _TOPIC_HEAD[missing.topic, topic_id, 1],
-            _PARTITION(index, missing.offset, missing.error, since, 0),
+            _TOPIC_HEAD[refused.topic, topic_id, 1],
+            _PARTITION(index, refused.offset, refused.error, since, 0),
             b"\0",
         )
     parts.append(b"\0" if state_end < 0 else _STATE_END(1, 0, 8, state_end))

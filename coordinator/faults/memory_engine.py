@@ -22,7 +22,6 @@ from coordinator.engine.engine import (
     EngineSettings,
     EngineUnavailable,
     Fenced,
-    OutcomeUnknown,
     Owner,
     Piece,
     Worker,
@@ -30,14 +29,16 @@ from coordinator.engine.engine import (
 
 T = TypeVar("T")
 PAGE_PIECES = 100
+ONE_WAY_S = 0.0003
+"""How long a statement without a fault takes to the store, and its answer back."""
 
 
 class Delivery(NamedTuple):
     """What happens to one statement. Times are in seconds."""
 
-    arrivals: tuple[float, ...] = (0.0,)
+    arrivals: tuple[float, ...] = (ONE_WAY_S,)
     """When the statement arrives at the store: never, once or twice."""
-    answer_after: float | None = 0.0
+    answer_after: float | None = ONE_WAY_S
     """How long the answer to the first arrival takes; None: it gets lost."""
 
 
@@ -70,10 +71,10 @@ class Unreliable:
         return random.choice(
             [
                 Delivery((), None),
-                Delivery((0.0,), None),
+                Delivery((ONE_WAY_S,), None),
                 Delivery((late,), None),
                 Delivery((late,), random.uniform(0, self._late_s)),
-                Delivery((0.0, late), random.choice([None, 0.0])),
+                Delivery((ONE_WAY_S, late), random.choice([None, ONE_WAY_S])),
             ]
         )
 
@@ -183,7 +184,6 @@ class MemoryEngine:
         self._settings = settings
         self._deliveries = deliveries or Prompt()
         self._ended = EndedClaims()
-        self._append_turn = asyncio.Lock()
         self._is_closed = False
 
     async def open(self) -> None:
@@ -216,17 +216,7 @@ class MemoryEngine:
         return answer
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
-        async with self._append_turn:
-            living = self._ended.living(pieces)
-            try:
-                refused = await self._run("append", partial(self._store.append, living)) if living else frozenset()
-            except BaseException as error:
-                self._ended.end(piece.claim for piece in pieces)
-                if isinstance(error, EngineUnavailable):
-                    raise OutcomeUnknown(str(error)) from error
-                raise
-            self._ended.end(piece.claim for piece in living if piece.claim.log in refused)
-            return frozenset(piece.claim.log for piece in pieces if self._ended.has_ended(piece.claim))
+        return await self._ended.append(pieces, lambda living: self._run("append", partial(self._store.append, living)))
 
     async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
         kept = [part async for part in parts]

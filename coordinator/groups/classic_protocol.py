@@ -68,10 +68,7 @@ def sync_group(groups: Groups, request: SyncGroupRequest, context: RequestContex
 
 
 def _sync(groups: Groups, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    if context.api_version >= PROTOCOL_REQUIRED_SINCE and (
-        request.protocol_type is None or request.protocol_name is None
-    ):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    check_protocol_is_named(request, context.api_version)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = groups.by_id.get(request.group_id)
@@ -80,6 +77,12 @@ def _sync(groups: Groups, request: SyncGroupRequest, context: RequestContext, no
     if group.kind is not Kind.CLASSIC and uses_extension(request):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the group has no leader: the coordinator assigns")
     return _SYNC[group.kind](groups, group, request, context, now_ms)
+
+
+def check_protocol_is_named(request: SyncGroupRequest, api_version: int) -> None:
+    """Raises INCONSISTENT_GROUP_PROTOCOL for a request that must name its protocol and does not (KIP-559)."""
+    if api_version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def heartbeat(groups: Groups, request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Result:

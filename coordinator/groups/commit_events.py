@@ -15,7 +15,7 @@ from coordinator.groups.events import FENCES, NO_FIELDS
 from coordinator.groups.fencing import LOSS_UNKNOWN, NO_EPOCH, committed_partitions, origin_of, verdicts
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.metadata import is_too_large
-from coordinator.groups.offsets.partial_commit import MissingPartition
+from coordinator.groups.offsets.partial_commit import RefusedPartition
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, TxnOffsetCommitRequest
@@ -51,11 +51,11 @@ class CommitDecision:
     """A commit that was accepted (`error` NONE) or refused.
 
     `committer`: the member that the commit named, None if there is none. `policies`: None if the kind of group has none.
-    `missing`: the partitions that do not exist, which were refused before the group was asked. They come last in the event.
+    `refused`: partitions that were refused before the group was asked (RefusedPartition). They come last in the event.
     """
 
     __slots__ = (
-        "client_id", "committer", "error", "kind", "metadata_max", "missing", "policies", "request",
+        "client_id", "committer", "error", "kind", "metadata_max", "policies", "refused", "request",
     )  # fmt: skip
 
     def __init__(
@@ -67,7 +67,7 @@ class CommitDecision:
         kind: Kind,
         committer: Committer | None,
         policies: FencingPolicies | None,
-        missing: Sequence[MissingPartition] = (),
+        refused: Sequence[RefusedPartition] = (),
     ) -> None:
         self.request = request
         self.client_id = client_id
@@ -76,7 +76,7 @@ class CommitDecision:
         self.kind = kind
         self.committer = committer
         self.policies = policies
-        self.missing = missing
+        self.refused = refused
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         request, committer, policies, error = self.request, self.committer, self.policies, self.error
@@ -95,11 +95,11 @@ class CommitDecision:
                     since = pending.get(index, NOT_OWNED)
                 partitions.append(_PartitionOffset(index, each.committed_offset, code, since))
             topics.append(_TopicOffsets(topic.name, topic.topic_id, partitions))
-        for missing in self.missing:
-            held, pending = epochs_of_topic(committer, missing.topic_id)
-            since = held.get(missing.partition, pending.get(missing.partition, NOT_OWNED))
-            partition = _PartitionOffset(missing.partition, missing.offset, missing.error, since)
-            topics.append(_TopicOffsets(missing.topic, missing.topic_id, [partition]))
+        for refused in self.refused:
+            held, pending = epochs_of_topic(committer, refused.topic_id)
+            since = held.get(refused.partition, pending.get(refused.partition, NOT_OWNED))
+            partition = _PartitionOffset(refused.partition, refused.offset, refused.error, since)
+            topics.append(_TopicOffsets(refused.topic, refused.topic_id, [partition]))
         strict, revocation, assignment = self.verdicts()
         value = CommitDecidedValue(
             state_offset=state_offset,
@@ -157,13 +157,13 @@ COMMIT_REFUSED = "commit_refused"
 
 
 def refused_commit_facts(
-    groups: Groups, request: Any, context: RequestContext, error: ErrorCode, missing: Sequence[MissingPartition]
+    groups: Groups, request: Any, context: RequestContext, error: ErrorCode, refused: Sequence[RefusedPartition]
 ) -> tuple[Fact, ...]:
     """The facts of a commit that the group refused as a whole: its event, and a line if the client is not the member it claims.
 
     There is no line for an error that a client repeats until it passes, such as REBALANCE_IN_PROGRESS.
     """
-    events = commit_facts(groups, request, context, error, missing=missing)
+    events = commit_facts(groups, request, context, error, refused=refused)
     if error not in FENCES:
         return events
     fields = {
@@ -186,7 +186,7 @@ def commit_facts(
     *,
     origin: Origin | None = None,
     partly_refused: bool = False,
-    missing: Sequence[MissingPartition] = (),
+    refused: Sequence[RefusedPartition] = (),
 ) -> tuple[Fact, ...]:
     """The event of a commit that was accepted (NONE), at least in part, or refused as a whole.
 
@@ -194,10 +194,10 @@ def commit_facts(
     replayed, because the event refers to the group as it was. Every topic of the request has both its name and its id. Returns
     nothing if `coordinator.events` excludes the event.
     """
-    if not (groups.emits_refused if error or partly_refused or missing else groups.emits_accepted):
+    if not (groups.emits_refused if error or partly_refused or refused else groups.emits_accepted):
         return ()
     if origin is None:
         origin = origin_of(groups, request.group_id, request.member_id)
     metadata_max = groups.config.offset_metadata_max_bytes
-    decision = CommitDecision(request, context.client_id, error, metadata_max, *origin, missing)
+    decision = CommitDecision(request, context.client_id, error, metadata_max, *origin, refused)
     return (_new_fact(("", NO_FIELDS, decision)),)

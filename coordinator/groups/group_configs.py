@@ -8,7 +8,6 @@ Overrides are kept with the topics' settings (in the metadata log), not with the
 which values are allowed, and which values are in force.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
@@ -21,6 +20,7 @@ from coordinator.groups.settings import (
     StreamsSettings,
 )
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.java import parse_long
 
 RESOURCE_TYPE = 32
 """Kafka's number for the resource type GROUP."""
@@ -35,7 +35,6 @@ Overrides = Mapping[str, str]
 
 _Settings = TypeVar("_Settings")
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _MAX = {INT: 2**31 - 1, LONG: 2**63 - 1}
 
 
@@ -272,14 +271,15 @@ def check(config: GroupsConfig, overrides: Overrides) -> None:
 
 
 def _check_number(row: GroupConfig, bounds: Bounds, value: str) -> None:
-    if not _NUMBER.fullmatch(value.strip()) or not -_MAX[row.kind] - 1 <= int(value) <= _MAX[row.kind]:
+    number = parse_long(value)
+    if number is None or not -_MAX[row.kind] - 1 <= number <= _MAX[row.kind]:
         raise _invalid(row, value, f"Not a number of type {'INT' if row.kind == INT else 'LONG'}")
-    if int(value) < row.least:
+    if number < row.least:
         raise _invalid(row, value, f"Value must be at least {row.least}")
-    if row.zero_is_off and not int(value):
+    if row.zero_is_off and not number:
         return
     low, high = bounds
-    if (low is not None and int(value) < low) or (high is not None and int(value) > high):
+    if (low is not None and number < low) or (high is not None and number > high):
         if low is None:
             why = f"less than or equal to {high}"
         elif high is None:
@@ -384,13 +384,13 @@ class _Values:
 
     def number(self, name: str) -> int:
         row = GROUP_CONFIGS[name]
-        own = self._overrides.get(name)
-        if own is None or row.bounds is None or not _NUMBER.fullmatch(own.strip()):
+        own = parse_long(self._overrides.get(name, ""))
+        if own is None or row.bounds is None:
             return int(row.server_value(self._config))
-        if row.zero_is_off and not int(own):
+        if row.zero_is_off and not own:
             return 0
         low, high = row.bounds(self._config)
-        value = int(own) if high is None else min(int(own), high)
+        value = own if high is None else min(own, high)
         return value if low is None else max(low, value)
 
 

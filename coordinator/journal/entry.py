@@ -71,11 +71,15 @@ def decode(buffer: bytes, position: int, salt: bytes) -> Entry | None:
 
 
 def parts(body: bytes) -> Iterator[Part]:
-    """The parts of a valid entry's body."""
+    """The parts of a valid entry's body. Raises ValueError if its lengths or names make no sense."""
     position = 0
     while position < len(body):
-        name_bytes, length = _PART.unpack_from(body, position)
         name_at = position + _PART.size
+        if name_at > len(body):
+            raise ValueError("a part without its lengths")
+        name_bytes, length = _PART.unpack_from(body, position)
         batches_at = name_at + name_bytes
         position = batches_at + length
+        if position > len(body):
+            raise ValueError("a part that is longer than its entry")
         yield Part(body[name_at:batches_at].decode(), body[batches_at:position])

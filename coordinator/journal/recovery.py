@@ -53,8 +53,11 @@ def read_journal(disk: Disk, folder: str) -> Recovered:
     for slot, position, entry in _chain(slots):
         last = slot.path, position, slot.content[position : position + entry.size_bytes]
         next_sequence = max(next_sequence, entry.sequence)
-        for part in parts(entry.body):
-            batches.setdefault(part.log, []).append(part.batches)
+        try:
+            for part in parts(entry.body):
+                batches.setdefault(part.log, []).append(part.batches)
+        except ValueError as error:
+            raise _damage(slot, position, entry.sequence) from error
     pieces = (*unsynced.values(), *([last] if last is not None else []))
     return Recovered(batches, paths, True, next_sequence + 1, pieces)
 

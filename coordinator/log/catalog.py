@@ -96,11 +96,16 @@ def decode(content: bytes) -> Catalog | None:
     lines = unsealed(content)
     if lines is None or len(lines) < 2 or lines[0] not in {VERSION, VERSION_WITH_JOURNAL}:
         return None
-    logs: Iterable[KnownLog] = (_known(*line.decode().split()) for line in lines[2:])
-    return Catalog(lines[1].decode(), {log.folder: log for log in logs}, lines[0] == VERSION_WITH_JOURNAL)
+    try:
+        logs: Iterable[KnownLog] = (_known(line.decode()) for line in lines[2:])
+        return Catalog(lines[1].decode(), {log.folder: log for log in logs}, lines[0] == VERSION_WITH_JOURNAL)
+    except ValueError:
+        return None
 
 
-def _known(folder: str, topic_id: str, start: str, end: str, base: str, checksum: str) -> KnownLog:
+def _known(line: str) -> KnownLog:
+    """Raises ValueError."""
+    folder, topic_id, start, end, base, checksum = line.split()
     return KnownLog(
         folder, topic_id, int(start), int(end), int(base), UNKNOWN if checksum == "-" else int(checksum, 16)
     )

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from coordinator.log import aborted
 from coordinator.log.aborted import AbortedList
-from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, read_header
+from coordinator.log.batch import HEADER, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, CorruptBatch, read_header
 from coordinator.log.index import SparseIndex
 from coordinator.log.recovery import DamagedLog
 from coordinator.log.segment_list import UNKNOWN, first_checksum
@@ -211,7 +211,10 @@ class Segment:
         last = self.base_offset - 1
         at = 0
         while at < position:
-            header = read_header(self.file.pread(at, HEADER_BYTES))
+            try:
+                header = read_header(self.file.pread(at, HEADER_BYTES))
+            except CorruptBatch:  # `headers` looks at the lengths only
+                break
             last, at = header.last_offset, at + header.size_bytes
         return last
 

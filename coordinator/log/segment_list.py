@@ -102,12 +102,16 @@ def decode(content: bytes) -> SegmentList | None:
     lines = unsealed(content)
     if lines is None or len(lines) < 2 or lines[0] != VERSION:
         return None
-    fields = [line.split() for line in lines[2:]]
-    entries = [
-        Entry(int(base), UNKNOWN if size == b"-" else int(size), UNKNOWN if checksum == b"-" else int(checksum, 16))
-        for base, size, checksum in fields
-    ]
-    return SegmentList(lines[1].decode(), entries)
+    try:
+        return SegmentList(lines[1].decode(), [_entry(line) for line in lines[2:]])
+    except ValueError:
+        return None
+
+
+def _entry(line: bytes) -> Entry:
+    """Raises ValueError."""
+    base, size, checksum = line.split()
+    return Entry(int(base), UNKNOWN if size == b"-" else int(size), UNKNOWN if checksum == b"-" else int(checksum, 16))
 
 
 def read(disk: Disk, folder: str) -> SegmentList | None:

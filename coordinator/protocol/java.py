@@ -4,11 +4,17 @@ Where several results are equally good and ours must be Kafka's, candidates must
 HashMap lists its keys, or a PriorityQueue its equal elements.
 """
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Generic, TypeVar
 
 _INT_MAX = 0x7FFFFFFF
+_LONG_MAX = 0x7FFFFFFFFFFFFFFF
+_TRIMMED = "".join(map(chr, range(33)))
+_NUMBER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+"""Zeros at the beginning are no part of the second group, because Python converts at most 4,300 digits."""
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?)")
 _HASHES_CACHED = 16_384
 """Strings whose hashes are remembered: the member ids of a group are ordered again for each target."""
 _CAPACITY_DEFAULT = 16
@@ -18,6 +24,25 @@ _FIBONACCI = 0x9E3779B97F4A7C15
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+
+
+def trim(text: str) -> str:
+    """Java's String.trim: without the control characters and spaces at both ends, and no other ones."""
+    return text.strip(_TRIMMED)
+
+
+def parse_long(text: str) -> int | None:
+    """Java's Long.parseLong of the trimmed text; None for what is no number of 64 bits."""
+    match = _NUMBER.fullmatch(trim(text))
+    if match is None:
+        return None
+    value = int(match[2]) if match[1] != "-" else -int(match[2])
+    return value if -_LONG_MAX - 1 <= value <= _LONG_MAX else None
+
+
+def parse_double(text: str) -> float | None:
+    """Java's Double.parseDouble, without its suffixes and hexadecimal numbers; None for what is no number."""
+    return float(trim(text)) if _DOUBLE.fullmatch(trim(text)) else None
 
 
 def string_hash(text: str) -> int:

@@ -6,6 +6,7 @@ transaction.version 2 do not send this request: TxnOffsetCommit v5 adds the part
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -35,6 +36,12 @@ def handle(server: Server, exchange: Exchange[AddOffsetsToTxnRequest]) -> None:
     server.transactions.submit(request.transactional_id, operation, exchange)
 
 
+def guard(server: Server, exchange: Exchange[AddOffsetsToTxnRequest], permits: Permits) -> None:
+    permits.require(WRITE_TRANSACTIONAL_ID, exchange.request.transactional_id)
+    permits.require(READ_GROUP, exchange.request.group_id)
+    handle(server, exchange)
+
+
 def refuse(_request: AddOffsetsToTxnRequest, error: KafkaError, api_version: int) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(error_code=translate_fenced(error.code, api_version, _FENCED_SINCE))
 
@@ -46,4 +53,5 @@ API = Api(
     access=(WRITE_TRANSACTIONAL_ID, READ_GROUP),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

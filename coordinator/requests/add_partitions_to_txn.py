@@ -1,16 +1,18 @@
 """AddPartitionsToTxn (key 24): adds the partitions that a transaction is about to write to.
 
 Up to v3 the request is a client's, about one transaction. v4 and v5 are batched: in Kafka brokers send them, to add partitions
-or to verify that they were added (KIP-890); here any client may. A partition that does not exist, or belongs to an internal
-topic, fails its whole transaction: the transaction's other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers
-PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
+or to verify that they were added (KIP-890); here any client may that an authorizer allows CLUSTER_ACTION. A partition that does
+not exist, belongs to an internal topic, or to which the client may not write, fails its whole transaction: the transaction's
+other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -53,14 +55,14 @@ class _Requested:
         self.verify_only = verify_only
         self.verdicts: _Verdicts = {}
 
-    def is_refused_by(self, topics: Topics) -> bool:
-        """Whether some partition cannot be written to; if so, sets the verdicts."""
+    def is_refused_by(self, topics: Topics, denied: Collection[str]) -> bool:
+        """Whether some partition cannot be written to; if so, sets the verdicts. `denied`: topics to which nobody may write."""
         wrong = {
             (topic, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if topic in names.INTERNAL
+            if topic in denied
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic, index in self.addition.partitions
-            if topic in names.INTERNAL or not 0 <= index < (topics.partition_count(topic) or 0)
+            if topic in denied or not 0 <= index < (topics.partition_count(topic) or 0)
         }
         if wrong:
             self.verdicts = dict.fromkeys(self.addition.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
@@ -68,8 +70,26 @@ class _Requested:
 
 
 def handle(server: Server, exchange: Exchange[AddPartitionsToTxnRequest]) -> None:
+    _add(server, exchange, names.INTERNAL)
+
+
+def guard(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], permits: Permits) -> None:
+    request = exchange.request
+    if exchange.api_version >= _BATCHED_SINCE:
+        if permits.allows(CLUSTER_ACTION):
+            handle(server, exchange)
+        else:
+            exchange.reply(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return
+    permits.require(WRITE_TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+    topics = {topic.name for topic in request.v3_and_below_topics} - names.INTERNAL
+    denied = topics - allowed_names(permits, WRITE_TOPIC, sorted(topics))
+    _add(server, exchange, names.INTERNAL | denied)
+
+
+def _add(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], denied: Collection[str]) -> None:
     requested = {each.addition.transactional_id: each for each in _requested(exchange.request, exchange.api_version)}
-    possible = [name for name, each in requested.items() if not each.is_refused_by(server.topics)]
+    possible = [name for name, each in requested.items() if not each.is_refused_by(server.topics, denied)]
 
     def operation(state: Transactions, ids: list[str], context: RequestContext, now_ms: int) -> Result:
         return _decide_one_by_one(state, [requested[name] for name in ids], context, now_ms)
@@ -149,4 +169,5 @@ API = Api(
     access=(CLUSTER_ACTION, WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

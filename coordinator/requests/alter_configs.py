@@ -29,7 +29,7 @@ def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
         exchange.reply(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     requested = [altered(resource) for resource in request.resources]
-    alter_resources(server, requested, reply, validate_only=request.validate_only, legacy=True)
+    alter_resources(server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=True)
 
 
 def refuse(request: AlterConfigsRequest, error: KafkaError, _api_version: int) -> AlterConfigsResponse:

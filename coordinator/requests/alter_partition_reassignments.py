@@ -6,6 +6,7 @@ refused, and there is never a move to cancel. As in Kafka, a request that may ta
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
@@ -90,5 +91,6 @@ API = Api(
     access=(ALTER_CLUSTER,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     writes=False,
 )

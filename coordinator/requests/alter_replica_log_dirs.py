@@ -6,6 +6,7 @@ A partition that the request names twice is answered once, for the last path.
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -29,8 +30,16 @@ def handle(server: Server, exchange: Exchange[AlterReplicaLogDirsRequest]) -> No
 
 
 def refuse(request: AlterReplicaLogDirsRequest, error: KafkaError, _api_version: int) -> AlterReplicaLogDirsResponse:
-    paths = _paths(request)
-    return _response({name: dict.fromkeys(partitions, error.code) for name, partitions in paths.items()})
+    return AlterReplicaLogDirsResponse(
+        results=[
+            _Topic(
+                topic_name=topic.name,
+                partitions=[_Partition(partition_index=index, error_code=error.code) for index in topic.partitions],
+            )
+            for folder in request.dirs
+            for topic in folder.topics
+        ]
+    )
 
 
 def _paths(request: AlterReplicaLogDirsRequest) -> dict[str, dict[int, str]]:
@@ -70,5 +79,6 @@ API = Api(
     access=(ALTER_CLUSTER,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     writes=False,
 )

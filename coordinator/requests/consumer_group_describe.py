@@ -3,8 +3,10 @@
 v1 adds the protocol that each member uses (KIP-1099).
 """
 
+from collections.abc import Iterator
+
 from coordinator.api.declaration import Api
-from coordinator.api.described_groups import describe_groups, invalid_ids_first
+from coordinator.api.described_groups import describe_groups, hide_by_topics, invalid_ids_first
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.consumer.describe import describe_consumer_group
@@ -14,6 +16,7 @@ from coordinator.protocol.messages import ConsumerGroupDescribeRequest, Consumer
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
+_HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
@@ -27,12 +30,27 @@ def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> 
         exchange,
         describe_consumer_group,
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
+        refused=_refused,
+        hide=hide_by_topics(_topics_of, _hidden),
     )
 
 
 def refuse(request: ConsumerGroupDescribeRequest, error: KafkaError, api_version: int) -> ConsumerGroupDescribeResponse:
-    groups = [_Described(error_code=error.code, group_id=group_id) for group_id in request.group_ids]
-    return ConsumerGroupDescribeResponse(groups=groups)
+    return ConsumerGroupDescribeResponse(groups=[_refused(group_id, error.code) for group_id in request.group_ids])
+
+
+def _refused(group_id: str, error: ErrorCode, text: str | None = None) -> _Described:
+    return _Described(error_code=error, group_id=group_id, error_message=text)
+
+
+def _hidden(group_id: str) -> _Described:
+    return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN)
+
+
+def _topics_of(group: _Described) -> Iterator[str]:
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            yield from (topic.topic_name for topic in assignment.topic_partitions)
 
 
 API = Api(

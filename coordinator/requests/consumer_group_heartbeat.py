@@ -6,6 +6,8 @@ generates an id for a member that sends none.
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.kinds import Kind
@@ -16,7 +18,7 @@ from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if Kind.CONSUMER.label not in server.config.groups.group_coordinator_rebalance_protocols:
+    if not _is_enabled(server):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if exchange.api_version < MEMBER_ID_REQUIRED_SINCE and not request.member_id:
@@ -24,10 +26,24 @@ def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) ->
     server.groups.submit(request.group_id, consumer_group_heartbeat, exchange)
 
 
+def guard(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest], permits: Permits) -> None:
+    request = exchange.request
+    if _is_enabled(server):
+        permits.require(READ_GROUP, request.group_id)
+        topics = set(request.subscribed_topic_names or ())
+        if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    handle(server, exchange)
+
+
 def refuse(
     request: ConsumerGroupHeartbeatRequest, error: KafkaError, api_version: int
 ) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _is_enabled(server: Server) -> bool:
+    return Kind.CONSUMER.label in server.config.groups.group_coordinator_rebalance_protocols
 
 
 API = Api(
@@ -37,5 +53,6 @@ API = Api(
     access=(READ_GROUP, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     is_cacheable=True,
 )

@@ -2,8 +2,10 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names, named_once, with_topics
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.security.access import ALTER_TOPIC
 from coordinator.topics.create_partitions import create_partitions, refusal
@@ -11,6 +13,22 @@ from coordinator.topics.create_partitions import create_partitions, refusal
 
 def handle(server: Server, exchange: Exchange[CreatePartitionsRequest]) -> None:
     create_partitions(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
+
+
+def guard(server: Server, exchange: Exchange[CreatePartitionsRequest], permits: Permits) -> None:
+    """A name that is there twice is refused for that, whoever asks (`ControllerApis.createPartitions`)."""
+    request = exchange.request
+    once = named_once(topic.name for topic in request.topics)
+    allowed = allowed_names(permits, ALTER_TOPIC, once)
+    denied = [name for name in once if name not in allowed]
+    refused = [refusal(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for name in denied]
+
+    def reply(response: CreatePartitionsResponse) -> None:
+        response.results = refused + response.results
+        exchange.reply(response)
+
+    rest = [topic for topic in request.topics if topic.name not in denied]
+    create_partitions(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
 
 
 def refuse(request: CreatePartitionsRequest, error: KafkaError, _api_version: int) -> CreatePartitionsResponse:
@@ -24,4 +42,5 @@ API = Api(
     access=(ALTER_TOPIC,),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

@@ -2,15 +2,40 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names, named_once, with_topics
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
-from coordinator.topics.create import create_topics, refusal
+from coordinator.topics.create import create_topics, hide_configs, refusal
+from coordinator.topics.names import CLUSTER_METADATA
+
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle(server: Server, exchange: Exchange[CreateTopicsRequest]) -> None:
     create_topics(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
+
+
+def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Permits) -> None:
+    """A name that is there twice or that is Kafka's own is refused for that, whoever asks (`ControllerApis.createTopics`)."""
+    request = exchange.request
+    asked = [name for name in named_once(topic.name for topic in request.topics) if name != CLUSTER_METADATA]
+    is_creator = permits.allows(CREATE_CLUSTER, quiet=True)
+    allowed = frozenset(asked) if is_creator else allowed_names(permits, CREATE_TOPIC, asked)
+    described = allowed_names(permits, DESCRIBE_TOPIC_CONFIGS, asked, quiet=True)
+    denied = [name for name in asked if name not in allowed]
+
+    def reply(response: CreateTopicsResponse) -> None:
+        for result in response.topics:
+            if result.error_code == ErrorCode.NONE and result.name not in described:
+                hide_configs(result)
+        response.topics += [refusal(name, KafkaError(_DENIED, "Authorization failed.")) for name in denied]
+        exchange.reply(response)
+
+    rest = [topic for topic in request.topics if topic.name not in denied]
+    create_topics(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
 
 
 def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -> CreateTopicsResponse:
@@ -24,4 +49,5 @@ API = Api(
     access=(CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

@@ -2,6 +2,8 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -11,6 +13,12 @@ from coordinator.topics.delete_records import delete_records, refusal
 
 def handle(server: Server, exchange: Exchange[DeleteRecordsRequest]) -> None:
     exchange.reply(delete_records(server.topics, exchange.request))
+
+
+def guard(server: Server, exchange: Exchange[DeleteRecordsRequest], permits: Permits) -> None:
+    request = exchange.request
+    allowed = allowed_names(permits, DELETE_TOPIC, (topic.name for topic in request.topics))
+    exchange.reply(delete_records(server.topics, request, lambda name: name in allowed))
 
 
 def refuse(request: DeleteRecordsRequest, error: KafkaError, _api_version: int) -> DeleteRecordsResponse:
@@ -24,4 +32,5 @@ API = Api(
     access=(DELETE_TOPIC,),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

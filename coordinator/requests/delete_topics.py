@@ -3,17 +3,33 @@
 Answered when the topics are gone.
 """
 
+from functools import partial
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.security.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
-from coordinator.topics.delete import delete_topics, wanted
+from coordinator.topics.delete import Rights, delete_topics, wanted
 
 
 def handle(server: Server, exchange: Exchange[DeleteTopicsRequest]) -> None:
-    delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply, exchange.count_mutation)
+    delete_topics(
+        server.topics, exchange.request, exchange.api_version, exchange.reply, Rights(), exchange.count_mutation
+    )
+
+
+def guard(server: Server, exchange: Exchange[DeleteTopicsRequest], permits: Permits) -> None:
+    """Who may delete the cluster may delete all of its topics (`ControllerApis.deleteTopics`)."""
+    if permits.allows(DELETE_CLUSTER, quiet=True):
+        handle(server, exchange)
+        return
+    rights = Rights(partial(permits.allows, DESCRIBE_TOPIC), partial(permits.allows, DELETE_TOPIC))
+    delete_topics(
+        server.topics, exchange.request, exchange.api_version, exchange.reply, rights, exchange.count_mutation
+    )
 
 
 def refuse(request: DeleteTopicsRequest, error: KafkaError, _api_version: int) -> DeleteTopicsResponse:
@@ -34,4 +50,5 @@ API = Api(
     access=(DELETE_CLUSTER, DESCRIBE_TOPIC, DELETE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

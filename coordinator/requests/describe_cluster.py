@@ -4,9 +4,9 @@ v1 names the type of endpoint that the client expects (KIP-919). A client that e
 MISMATCHED_ENDPOINT_TYPE, as by any broker.
 """
 
-from coordinator.api import authorized_operations
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import cluster_operations
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
@@ -31,7 +31,7 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
         brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=server.node_id, host=host, port=port)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations.CLUSTER
+        response.cluster_authorized_operations = cluster_operations(exchange.permits)
     exchange.reply(response)
 
 

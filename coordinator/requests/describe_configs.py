@@ -4,16 +4,24 @@ Each resource is answered by itself, in the order of the request. A list of keys
 empty list both select all. Unknown keys are left out without an error, as in Kafka. v3 may request documentation (KIP-569).
 """
 
-from coordinator.api.config_resources import ConfigResourceType, config_resource
+from collections.abc import Generator
+
+from coordinator.api.config_resources import ConfigResourceType, config_access, config_resource
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.api.spliced_array import SplicedArray
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from coordinator.security.access import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
-from coordinator.topics.topic_settings import ConfigValue, Kind
+from coordinator.security.access import (
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+    AclOperation,
+)
+from coordinator.topics.topic_settings import ConfigValue
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -21,6 +29,8 @@ _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 _FLEXIBLE_SINCE = 4
 _PIECE_RESOURCES = 5
 """Resources that are described and encoded in about a millisecond."""
+_PIECE_PERMITS = 200
+"""Permissions that are asked for in about a millisecond, where there are many rules."""
 
 
 def handle(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> None:
@@ -35,18 +45,39 @@ def handle(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> None:
 
 
 def _respond(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> Pieces:
-    """A topic has forty settings, and their documentation has 4 kB: each resource is encoded by itself."""
+    """A topic has forty settings, and their documentation has 4 kB: each resource is encoded by itself.
+
+    The resources that the client may not describe come last, as in Kafka.
+    """
     request, is_flexible = exchange.request, exchange.api_version >= _FLEXIBLE_SINCE
+    refused = yield from _denied(request, exchange.permits)
     array = SplicedArray(exchange.route.encode, is_flexible, 1 if is_flexible else 0)
     response = DescribeConfigsResponse()
     encoded: list[bytes] = []
-    for number, resource in enumerate(request.resources, 1):
-        result = DescribeConfigsResponse(results=[_result(server, request, resource)])
+    resources = sorted(enumerate(request.resources), key=lambda each: each[0] in refused)
+    for number, (place, resource) in enumerate(resources, 1):
+        error = refused.get(place)
+        described = _result(server, request, resource) if error is None else _refused(resource, error)
+        result = DescribeConfigsResponse(results=[described])
         encoded.append(array.elements(result, response))
         if not number % _PIECE_RESOURCES:
             yield
     before, behind = array.around(response, len(encoded))
     exchange.reply_encoded(response, [before, b"".join(encoded), behind])
+
+
+def _denied(request: DescribeConfigsRequest, permits: Permits) -> Generator[None, None, dict[int, KafkaError]]:
+    """The errors of the resources that the client may not describe, by their place in the request."""
+    refused: dict[int, KafkaError] = {}
+    if permits.everything:
+        return refused
+    for place, resource in enumerate(request.resources):
+        access, name = config_access(AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        if not permits.allows(access, name):
+            refused[place] = denial(access.resource_type)
+        if not (place + 1) % _PIECE_PERMITS:
+            yield
+    return refused
 
 
 def refuse(request: DescribeConfigsRequest, error: KafkaError, _api_version: int) -> DescribeConfigsResponse:
@@ -90,7 +121,7 @@ def _entry(
         read_only=value.read_only,
         config_source=value.source,
         synonyms=[_Synonym(name=place.name, value=place.value, source=place.source) for place in synonyms],
-        is_sensitive=value.kind == Kind.PASSWORD,
+        is_sensitive=value.is_sensitive,
         config_type=value.kind,
         documentation=value.about if request.include_documentation or not value.about else None,
     )

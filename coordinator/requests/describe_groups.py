@@ -9,7 +9,7 @@ from coordinator.api.described_groups import describe_groups
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.classic.describe import describe_group
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from coordinator.security.access import DESCRIBE_GROUP
 
@@ -24,12 +24,16 @@ def handle(server: Server, exchange: Exchange[DescribeGroupsRequest]) -> None:
         exchange,
         lambda groups, group_id: describe_group(groups, group_id, api_version),
         lambda groups: DescribeGroupsResponse(groups=groups),
+        refused=_refused,
     )
 
 
 def refuse(request: DescribeGroupsRequest, error: KafkaError, api_version: int) -> DescribeGroupsResponse:
-    groups = [_Described(error_code=error.code, group_id=group_id) for group_id in request.groups]
-    return DescribeGroupsResponse(groups=groups)
+    return DescribeGroupsResponse(groups=[_refused(group_id, error.code) for group_id in request.groups])
+
+
+def _refused(group_id: str, error: ErrorCode) -> _Described:
+    return _Described(error_code=error, group_id=group_id)
 
 
 API = Api(

@@ -5,6 +5,7 @@ Null selects every partition. Partitions that do not exist are left out without 
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -50,5 +51,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
 )

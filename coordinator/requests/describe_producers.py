@@ -2,15 +2,26 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from coordinator.security.access import READ_TOPIC
+from coordinator.topics import names
 from coordinator.topics.describe_producers import describe_producers, refusal
 
 
 def handle(server: Server, exchange: Exchange[DescribeProducersRequest]) -> None:
     describe_producers(server.topics, exchange.request, exchange.reply)
+
+
+def guard(server: Server, exchange: Exchange[DescribeProducersRequest], permits: Permits) -> None:
+    """Names that no topic can have are refused before anybody is asked, as in Kafka."""
+    request = exchange.request
+    legal = (topic.name for topic in request.topics if names.why_invalid(topic.name) is None)
+    allowed = allowed_names(permits, READ_TOPIC, legal)
+    describe_producers(server.topics, request, exchange.reply, lambda name: name in allowed)
 
 
 def refuse(request: DescribeProducersRequest, error: KafkaError, _api_version: int) -> DescribeProducersResponse:
@@ -24,5 +35,6 @@ API = Api(
     access=(READ_TOPIC,),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     writes=False,
 )

@@ -7,6 +7,7 @@ this server speaks Kafka's quorum protocol.
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -30,14 +31,11 @@ def handle(server: Server, exchange: Exchange[DescribeQuorumRequest]) -> None:
     if len(partitions) == len(request.topics) == 1 and set(partitions) == _METADATA:
         exchange.reply(_described(server, exchange.api_version))
     else:
-        exchange.reply(_unknown(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _ELSEWHERE))
+        exchange.reply(_unknown(request))
 
 
-def refuse(request: DescribeQuorumRequest, error: KafkaError, _api_version: int) -> DescribeQuorumResponse:
-    response = _unknown(request, error.code, error.message)
-    response.error_code = error.code
-    response.error_message = error.message
-    return response
+def refuse(_request: DescribeQuorumRequest, error: KafkaError, _api_version: int) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
 
 
 def _described(server: Server, api_version: int) -> DescribeQuorumResponse:
@@ -61,13 +59,17 @@ def _described(server: Server, api_version: int) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(topics=[topic], nodes=nodes)
 
 
-def _unknown(request: DescribeQuorumRequest, code: ErrorCode, message: str | None) -> DescribeQuorumResponse:
+def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(
         topics=[
             _Topic(
                 topic_name=topic.topic_name,
                 partitions=[
-                    _Partition(partition_index=each.partition_index, error_code=code, error_message=message)
+                    _Partition(
+                        partition_index=each.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=_ELSEWHERE,
+                    )
                     for each in topic.partitions
                 ],
             )
@@ -83,5 +85,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
 )

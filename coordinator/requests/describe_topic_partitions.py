@@ -3,15 +3,18 @@
 A response holds as many partitions as the request allows, at most 2,000, and a cursor that names the first partition of the
 next page. The client sends it back with the same topics, and everything before it is left out. A page that is full at the end
 of a topic points to the beginning of the next one, whether or not that exists. An empty list of topics selects all.
+
+Topics that the client may not describe are in no page: of all topics they are left out, and named ones are refused behind each
+page (`DescribeTopicPartitionsRequestHandler`).
 """
 
-from coordinator.api import authorized_operations
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from coordinator.security.access import DESCRIBE_TOPIC
+from coordinator.security.access import DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 
@@ -34,15 +37,21 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
+    permits = exchange.permits
+    allowed = allowed_names(permits, DESCRIBE_TOPIC, wanted)
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
     for name in wanted:
+        if name not in allowed:
+            continue
         if not left:
             response.next_cursor = _Cursor(topic_name=name, partition_index=0)
             break
         topic = topics.get(name)
         described = _Topic(
-            name=name, is_internal=name in names.INTERNAL, topic_authorized_operations=authorized_operations.TOPIC
+            name=name,
+            is_internal=name in names.INTERNAL,
+            topic_authorized_operations=permits.operations(ResourceType.TOPIC, name),
         )
         response.topics.append(described)
         if topic is None:
@@ -57,6 +66,9 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
             response.next_cursor = _Cursor(topic_name=name, partition_index=end)
             break
         left -= len(described.partitions)
+    if request.topics:
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.topics += [_Topic(name=name, error_code=denied) for name in wanted if name not in allowed]
     exchange.reply(response)
 
 

@@ -1,9 +1,13 @@
-"""DescribeTransactions (key 65): the state of transactional ids, in the order of the request (KIP-664)."""
+"""DescribeTransactions (key 65): the state of transactional ids, in the order of the request (KIP-664).
+
+A client gets the partitions of the topics that it may describe.
+"""
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from coordinator.security.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from coordinator.transactions.describe import describe
@@ -13,12 +17,19 @@ _State = DescribeTransactionsResponse.TransactionState
 
 def handle(server: Server, exchange: Exchange[DescribeTransactionsRequest]) -> None:
     request = exchange.request
+    permits = exchange.permits
+    allowed = allowed_names(permits, DESCRIBE_TRANSACTIONAL_ID, request.transactional_ids)
 
     def combine(parts: list[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
         states = {state.transactional_id: state for part in parts for state in part.transaction_states}
+        for transactional_id in request.transactional_ids:
+            if transactional_id not in allowed:
+                states[transactional_id] = _State(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+        for state in states.values():
+            state.topics = [topic for topic in state.topics if permits.allows(DESCRIBE_TOPIC, topic.topic)]
         return DescribeTransactionsResponse(transaction_states=[states[each] for each in request.transactional_ids])
 
-    server.transactions.gather_by_group(dict.fromkeys(request.transactional_ids), describe, exchange, combine)
+    server.transactions.gather_by_group(sorted(allowed), describe, exchange, combine)
 
 
 def refuse(request: DescribeTransactionsRequest, error: KafkaError, _api_version: int) -> DescribeTransactionsResponse:

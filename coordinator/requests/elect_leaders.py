@@ -5,6 +5,7 @@ A request for all partitions (null) is answered without any: partitions that hav
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
@@ -68,5 +69,6 @@ API = Api(
     access=(ALTER_CLUSTER,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     writes=False,
 )

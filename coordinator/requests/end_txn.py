@@ -5,9 +5,11 @@ carries the producer id and epoch of the next transaction (KIP-890).
 """
 
 from functools import partial
+from operator import attrgetter
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
@@ -34,4 +36,5 @@ API = Api(
     access=(WRITE_TRANSACTIONAL_ID,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by(WRITE_TRANSACTIONAL_ID, attrgetter("transactional_id"), handle),
 )

@@ -3,20 +3,42 @@
 A request that waits for data is cancelled when its connection closes.
 """
 
+from functools import cache
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
-from coordinator.topics.fetch import IDS_SINCE, Fetch, refusal
+from coordinator.topics.fetch import IDS_SINCE, Fetch, IsDenied, refusal
 
 
 def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
+    _fetch(server, exchange, None)
+
+
+def guard(server: Server, exchange: Exchange[FetchRequest], permits: Permits) -> None:
+    """A follower needs the right of a broker, which is about all topics; a consumer needs one for each topic."""
+    request = exchange.request
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        denied = not permits.allows(CLUSTER_ACTION)
+        _fetch(server, exchange, lambda _name: denied)
+    else:
+        _fetch(server, exchange, cache(lambda name: name is not None and not permits.allows(READ_TOPIC, name)))
+
+
+def _fetch(server: Server, exchange: Exchange[FetchRequest], is_denied: IsDenied | None) -> None:
     fetch = Fetch(
-        server.topics, exchange.request, exchange.api_version, exchange.reply_in_parts, exchange.run_in_slices,
+        server.topics,
+        exchange.request,
+        exchange.api_version,
+        exchange.reply_in_parts,
+        exchange.run_in_slices,
+        is_denied,
         exchange.admits,
-    )  # fmt: skip
+    )
     if exchange.payload is None:
         exchange.on_close = fetch.cancel
 
@@ -40,5 +62,6 @@ API = Api(
     access=(CLUSTER_ACTION, READ_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     writes=False,
 )

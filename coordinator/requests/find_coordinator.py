@@ -3,11 +3,13 @@
 v4 looks up several keys at once (KIP-699). In Kafka the first look-up creates the internal topic and answers
 COORDINATOR_NOT_AVAILABLE; here the coordinators' logs always exist. The message of a success is "NONE" in v1-3 and "" in the
 batched form. Share groups are not supported: their look-up is refused with INVALID_REQUEST, because the retriable
-COORDINATOR_NOT_AVAILABLE would make clients ask forever.
+COORDINATOR_NOT_AVAILABLE would make clients ask forever. Whether a client may look a key up is decided before whether the key
+exists; a share key needs CLUSTER_ACTION since v6.
 """
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import DENIED, Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
@@ -15,28 +17,41 @@ from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
+_SHARE_SINCE = 6
 _NO_NODE = -1
 _REFUSALS = {SHARE: ""}
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
+_ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
+_Coordinator = FindCoordinatorResponse.Coordinator
 
 
 def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
     request = exchange.request
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
+    permits, access = exchange.permits, _ACCESS[request.key_type]
     host, port = exchange.advertised
     node_id: int = server.node_id
     if exchange.api_version < _BATCHED_SINCE:
+        permits.require(access, request.key)
         exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port))
         return
     exchange.reply(
         FindCoordinatorResponse(
             coordinators=[
-                FindCoordinatorResponse.Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+                _Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+                if permits.allows(access, key)
+                else _nowhere(key, DENIED[access.resource_type])
                 for key in request.coordinator_keys
             ]
         )
     )
+
+
+def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: Permits) -> None:
+    if exchange.request.key_type == SHARE and exchange.api_version >= _SHARE_SINCE:
+        permits.require(CLUSTER_ACTION)
+    handle(server, exchange)
 
 
 def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:
@@ -44,14 +59,11 @@ def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int)
     if api_version < _BATCHED_SINCE:
         text = text or _UNKNOWN_TYPE  # the message may be empty in the batched form only
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
-    return FindCoordinatorResponse(
-        coordinators=[
-            FindCoordinatorResponse.Coordinator(
-                key=key, node_id=_NO_NODE, host="", port=-1, error_code=error.code, error_message=text
-            )
-            for key in request.coordinator_keys
-        ]
-    )
+    return FindCoordinatorResponse(coordinators=[_nowhere(key, error.code, text) for key in request.coordinator_keys])
+
+
+def _nowhere(key: str, error: ErrorCode, text: str = "") -> _Coordinator:
+    return _Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=text)
 
 
 API = Api(
@@ -61,5 +73,6 @@ API = Api(
     access=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     writes=False,
 )

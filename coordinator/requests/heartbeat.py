@@ -4,8 +4,11 @@ While a shard loads, its members are unknown. They are answered NONE, because an
 a short restart.
 """
 
+from operator import attrgetter
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +32,7 @@ API = Api(
     access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
     is_cacheable=True,
     writes=False,
 )

@@ -7,13 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from coordinator.api.config_resources import RESOURCES, ConfigResource, ConfigResourceType, config_resource
+from coordinator.api.config_resources import (
+    RESOURCES,
+    ConfigResource,
+    ConfigResourceType,
+    config_access,
+    config_resource,
+)
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from coordinator.security.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
+from coordinator.security.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, AclOperation
 from coordinator.topics.alter_configs import ConfigChange, Done, Plan, check_entries, incremental
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
@@ -49,11 +56,12 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
         exchange.reply(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     requested = [altered(resource) for resource in request.resources]
-    alter_resources(server, requested, reply, validate_only=request.validate_only, legacy=False)
+    alter_resources(server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=False)
 
 
 def alter_resources(
     server: Server,
+    permits: Permits,
     requested: Sequence[Altered],
     reply: Callable[[list[KafkaError | None]], None],
     *,
@@ -78,6 +86,7 @@ def alter_resources(
         try:
             _alter(
                 server,
+                permits,
                 resource,
                 times_named[resource.resource_type, resource.name],
                 lambda error, index=index: done(index, error),  # type: ignore[misc]
@@ -89,12 +98,22 @@ def alter_resources(
 
 
 def _alter(
-    server: Server, resource: Altered, times_named: int, done: Done, *, validate_only: bool, legacy: bool
+    server: Server,
+    permits: Permits,
+    resource: Altered,
+    times_named: int,
+    done: Done,
+    *,
+    validate_only: bool,
+    legacy: bool,
 ) -> None:
+    """Alters one resource. Kafka says what is wrong with the request alone before it asks whether the client may do it."""
     if times_named > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     check_entries(resource.entries)
-    kind = _kind(resource.resource_type, legacy=legacy)
+    _check_type(resource.resource_type, legacy=legacy)
+    _check_permit(permits, resource)
+    kind = config_resource(resource.resource_type)
     kind.alter(server, resource.name, resource.plan(kind), done, validate_only=validate_only)
 
 
@@ -105,11 +124,19 @@ def refuse(
     return IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors))
 
 
-def _kind(resource_type: int, *, legacy: bool) -> ConfigResource:
+def _check_type(resource_type: int, *, legacy: bool) -> None:
     known = resource_type in set(ConfigResourceType)
     if not known or (legacy and resource_type in RESOURCES and not RESOURCES[resource_type].legacy):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
-    return config_resource(resource_type)
+
+
+def _check_permit(permits: Permits, resource: Altered) -> None:
+    """Raises the authorization error, in Kafka without a message if the resource is a broker."""
+    access, name = config_access(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.name)
+    if resource.resource_type in {ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER}:
+        permits.require(access, name)
+    elif not permits.allows(access, name):
+        raise denial(access.resource_type)
 
 
 def results(make: Callable[..., _R], resources: Sequence[_Resource], errors: Sequence[KafkaError | None]) -> list[_R]:

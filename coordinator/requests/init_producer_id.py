@@ -2,13 +2,15 @@
 
 With a transactional id it makes the client the only producer of that id (transactions/init_producer_id.py). An idempotent
 producer that names its previous id and epoch gets a new id anyway, as in Kafka. v4 answers PRODUCER_FENCED, earlier versions
-INVALID_PRODUCER_EPOCH (KIP-588). v6 (two-phase commit, KIP-939) is unstable in Kafka and not supported here.
+INVALID_PRODUCER_EPOCH (KIP-588). A client that may write to some topic needs no IDEMPOTENT_WRITE (KIP-679). v6 (two-phase
+commit, KIP-939) is unstable in Kafka and not supported here.
 """
 
 from functools import partial
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
@@ -35,6 +37,15 @@ def handle(server: Server, exchange: Exchange[InitProducerIdRequest]) -> None:
     server.topics.next_producer_id(on_id)
 
 
+def guard(server: Server, exchange: Exchange[InitProducerIdRequest], permits: Permits) -> None:
+    transactional_id = exchange.request.transactional_id
+    if transactional_id is not None:
+        permits.require(WRITE_TRANSACTIONAL_ID, transactional_id)
+    elif not permits.allows(IDEMPOTENT_WRITE, quiet=True) and not permits.allows_any(WRITE_TOPIC):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    handle(server, exchange)
+
+
 def refuse(_request: InitProducerIdRequest, error: KafkaError, api_version: int) -> InitProducerIdResponse:
     code = translate_fenced(error.code, api_version, _FENCED_SINCE)
     return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
@@ -54,4 +65,5 @@ API = Api(
     access=(WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

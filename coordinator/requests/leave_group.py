@@ -3,8 +3,11 @@
 v3 names several members, by member id or instance id, and answers each (KIP-345). v5 brings reasons (KIP-800).
 """
 
+from operator import attrgetter
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import leave_group
 from coordinator.protocol.errors import KafkaError
@@ -27,4 +30,5 @@ API = Api(
     access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
 )

@@ -6,6 +6,7 @@ v0 lists client metrics only, which do not exist here. v1 lists the requested ty
 from coordinator.api.config_resources import RESOURCES, ConfigResourceType
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -43,5 +44,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER_CONFIGS,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(DESCRIBE_CLUSTER_CONFIGS, handle),
     writes=False,
 )

@@ -1,6 +1,7 @@
-"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by type of group (KIP-848)."""
+"""ListGroups (key 16): every group of this coordinator. v4 filters by state (KIP-518), v5 by type of group (KIP-848).
 
-from itertools import chain
+A client that may not describe the cluster gets the groups that it may describe.
+"""
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
@@ -15,11 +16,19 @@ from coordinator.security.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     request = exchange.request
 
+    permits = exchange.permits
+    sees_all = permits.allows(DESCRIBE_CLUSTER, quiet=True)
+
+    def sees(group: ListGroupsResponse.ListedGroup) -> bool:
+        return sees_all or permits.allows(DESCRIBE_GROUP, group.group_id, quiet=True)
+
     def view(groups: Groups, _now_ms: int) -> list[ListGroupsResponse.ListedGroup]:
         return list_groups(groups, request.states_filter, request.types_filter)
 
     def combine(parts: list[list[ListGroupsResponse.ListedGroup]]) -> ListGroupsResponse:
-        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=list(chain.from_iterable(parts)))
+        return ListGroupsResponse(
+            error_code=ErrorCode.NONE, groups=[group for part in parts for group in part if sees(group)]
+        )
 
     server.groups.gather(view, exchange, combine)
 

@@ -2,6 +2,7 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import Reply, guarded_by_topic
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -10,14 +11,11 @@ from coordinator.topics.list_offsets import list_offsets
 
 
 def handle(server: Server, exchange: Exchange[ListOffsetsRequest]) -> None:
-    list_offsets(
-        server.topics,
-        exchange.request,
-        exchange.api_version,
-        exchange.reply,
-        exchange.run_in_slices,
-        lambda: exchange.is_over,
-    )
+    _serve(server, exchange, exchange.request, exchange.reply)
+
+
+def _serve(server: Server, exchange: Exchange[ListOffsetsRequest], request: ListOffsetsRequest, reply: Reply) -> None:
+    list_offsets(server.topics, request, exchange.api_version, reply, exchange.run_in_slices, lambda: exchange.is_over)
 
 
 def refuse(request: ListOffsetsRequest, error: KafkaError, _api_version: int) -> ListOffsetsResponse:
@@ -44,5 +42,6 @@ API = Api(
     access=(DESCRIBE_TOPIC,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_topic(DESCRIBE_TOPIC, lambda topic: topic.name, _serve, refuse, "topics"),
     writes=False,
 )

@@ -5,10 +5,14 @@ Unknown topics and partitions are left out without an error, as in Kafka.
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
+
+_Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 def handle(server: Server, exchange: Exchange[ListPartitionReassignmentsRequest]) -> None:
@@ -16,9 +20,16 @@ def handle(server: Server, exchange: Exchange[ListPartitionReassignmentsRequest]
 
 
 def refuse(
-    _request: ListPartitionReassignmentsRequest, error: KafkaError, _api_version: int
+    request: ListPartitionReassignmentsRequest, error: KafkaError, _api_version: int
 ) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    return ListPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        topics=[
+            _Topic(name=topic.name, partitions=[_Partition(partition_index=index) for index in topic.partition_indexes])
+            for topic in request.topics or ()
+        ],
+    )
 
 
 API = Api(
@@ -28,5 +39,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
     refuse=refuse,
+    guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
 )

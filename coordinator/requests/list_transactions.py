@@ -1,6 +1,7 @@
 """ListTransactions (key 66): every transactional id that passes the filters (KIP-664).
 
 v1 filters by the time since the transaction began (KIP-994), v2 by a regular expression of the id (KIP-1152).
+A client gets the ids that it may describe.
 """
 
 from itertools import chain
@@ -19,7 +20,7 @@ _State = ListTransactionsResponse.TransactionState
 
 
 def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
-    request = exchange.request
+    request, permits = exchange.request, exchange.permits
     filters, unknown = parse_filters(
         request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
     )
@@ -32,7 +33,12 @@ def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
 
     def combine(parts: list[list[_State]]) -> ListTransactionsResponse:
         return ListTransactionsResponse(
-            unknown_state_filters=unknown, transaction_states=list(chain.from_iterable(parts))
+            unknown_state_filters=unknown,
+            transaction_states=[
+                state
+                for state in chain.from_iterable(parts)
+                if permits.allows(DESCRIBE_TRANSACTIONAL_ID, state.transactional_id)
+            ],
         )
 
     server.transactions.gather(view, exchange, combine)

@@ -8,10 +8,14 @@ it carries UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client asks agai
 
 A topic is encoded once per change (api/encoded_topics.py), and a response with many is built in slices.
 
+A client sees the topics that it may describe. Of all topics the others are left out; named ones are refused behind the rest,
+without a word on whether they exist, and a missing topic that the client may not create is refused instead of created
+(`KafkaApis.handleTopicMetadataRequest`).
+
 A partition whose log is damaged has no leader and LEADER_NOT_AVAILABLE, as in Kafka one whose log directory is offline.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from coordinator.api import authorized_operations
 from coordinator.api.declaration import Api
@@ -23,12 +27,14 @@ from coordinator.api.encoded_topics import (
     encode_topics,
 )
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import cluster_operations
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.api.spliced_array import PIECE_ELEMENTS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
-from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
+from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 from coordinator.topics.registry import NO_ID, Topic
@@ -49,25 +55,24 @@ def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
 
 
 def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
-    request, version = exchange.request, exchange.api_version
-    operations = (
-        authorized_operations.TOPIC
-        if request.include_topic_authorized_operations
-        else authorized_operations.NOT_REQUESTED
-    )
-    form = Form(exchange.route.encode, version, operations)
+    request, version, permits = exchange.request, exchange.api_version, exchange.permits
+    form = Form(exchange.route.encode, version, authorized_operations.NOT_REQUESTED)
     encoded: list[bytes] = []
     count = 0
     missing: list[ResponseTopic] = []
-    for count, found in enumerate(_topics(server, request, version, operations), 1):
+    creatable: list[str] = []
+    for number, found in enumerate(_topics(server, request, version, permits, creatable), 1):
         if isinstance(found, Topic):
             _encode_missing(form, missing, encoded)
-            encoded.append((yield from _encoded(server, form, found)))
-        else:
+            of_topic = form._replace(operations=_operations(request, permits, found.name))
+            encoded.append((yield from _encoded(server, of_topic, found)))
+            count += 1
+        elif found is not None:
             missing.append(found)
             if len(missing) == PIECE_ELEMENTS:
                 _encode_missing(form, missing, encoded)
-        if not count % PIECE_ELEMENTS:
+            count += 1
+        if not number % PIECE_ELEMENTS:
             yield
     _encode_missing(form, missing, encoded)
     host, port = exchange.advertised
@@ -77,10 +82,10 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
         controller_id=server.node_id,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_operations.CLUSTER
+        response.cluster_authorized_operations = cluster_operations(permits)
     before, behind = around_topics(form, response, count)
     if request.allow_auto_topic_creation:
-        yield from _create_missing(server, request)
+        yield from _create_missing(server, creatable)
     exchange.reply_encoded(response, [before, b"".join(encoded), behind])
 
 
@@ -94,43 +99,94 @@ def refuse(request: MetadataRequest, error: KafkaError, _api_version: int) -> Me
     )
 
 
+def _operations(request: MetadataRequest, permits: Permits, name: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return authorized_operations.NOT_REQUESTED
+    return permits.operations(ResourceType.TOPIC, name)
+
+
 def _topics(
-    server: Server, request: MetadataRequest, version: int, operations: int
-) -> Iterator[Topic | MetadataResponse.MetadataResponseTopic]:
-    """The topics in the order of the response; in place of those that do not exist, their errors."""
-    registry = server.topics.registry
+    server: Server, request: MetadataRequest, version: int, permits: Permits, creatable: list[str]
+) -> Iterator[Topic | ResponseTopic | None]:
+    """The topics in the order of the response; in place of those that do not exist, their errors.
+
+    None stands for a topic that is not part of the response, or not yet. `creatable` gets the names that may be created.
+    """
     named = request.topics
     if named is None or (version == 0 and not named):
-        yield from [topic for topic in registry.topics.values() if topic.name not in names.UNLISTED]
-        return
+        return _all_topics(server, permits)
     ids = dict.fromkeys(t.topic_id for t in named if t.topic_id != NO_ID)
     if ids:
-        known = [registry.by_id[topic_id] for topic_id in ids if topic_id in registry.by_id]
-        for topic_id in [topic_id for topic_id in ids if topic_id not in registry.by_id]:
-            yield ResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        yield from known
-        return
-    for name in dict.fromkeys(t.name for t in named if t.name is not None):
-        found = registry.topics.get(name)
-        if found is not None:
-            yield found
-            continue
-        wrong = names.why_invalid(name) is not None
-        yield ResponseTopic(
-            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            name=name,
-            is_internal=name in names.INTERNAL,
-            topic_authorized_operations=operations,
-        )
-
-
-def _create_missing(server: Server, request: MetadataRequest) -> Pieces:
-    """Creates the topics that the request names and that do not exist."""
-    registry, named = server.topics.registry, request.topics or ()
-    if any(t.topic_id != NO_ID for t in named):
-        return
+        return _topics_by_id(server, ids, permits)
     wanted = dict.fromkeys(t.name for t in named if t.name is not None)
-    missing = [name for name in wanted if name not in registry.topics and names.why_invalid(name) is None]
+    return _topics_by_name(server, request, wanted, permits, creatable)
+
+
+def _all_topics(server: Server, permits: Permits) -> Iterator[Topic | None]:
+    for topic in list(server.topics.registry.topics.values()):
+        if topic.name not in names.UNLISTED:
+            yield topic if permits.allows(DESCRIBE_TOPIC, topic.name, quiet=True) else None
+
+
+def _topics_by_id(server: Server, ids: Iterable[bytes], permits: Permits) -> Iterator[Topic | ResponseTopic | None]:
+    """Ids are not secret in Kafka: a topic's id is refused, and an unknown one is unknown."""
+    by_id = server.topics.registry.by_id
+    known = [by_id[topic_id] for topic_id in ids if topic_id in by_id]
+    for topic_id in [topic_id for topic_id in ids if topic_id not in by_id]:
+        yield ResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    denied: list[bytes] = []
+    for topic in known:
+        if permits.allows(DESCRIBE_TOPIC, topic.name):
+            yield topic
+        else:
+            denied.append(topic.topic_id)
+            yield None
+    for topic_id in denied:
+        yield ResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+
+
+def _topics_by_name(
+    server: Server, request: MetadataRequest, wanted: Iterable[str], permits: Permits, creatable: list[str]
+) -> Iterator[Topic | ResponseTopic | None]:
+    """What is not there may only be missing if the client may create it, where it asks for that."""
+    creates = request.allow_auto_topic_creation and server.topics.config.auto_create_topics_enable
+    not_created: list[str] = []
+    not_described: list[str] = []
+    for name in wanted:
+        found = server.topics.registry.topics.get(name)
+        if not permits.allows(DESCRIBE_TOPIC, name):
+            not_described.append(name)
+            yield None
+        elif found is not None:
+            yield found
+        elif creates and not _may_create(permits, name):
+            not_created.append(name)
+            yield None
+        else:
+            creatable.append(name)
+            yield _missing(name, _operations(request, permits, name))
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    yield from [ResponseTopic(error_code=denied, name=each, is_internal=each in names.INTERNAL) for each in not_created]
+    yield from [ResponseTopic(error_code=denied, name=each) for each in not_described]
+
+
+def _may_create(permits: Permits, name: str) -> bool:
+    return permits.allows(CREATE_CLUSTER, quiet=True) or permits.allows(CREATE_TOPIC, name)
+
+
+def _missing(name: str, operations: int) -> ResponseTopic:
+    wrong = names.why_invalid(name) is not None
+    return ResponseTopic(
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        is_internal=name in names.INTERNAL,
+        topic_authorized_operations=operations,
+    )
+
+
+def _create_missing(server: Server, wanted: Sequence[str]) -> Pieces:
+    """Creates topics that the request names and that do not exist."""
+    missing = [name for name in wanted if name not in server.topics.registry.topics and names.why_invalid(name) is None]
     for first in range(0, len(missing), _CREATED_AT_ONCE):
         server.topics.auto_create(missing[first : first + _CREATED_AT_ONCE])
         yield

@@ -6,6 +6,8 @@ One node leads every partition in epoch 0, from its creation on. Epoch 0 ends at
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import Reply, guarded_by_topic
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -20,8 +22,16 @@ _Partition = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 def handle(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest]) -> None:
-    request = exchange.request
-    exchange.reply(
+    _serve(server, exchange, exchange.request, exchange.reply)
+
+
+def _serve(
+    server: Server,
+    _exchange: Exchange[OffsetForLeaderEpochRequest],
+    request: OffsetForLeaderEpochRequest,
+    reply: Reply,
+) -> None:
+    reply(
         OffsetForLeaderEpochResponse(
             topics=[
                 _Topic(
@@ -44,6 +54,17 @@ def refuse(request: OffsetForLeaderEpochRequest, error: KafkaError, _api_version
             for topic in request.topics
         ]
     )
+
+
+_by_topic = guarded_by_topic(DESCRIBE_TOPIC, lambda topic: topic.topic, _serve, refuse, "topics")
+
+
+def guard(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest], permits: Permits) -> None:
+    """A replica may ask about every topic, a consumer only about those that it may describe."""
+    if permits.allows(CLUSTER_ACTION, quiet=True):
+        handle(server, exchange)
+    else:
+        _by_topic(server, exchange, permits)
 
 
 def _epoch_end(
@@ -72,5 +93,6 @@ API = Api(
     access=(CLUSTER_ACTION, DESCRIBE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     writes=False,
 )

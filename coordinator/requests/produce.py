@@ -5,18 +5,31 @@ producer then refreshes its metadata. v0-2 are advertised (api_versions.py says 
 versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 """
 
+from functools import partial
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.security.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
-from coordinator.topics.produce import produce, refusal
+from coordinator.topics.allowed import IsAllowed, everything
+from coordinator.topics.produce import has_transactional_batches, produce, refusal
 
 
 def handle(server: Server, exchange: Exchange[ProduceRequest]) -> None:
+    _produce(server, exchange, None)
+
+
+def guard(server: Server, exchange: Exchange[ProduceRequest], permits: Permits) -> None:
+    """The transactional id first, for the whole request, then each topic."""
+    _produce(server, exchange, permits)
+
+
+def _produce(server: Server, exchange: Exchange[ProduceRequest], permits: Permits | None) -> None:
     request = exchange.request
     size = sum(len(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
     counted_bytes = size if size > COUNTED_BYTES else 0
@@ -44,13 +57,21 @@ def handle(server: Server, exchange: Exchange[ProduceRequest]) -> None:
     if counted_bytes:
         server.memory.take(counted_bytes)
     try:
-        produce(server.topics, request, exchange.api_version, server.verification.check, reply, run, wait)
+        is_allowed = everything if permits is None else _writable(request, permits)
+        produce(server.topics, request, exchange.api_version, server.verification.check, reply, run, wait, is_allowed)
     except KafkaError:
         if counted_bytes:
             server.memory.give_back(counted_bytes)
         if request.acks:
             raise
         exchange.close("a request sent with acks=0 was refused")
+
+
+def _writable(request: ProduceRequest, permits: Permits) -> IsAllowed:
+    """Which topics the client may write to. Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+    if request.transactional_id is not None and has_transactional_batches(request):
+        permits.require(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    return partial(permits.allows, WRITE_TOPIC)
 
 
 def refuse(request: ProduceRequest, error: KafkaError, _api_version: int) -> ProduceResponse:
@@ -64,4 +85,5 @@ API = Api(
     access=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

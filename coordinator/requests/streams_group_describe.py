@@ -4,10 +4,11 @@ v1 adds the assignor in use (KIP-1357) and, on request, a description of the top
 description; here it is always answered as not stored.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 from coordinator.api.declaration import Api
-from coordinator.api.described_groups import describe_groups, invalid_ids_first
+from coordinator.api.described_groups import describe_groups, hide_by_topics, invalid_ids_first
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
@@ -17,6 +18,7 @@ from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGr
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
+_HIDDEN = "The described group uses topics that the client is not authorized to describe."
 
 
 def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
@@ -31,12 +33,29 @@ def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> N
         exchange,
         partial(describe_streams_group, wants_description=request.include_topology_description),
         lambda groups: StreamsGroupDescribeResponse(groups=groups),
+        refused=_refused,
+        hide=hide_by_topics(_topics_of, _hidden),
     )
 
 
 def refuse(request: StreamsGroupDescribeRequest, error: KafkaError, api_version: int) -> StreamsGroupDescribeResponse:
-    groups = [_Described(error_code=error.code, group_id=group_id) for group_id in request.group_ids]
-    return StreamsGroupDescribeResponse(groups=groups)
+    return StreamsGroupDescribeResponse(groups=[_refused(group_id, error.code) for group_id in request.group_ids])
+
+
+def _refused(group_id: str, error: ErrorCode, text: str | None = None) -> _Described:
+    return _Described(error_code=error, group_id=group_id, error_message=text)
+
+
+def _hidden(group_id: str) -> _Described:
+    return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN)
+
+
+def _topics_of(group: _Described) -> Iterator[str]:
+    for part in (group.topology and group.topology.subtopologies) or ():
+        yield from part.source_topics
+        yield from part.repartition_sink_topics
+        yield from (topic.name for topic in part.repartition_source_topics)
+        yield from (topic.name for topic in part.state_changelog_topics)
 
 
 API = Api(

@@ -3,13 +3,16 @@
 The protocol is that of KIP-1071. Beside its group, the request concerns topics. The topics of a topology must have valid names,
 and none may be internal to the server. Internal topics of the topology that are missing are created behind the response that
 reports them (`MISSING_INTERNAL_TOPICS`); the member sends another heartbeat and finds them. If some could not be created, the
-next such response says why.
+next such response says why. A client that may not create all of them has none created.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -36,7 +39,7 @@ _Config = CreateTopicsRequest.CreatableTopicConfig
 
 def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if Kind.STREAMS.label not in server.config.groups.group_coordinator_rebalance_protocols:
+    if not _is_enabled(server):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if request.topology is not None:
@@ -53,6 +56,10 @@ def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> 
         for status in response.status or ():
             if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
                 missing = _missing(groups, request.group_id)
+                denied = _not_to_create(exchange.permits, missing)
+                if denied:
+                    status.status_detail += f"; Unauthorized to CREATE on topics {', '.join(denied)}."
+                    continue
                 _report_failures(auto_creation, missing, status)
                 keep_ms = FAILURES_KEPT_FOR_HEARTBEATS * response.heartbeat_interval_ms
                 result.after = [*result.after, partial(auto_creation.create, missing, keep_ms)]
@@ -61,13 +68,29 @@ def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> 
     server.groups.submit(request.group_id, heartbeat, exchange)
 
 
+def guard(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest], permits: Permits) -> None:
+    request = exchange.request
+    if _is_enabled(server):
+        permits.require(READ_GROUP, request.group_id)
+        if request.topology is not None:
+            _check_names(request.topology)
+            topics = _names(request.topology)
+            if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    handle(server, exchange)
+
+
 def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version: int) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
-    """Raises STREAMS_INVALID_TOPOLOGY for a topic name that is internal or invalid."""
-    named = dict.fromkeys(
+def _is_enabled(server: Server) -> bool:
+    return Kind.STREAMS.label in server.config.groups.group_coordinator_rebalance_protocols
+
+
+def _names(topology: StreamsGroupHeartbeatRequest.Topology) -> dict[str, None]:
+    """The names of the topology's topics, each once."""
+    return dict.fromkeys(
         name
         for part in topology.subtopologies
         for name in (
@@ -77,6 +100,11 @@ def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
             *(topic.name for topic in part.state_changelog_topics),
         )
     )
+
+
+def _check_names(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
+    """Raises STREAMS_INVALID_TOPOLOGY for a topic name that is internal or invalid."""
+    named = _names(topology)
     own = [name for name in named if name in names.INTERNAL]
     if own:
         raise KafkaError(
@@ -94,6 +122,13 @@ def _missing(groups: Groups, group_id: str) -> list[Creatable]:
     """The internal topics that the group needs and that do not exist."""
     configured = decided_streams_group(groups, group_id).soft.configured
     return [] if configured is None else [_creatable(topic) for topic in configured.internal_topics_to_create]
+
+
+def _not_to_create(permits: Permits, topics: Sequence[Creatable]) -> list[str]:
+    """The names of the topics that the client may not create."""
+    if permits.allows(CREATE_CLUSTER, quiet=True):
+        return []
+    return [topic.name for topic in topics if not permits.allows(CREATE_TOPIC, topic.name)]
 
 
 def _report_failures(
@@ -123,5 +158,6 @@ API = Api(
     access=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
     is_cacheable=True,
 )

@@ -6,10 +6,11 @@ v3 knows static members (KIP-345). v5 must name the protocol type and protocol (
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.groups.classic.leader_extensions import uses_extension
 from coordinator.groups.classic.responses import sync_error
-from coordinator.groups.classic_protocol import sync_group
+from coordinator.groups.classic_protocol import check_protocol_is_named, sync_group
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
 from coordinator.security.access import READ_GROUP
@@ -17,6 +18,13 @@ from coordinator.security.access import READ_GROUP
 
 def handle(server: Server, exchange: Exchange[SyncGroupRequest]) -> None:
     server.groups.submit(exchange.request.group_id, sync_group, exchange)
+
+
+def guard(server: Server, exchange: Exchange[SyncGroupRequest], permits: Permits) -> None:
+    request = exchange.request
+    check_protocol_is_named(request, exchange.api_version)
+    permits.require(READ_GROUP, request.group_id)
+    handle(server, exchange)
 
 
 def refuse(request: SyncGroupRequest, error: KafkaError, api_version: int) -> SyncGroupResponse:
@@ -30,4 +38,5 @@ API = Api(
     access=(READ_GROUP,),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

@@ -5,15 +5,18 @@ client cannot or does not name them, there is nothing to check. v4 understands T
 transaction by itself, which before took AddOffsetsToTxn (both KIP-890). v6 names topics by id and answers STALE_MEMBER_EPOCH
 and GROUP_ID_NOT_FOUND (KIP-1319).
 
-Three things are checked in turn, as in Kafka: whether the topics exist (refused partitions come first in the response); whether
-the group's partition of `__consumer_offsets` is part of the transaction; whether the group lets the consumer and the producer
-pass (groups/offsets/commit_in_transaction.py).
+Three things are checked in turn, as in Kafka: whether the topics exist and the client may read them (refused partitions come
+first in the response); whether the group's partition of `__consumer_offsets` is part of the transaction; whether the group lets
+the consumer and the producer pass (groups/offsets/commit_in_transaction.py).
 """
+
+from collections.abc import Collection
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
-from coordinator.api.topic_existence import fill_in_topics, split_by_existence
+from coordinator.api.topic_existence import NONE_DENIED, denied_topics, fill_in_topics, split_commit
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
@@ -42,22 +45,34 @@ _FOR_CLIENTS = {
 
 
 def handle(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> None:
+    fill_in_topics(exchange.request, server.topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
+    _commit(server, exchange, NONE_DENIED)
+
+
+def guard(server: Server, exchange: Exchange[TxnOffsetCommitRequest], permits: Permits) -> None:
+    request = exchange.request
+    permits.require(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    permits.require(READ_GROUP, request.group_id)
+    fill_in_topics(request, server.topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
+    _commit(server, exchange, denied_topics(request, permits))
+
+
+def _commit(server: Server, exchange: Exchange[TxnOffsetCommitRequest], denied: Collection[str]) -> None:
     request = exchange.request
     api_version = exchange.api_version
     by_id = api_version >= TOPIC_IDS_SINCE
-    fill_in_topics(request, server.topics, by_id=by_id)
-    partial = split_by_existence(request, server.topics, ANSWERS, by_id=by_id)
-    exchange.with_request(partial)  # a refusal answers the missing partitions as well
+    partial = split_commit(request, server.topics, ANSWERS, by_id=by_id, denied=denied)
+    exchange.with_request(partial)  # an error answers the partitions that are refused here as well
 
     def emit_decision(error: ErrorCode) -> None:
         """Puts a decision that the group did not make into its event log."""
         server.groups.run_internal(
             request.group_id,
-            lambda state, _: Result(facts=commit_facts(state, request, exchange, error, missing=partial.missing)),
+            lambda state, _: Result(facts=commit_facts(state, request, exchange, error, refused=partial.refused)),
         )
 
-    if not partial.existing.topics:
-        if partial.missing:
+    if not partial.rest.topics:
+        if partial.refused:
             emit_decision(ErrorCode.NONE)
         exchange.reply(partial.answer())
         return
@@ -65,7 +80,7 @@ def handle(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     adds = api_version >= ADDS_ITSELF_SINCE
     shard = server.groups.shard_of(request.group_id)
-    guard = None if adds else shard.state.offsets.pending.guard(request.producer_id)
+    open_guard = None if adds else shard.state.offsets.pending.guard(request.producer_id)
 
     def verified(refused: dict[tuple[str, int], ErrorCode]) -> None:
         if refused:
@@ -74,7 +89,7 @@ def handle(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> None:
             emit_decision(error)
             exchange.refuse(error)
             return
-        shard.submit(commit_in_transaction, exchange.with_request(VerifiedCommit(partial, guard)))
+        shard.submit(commit_in_transaction, exchange.with_request(VerifiedCommit(partial, open_guard)))
 
     server.verification.check(
         request.transactional_id,
@@ -95,7 +110,7 @@ def refuse(
     if isinstance(request, VerifiedCommit):
         request = request.partial
     if isinstance(request, PartialCommit):
-        return request.answer(fail(request.existing, ANSWERS, code))
+        return request.answer(fail(request.rest, ANSWERS, code))
     return fail(request, ANSWERS, code)
 
 
@@ -106,4 +121,5 @@ API = Api(
     access=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

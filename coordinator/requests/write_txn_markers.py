@@ -7,6 +7,7 @@ answers for itself.
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -52,6 +53,12 @@ def handle(server: Server, exchange: Exchange[WriteTxnMarkersRequest]) -> None:
         write(*each)
 
 
+def guard(server: Server, exchange: Exchange[WriteTxnMarkersRequest], permits: Permits) -> None:
+    if not permits.allows(ALTER_CLUSTER, quiet=True):
+        permits.require(CLUSTER_ACTION)
+    handle(server, exchange)
+
+
 def refuse(request: WriteTxnMarkersRequest, error: KafkaError, _api_version: int) -> WriteTxnMarkersResponse:
     return _response(
         {
@@ -83,4 +90,5 @@ API = Api(
     access=(ALTER_CLUSTER, CLUSTER_ACTION),
     handle=handle,
     refuse=refuse,
+    guard=guard,
 )

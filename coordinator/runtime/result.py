@@ -132,6 +132,11 @@ class RequestContext(Protocol):
         ...
 
     @property
+    def may_describe(self) -> Callable[[str], bool] | None:
+        """Whether the client may see the topic of this name; None: it may see all. It may be asked after the request, too."""
+        ...
+
+    @property
     def fresh_id(self) -> str:
         """A new random UUID (36 characters) for the APIs that may need one (JoinGroup); "" for others."""
         ...

@@ -25,6 +25,7 @@ _ALGORITHMS = {
     "OKP": ("EdDSA",),
 }
 """Signatures by type of key. A shared secret (HS256) has no place in a JWKS document, and `none` is no signature."""
+_SECONDS_MAX = 1 << 50
 FETCH_S = 10.0
 DOCUMENT_BYTES_MAX = 1 << 20
 RETRY_MS = 10_000
@@ -148,7 +149,8 @@ class _Claims:
 
 def _number(claims: Mapping[str, Any], name: str, default: float | None = None) -> float:
     value = claims.get(name, default)
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    # Infinity and NaN are numbers to Python's JSON; they are no times.
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _SECONDS_MAX:
         raise InvalidToken(f"the token has no time {name}")
     return float(value)
 
@@ -185,7 +187,12 @@ class SignedTokens:
                 # The times are compared with the server's own clock, below.
                 options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
             )
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
+        except (
+            jwt.PyJWTError,
+            ValueError,
+            TypeError,
+            RecursionError,
+        ) as error:  # the last one: JSON that is nested deeply
             raise InvalidToken(str(error)) from error
         return self._claims.token(claims)
 
@@ -208,7 +215,7 @@ class UnsecuredTokens:
 def _decoded(part: str) -> dict[str, Any]:
     try:
         found = json.loads(jwt.utils.base64url_decode(part))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter: JSON that is nested deeply
         raise InvalidToken("the token is malformed") from error
     if not isinstance(found, dict):
         raise InvalidToken("the token is malformed")

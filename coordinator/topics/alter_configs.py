@@ -9,7 +9,7 @@ The changes of one resource are one batch of the metadata log: all of them apply
 This is Kafka's ConfigurationControlManager.incrementalAlterConfigs and legacyAlterConfigs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -50,18 +50,18 @@ def check_entries(entries: Iterable[ConfigChange]) -> None:
     nulls = [entry.name for entry in entries if entry.value is None and entry.operation != ConfigOp.DELETE]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    for entry in entries:
-        if entry.operation not in set(ConfigOp):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
 
 
-def incremental(entries: Iterable[ConfigChange], lists: Mapping[str, str]) -> Plan:
+def incremental(entries: Sequence[ConfigChange], lists: Mapping[str, str]) -> Plan:
     """The plan of IncrementalAlterConfigs. `lists`: the settings of type LIST, with their defaults.
 
-    The plan raises INVALID_CONFIG for an APPEND or SUBTRACT to another type.
+    The plan raises INVALID_REQUEST for an unknown operation, and INVALID_CONFIG for an APPEND or SUBTRACT to another type.
     """
 
     def plan(current: Mapping[str, str]) -> Changes:
+        for entry in entries:
+            if entry.operation not in set(ConfigOp):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
         return {entry.name: _changed(current.get(entry.name), entry, lists) for entry in entries}
 
     return plan

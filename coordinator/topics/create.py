@@ -83,6 +83,13 @@ def refusal(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopic
     return _Result(name=name, error_code=error.code, error_message=error.message)
 
 
+def hide_configs(result: CreateTopicsResponse.CreatableTopicResult) -> None:
+    """Takes out of the result of a topic that was created what a client that may not describe configs must not see."""
+    result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    result.num_partitions = result.replication_factor = -1
+    result.configs = []
+
+
 def _count(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> int:
     if creatable.assignments:
         return len(creatable.assignments)

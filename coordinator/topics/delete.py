@@ -13,6 +13,7 @@ from typing import NamedTuple
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.topics import names
+from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import NO_ID, Topic
 
@@ -27,16 +28,34 @@ class _Wanted(NamedTuple):
     topic_id: bytes
 
 
+class Rights(NamedTuple):
+    """Which topics the client may see and delete."""
+
+    may_describe: IsAllowed = everything
+    may_delete: IsAllowed = everything
+
+
+class _Denied(KafkaError):
+    """The client may not delete the topic."""
+
+    def __init__(self, name: str | None) -> None:
+        """`name`: the name in the response; None hides it from a client that only knows the topic's id."""
+        super().__init__(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+        self.name = name
+
+
 def delete_topics(
     topics: Topics,
     request: DeleteTopicsRequest,
     api_version: int,
     reply: Callable[[DeleteTopicsResponse], None],
+    rights: Rights = Rights(),  # noqa: B008 - immutable
     count_mutation: CountMutation = nobody_counts,
 ) -> None:
     """Calls `reply` when all valid topics are deleted. The response has the errors of the others:
 
         INVALID_REQUEST               neither or both of name and id, a duplicate, or an internal topic
+        TOPIC_AUTHORIZATION_FAILED
         UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
         THROTTLING_QUOTA_EXCEEDED     `count_mutation` raises it
         KAFKA_STORAGE_ERROR           the metadata log cannot be written
@@ -50,17 +69,23 @@ def delete_topics(
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}
     for entry in [*asked]:
         topic = topics.registry.by_id.get(entry.topic_id)
-        if entry.name is None and topic is not None and _Wanted(topic.name, NO_ID) in asked:
+        if (
+            entry.name is None
+            and topic is not None
+            and _Wanted(topic.name, NO_ID) in asked
+            and rights.may_delete(topic.name)
+        ):
             # It is also named by its name: that entry gets the error and this one no result, as in Kafka.
             del asked[entry]
     results: list[_Result] = []
     valid: list[tuple[Topic, _Result]] = []
     for entry, count in asked.items():
         try:
-            found = _found(topics, entry, count, named_by_id)
+            found = _found(topics, entry, count, named_by_id, rights)
             count_mutation(found.partitions)
         except KafkaError as error:
-            results.append(_Result(entry.name, entry.topic_id, error.code, error.message))
+            name = error.name if isinstance(error, _Denied) else entry.name
+            results.append(_Result(name, entry.topic_id, error.code, error.message))
         else:
             result = _Result(found.name, found.topic_id)
             results.append(result)
@@ -86,7 +111,8 @@ def wanted(request: DeleteTopicsRequest) -> list[_Wanted]:
     return by_name + [_Wanted(state.name, state.topic_id) for state in request.topics]
 
 
-def _found(topics: Topics, entry: _Wanted, count: int, named_by_id: set[bytes]) -> Topic:
+def _found(topics: Topics, entry: _Wanted, count: int, named_by_id: set[bytes], rights: Rights) -> Topic:
+    """The topic of an entry. No error of a topic that the client may not see depends on whether it exists."""
     name, topic_id = entry
     if name is None:
         if topic_id == NO_ID:
@@ -96,14 +122,20 @@ def _found(topics: Topics, entry: _Wanted, count: int, named_by_id: set[bytes]) 
         topic = topics.registry.by_id.get(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        if not rights.may_delete(topic.name):
+            raise _Denied(topic.name if rights.may_describe(topic.name) else None)
     else:
         if topic_id != NO_ID:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if count > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if not rights.may_describe(name):
+            raise _Denied(name)
         topic = topics.registry.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if not rights.may_delete(name):
+            raise _Denied(name)
         if topic.topic_id in named_by_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."

@@ -8,6 +8,7 @@ that is only compacted, Kafka guarantees the last record of each key. Deleting r
 from coordinator.log.log import OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 
@@ -18,18 +19,25 @@ _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
-def delete_records(topics: Topics, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def delete_records(
+    topics: Topics, request: DeleteRecordsRequest, is_allowed: IsAllowed = everything
+) -> DeleteRecordsResponse:
     """Deletes, and returns the response; the last entry counts for a partition that is named twice.
 
-    The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (the log of a shard),
-    OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (the topic is only compacted), KAFKA_STORAGE_ERROR.
+    The response has the errors of single partitions: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_TOPIC_EXCEPTION (the log of a shard), OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (the topic is only compacted),
+    KAFKA_STORAGE_ERROR.
     """
     response = DeleteRecordsResponse()
     by_name: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         by_name.setdefault(topic.name, {}).update({entry.partition_index: entry.offset for entry in topic.partitions})
     for name, offsets in by_name.items():
-        partitions = [_deleted(topics, name, index, offset) for index, offset in offsets.items()]
+        if is_allowed(name):
+            partitions = [_deleted(topics, name, index, offset) for index, offset in offsets.items()]
+        else:
+            error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            partitions = [_refused(index, error) for index in offsets]
         response.topics.append(_Topic(name=name, partitions=partitions))
     return response
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from coordinator.topics import names
+from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 from coordinator.topics.producer_state import ProducerEntry
@@ -23,14 +24,20 @@ _Producer = DescribeProducersResponse.ProducerState
 
 
 def describe_producers(
-    topics: Topics, request: DescribeProducersRequest, reply: Callable[[DescribeProducersResponse], None]
+    topics: Topics,
+    request: DescribeProducersRequest,
+    reply: Callable[[DescribeProducersResponse], None],
+    is_allowed: IsAllowed = everything,
 ) -> None:
     """Calls `reply` when the producers of all partitions are loaded: usually at once.
 
-    The response has the errors of single partitions: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+    The response has the errors of single partitions: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
     """
-    wanted = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
-    topics.load_producers(wanted, lambda: reply(_answer(topics, request)))
+    wanted = [
+        (topic.name, index) for topic in request.topics if is_allowed(topic.name) for index in topic.partition_indexes
+    ]
+    topics.load_producers(wanted, lambda: reply(_answer(topics, request, is_allowed)))
 
 
 def refusal(request: DescribeProducersRequest, error: ErrorCode, message: str | None) -> DescribeProducersResponse:
@@ -43,11 +50,12 @@ def refusal(request: DescribeProducersRequest, error: ErrorCode, message: str | 
     )
 
 
-def _answer(topics: Topics, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def _answer(topics: Topics, request: DescribeProducersRequest, is_allowed: IsAllowed) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             _Topic(
-                name=topic.name, partitions=[_described(topics, topic.name, index) for index in topic.partition_indexes]
+                name=topic.name,
+                partitions=[_described(topics, topic.name, index, is_allowed) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
@@ -58,10 +66,14 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Descri
     return _Partition(partition_index=index, error_code=error, error_message=message)
 
 
-def _described(topics: Topics, name: str, index: int) -> DescribeProducersResponse.PartitionResponse:
+def _described(
+    topics: Topics, name: str, index: int, is_allowed: IsAllowed
+) -> DescribeProducersResponse.PartitionResponse:
     reason = names.why_invalid(name)
     if reason is not None:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    if not is_allowed(name):
+        return _refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     if topics.topic_id(name) is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server has no topic named {name}")
     partition = topics.partition(name, index)

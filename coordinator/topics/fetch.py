@@ -4,7 +4,7 @@ This is Kafka's ReplicaManager.fetchMessages, readFromLog and DelayedFetch.
 
 A response is built in the order of the request: each partition may use the part of MaxBytes that the partitions before it left.
 The first batch is returned even if it is larger than every limit, because otherwise its reader could never get past it.
-Partitions that do not exist come last, as in Kafka. Only whole batches are returned.
+Partitions that the client may not read, or that do not exist, come last, as in Kafka. Only whole batches are returned.
 
 If fewer than MinBytes are there, the request waits until enough bytes have arrived in its partitions or MaxWaitMs has passed,
 and then reads again. It counts the bytes that arrive instead of reading at each append, which would be quadratic. An error in
@@ -16,10 +16,11 @@ transactions together with a list of these. Bytes arrive for such a reader when 
 may have to wait until the open transactions are known.
 
 In a session (fetch_sessions.py) the partitions are those of the session, and the response has only changes. The session is
-updated when the response is sent; a request that still waits has returned nothing.
+updated when the response is sent; a request that still waits has returned nothing. A partition stays in its session when it
+is refused, and each request asks again whether the client may read it.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
 from coordinator.log.batch import read_header
 from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
@@ -36,6 +37,9 @@ _STORAGE_ERROR_SINCE = 6
 _PIECE_PARTITIONS = 50
 """Partitions that are read in about a millisecond."""
 
+IsDenied = Callable[[str | None], bool]
+"""Whether the client may not read the topic of this name; None: one whose id is unknown."""
+
 _Data = FetchResponse.PartitionData
 _Topic = FetchResponse.FetchableTopicResponse
 
@@ -44,8 +48,8 @@ class Fetch:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_admits", "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_done", "_fetched", "_reply", "_request",
-        "_run", "_session", "_timer", "_topics", "_version", "_waits_for",
+        "_admits", "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_denied", "_done", "_fetched", "_reply",
+        "_request", "_run", "_session", "_timer", "_topics", "_version", "_waits_for",
     )  # fmt: skip
 
     def __init__(
@@ -55,18 +59,17 @@ class Fetch:
         api_version: int,
         reply: Callable[[FetchResponse], None],
         run: Callable[[Iterator[None]], None],
+        is_denied: IsDenied | None = None,
         admits: Callable[[FetchResponse], bool] | None = None,
     ) -> None:
         """Calls `reply` once, now or later. `run` reads the partitions in pieces. `admits`: whether the client may have this
         response; if not, it gets an empty one, and its session remains as it was. None: it may.
 
-        The response has the errors of single partitions: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE,
-        UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (a follower, or a disk error before version 6), KAFKA_STORAGE_ERROR; or
-        the error of its session (fetch_sessions.py). Raises UNKNOWN_SERVER_ERROR for an unknown isolation level.
+        The response has the errors of single partitions: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+        UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (a follower, or a disk error
+        before version 6), KAFKA_STORAGE_ERROR; or the error of its session (fetch_sessions.py). Raises UNKNOWN_SERVER_ERROR
+        for an unknown isolation level, if there is anything to read.
         """
-        if request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
-            # As in Kafka, which has no error code for this.
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._topics = topics
         self._request = request
         self._committed = request.isolation_level == _READ_COMMITTED
@@ -87,7 +90,17 @@ class Fetch:
             # There are no partitions to refuse: without the session nobody knows which they are.
             reply(FetchResponse(error_code=error.code))
             return
-        self._waits_for = [fetched for fetched in self._fetched.values() if self._resolve(fetched)]
+        self._denied: Collection[Key] = (
+            () if is_denied is None else {key for key, fetched in self._fetched.items() if is_denied(fetched.topic)}
+        )
+        self._waits_for = [
+            fetched
+            for key, fetched in self._fetched.items()
+            if not (self._denied and key in self._denied) and self._resolve(fetched)
+        ]
+        if self._waits_for and request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
+            # As in Kafka, which has no error code for this.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         to_load = [fetched.partition for fetched in self._waits_for if self._needs_load(fetched.partition)]
         left, now_ms = len(to_load) + 1 if self._committed else 1, topics.clock.wall_ms()
 
@@ -252,16 +265,22 @@ class Fetch:
         Yields after each piece.
         """
         found: list[tuple[FetchedPartition, _Data]] = []
-        unknown: list[tuple[FetchedPartition, _Data]] = []
+        unknown_ids: list[tuple[FetchedPartition, _Data]] = []
+        refused: list[tuple[FetchedPartition, _Data]] = []
         has_room = self._topics.has_room()
         left, bytes_read, final = self._bytes_left_max if has_room else 0, 0, False
         for number, fetched in enumerate(list(self._fetched.values()), 1):
             if not number % _PIECE_PARTITIONS:
                 yield
+            index = fetched.requested.partition
+            if self._denied and fetched.key in self._denied:
+                refused.append((fetched, refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+                continue
             if fetched.partition is None:
-                unknown_id = self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None
-                error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                unknown.append((fetched, refusal(fetched.requested.partition, error)))
+                if self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None:
+                    unknown_ids.append((fetched, refusal(index, ErrorCode.UNKNOWN_TOPIC_ID)))
+                else:
+                    refused.append((fetched, refusal(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
                 continue
             data = self._read_partition(fetched, fetched.partition, left, at_least_one=has_room and not bytes_read)
             assert data.records is not None
@@ -269,7 +288,7 @@ class Fetch:
             left = max(0, left - len(data.records))
             final = final or bool(data.error_code) or data.diverging_epoch.epoch >= 0
             found.append((fetched, data))
-        return found + unknown, bytes_read, final
+        return found + unknown_ids + refused, bytes_read, final
 
     def _read_partition(
         self,

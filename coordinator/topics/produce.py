@@ -15,8 +15,9 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.result import Producer
 from coordinator.topics import names
+from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.append import Entry, append, needs_walk, walk
-from coordinator.topics.batch_validation import Refused, is_transactional, read_batch
+from coordinator.topics.batch_validation import Batch, Refused, is_transactional, read_batch
 from coordinator.topics.engine import Topics
 from coordinator.topics.partition import Partition, nobody_waits
 from coordinator.topics.producer_state import VerificationGuard
@@ -24,6 +25,7 @@ from coordinator.topics.producer_state import VerificationGuard
 _ADDS_PARTITIONS_SINCE = 12
 _ABORTABLE_SINCE = 11
 _IDS_SINCE = 13
+_ACKS = frozenset({-1, 0, 1})
 _PIECE_APPENDS = 20
 """Batches that are appended in about a millisecond. The first batch of a partition makes files, which takes longer."""
 _COORDINATOR_UNAVAILABLE = frozenset(
@@ -62,26 +64,27 @@ def produce(
     reply: Callable[[ProduceResponse, bool], None],
     run: Callable[[Iterator[None]], None],
     wait: Callable[[], None],
+    is_allowed: IsAllowed = everything,
 ) -> None:
     """Appends every batch, and calls `reply(response, any_error)` when all of them are durable. acks=0 does not wait for that.
 
     `run` does the appends in pieces. `wait` is called if batches are still to be appended after this returns: later requests
     of the connection must not overtake them. The records of large batches are looked into outside the loop before.
+    `is_allowed`: whether the client may write to this topic.
     The response has the errors of single partitions (append.py), and before those of `append`:
 
-        UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (an internal topic)
+        UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (an internal topic)
+        INVALID_REQUIRED_ACKS
         NOT_ENOUGH_REPLICAS           the transaction's coordinator cannot answer now: the producer retries
         the errors of transactions/verification.py
 
     Raises KafkaError for an error of the whole request:
 
-        INVALID_REQUIRED_ACKS
         TRANSACTIONAL_ID_AUTHORIZATION_FAILED   a transactional batch without a transactional id
         INVALID_PRODUCER_ID_MAPPING             batches of several transactional producers
     """
-    if request.acks not in {-1, 0, 1}:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if request.transactional_id is None and _has_transactional_batches(request):
+    if request.transactional_id is None and has_transactional_batches(request):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     response = ProduceResponse()
     left = 1
@@ -102,14 +105,15 @@ def produce(
     for (topic_name, topic_id), partitions in _last_records(request).items():
         topic_response = ProduceResponse.TopicProduceResponse(name=topic_name, topic_id=topic_id)
         name = topic_name if api_version < _IDS_SINCE else topics.topic_name(topic_id)
+        denied = name is not None and not is_allowed(name)
         for index, records in partitions.items():
             partition_response = _PartitionResponse(index=index, base_offset=-1)
             topic_response.partition_responses.append(partition_response)
             left += 1
             done = partial(on_done, partition_response)
             try:
-                partition = _partition(topics, name, index)
-                batch = read_batch(records, api_version)
+                partition = _partition(topics, name, index, denied=denied)
+                batch = _batch(records, api_version, request.acks)
             except Refused as refusal:
                 refusal.describe(partition_response)
                 done(refusal.code)
@@ -196,7 +200,8 @@ def refusal(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     )
 
 
-def _has_transactional_batches(request: ProduceRequest) -> bool:
+def has_transactional_batches(request: ProduceRequest) -> bool:
+    """Whether a partition's first batch is transactional (`RequestUtils.hasTransactionalRecords`)."""
     return any(is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data)
 
 
@@ -209,15 +214,24 @@ def _last_records(request: ProduceRequest) -> dict[tuple[str, bytes], dict[int, 
     return topics
 
 
-def _partition(topics: Topics, name: str | None, index: int) -> Partition:
+def _partition(topics: Topics, name: str | None, index: int, *, denied: bool) -> Partition:
     if name is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+    if denied:
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if name in names.INTERNAL:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = topics.user_partition(name, index)
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return partition
+
+
+def _batch(records: bytes | None, api_version: int, acks: int) -> Batch:
+    batch = read_batch(records, api_version)
+    if acks not in _ACKS:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+    return batch
 
 
 def _append_plain(entry: Entry, now_ms: int, *, acked: bool, walked: bool) -> None:

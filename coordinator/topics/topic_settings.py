@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.java import parse_double, parse_long
 from coordinator.topics.config import TopicsConfig
 
 INT_MAX = 2**31 - 1
@@ -66,11 +67,12 @@ def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[st
     limit = {"INT": INT_MAX, "LONG": LONG_MAX}[kind]
 
     def why_invalid(text: str) -> str | None:
-        if re.fullmatch(r"[+-]?[0-9]+", text.strip()) is None or not -limit - 1 <= int(text) <= limit:
+        value = parse_long(text)
+        if value is None or not -limit - 1 <= value <= limit:
             return f"Not a number of type {kind}"
-        if low is not None and int(text) < low:
+        if low is not None and value < low:
             return f"Value must be at least {low}"
-        if high is not None and int(text) > high:
+        if high is not None and value > high:
             return f"Value must be no more than {high}"
         return None
 
@@ -78,9 +80,8 @@ def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[st
 
 
 def _ratio(text: str) -> str | None:
-    try:
-        value = float(text.strip())
-    except ValueError:
+    value = parse_double(text)
+    if value is None:
         return "Not a number of type DOUBLE"
     if value < 0:
         return "Value must be at least 0"
@@ -110,7 +111,7 @@ def _throttled(name: str) -> Callable[[str], str | None]:
     wanted = re.compile(r"\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*|")
 
     def why_invalid(text: str) -> str | None:
-        if wanted.fullmatch(re.sub(r"\s*,\s*", ",", text.strip())):
+        if wanted.fullmatch(",".join(map(str.strip, text.split(",")))):
             return None
         return (
             f"{name} must be the literal '*' or a list of replicas in the following format: "
@@ -255,6 +256,8 @@ class ConfigValue(NamedTuple):
     about: str = ""
     synonyms: tuple[Synonym, ...] = ()
     read_only: bool = False
+    is_sensitive: bool = False
+    """Whether the value is a secret, or its type is not known, so that Kafka takes it for one."""
 
 
 def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
@@ -284,7 +287,7 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
                 f"Invalid value {_shown(row, value, reason)} for configuration {name}: {reason}",
             )
     shortest, longest = (
-        int(found.get(name, ROWS[name].default)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+        _long(found.get(name, ROWS[name].default)) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
     if shortest > longest:
         raise KafkaError(
@@ -300,10 +303,24 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     return found
 
 
+def _long(text: str) -> int:
+    """A valid number."""
+    value = parse_long(text)
+    assert value is not None, "a setting was validated before it was stored"
+    return value
+
+
+def _double(text: str) -> float:
+    """A valid number."""
+    value = parse_double(text)
+    assert value is not None, "a setting was validated before it was stored"
+    return value
+
+
 def _shown(row: Row, value: str, reason: str) -> str:
     """An invalid value as Kafka formats it in its error message."""
     if row.why_invalid is _ratio and not reason.startswith("Not"):
-        return str(float(value))
+        return str(_double(value))
     return f"[{value}]" if row.name.endswith("throttled.replicas") else value
 
 
@@ -333,9 +350,9 @@ def _describe(row: Row, own: str | None, config: TopicsConfig) -> ConfigValue:
 def canonical(row: Row, text: str) -> str:
     """A valid value as Kafka reports it: without the spaces and signs that its parser accepts."""
     if row.kind in {Kind.INT, Kind.LONG}:
-        return str(int(text))
+        return str(_long(text))
     if row.kind is Kind.DOUBLE:
-        return str(float(text))
+        return str(_double(text))
     if row.kind is Kind.BOOLEAN:
         return text.strip().lower()
     if row.kind is Kind.LIST:
@@ -349,7 +366,7 @@ def effective(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettin
     def number(name: str) -> int:
         own, row = overrides.get(name), ROWS[name]
         if own is not None:
-            return int(own)
+            return _long(own)
         return int(getattr(config, row.broker_field) if row.broker_field else row.default)
 
     timestamp_type = overrides.get("message.timestamp.type", config.log_message_timestamp_type)
@@ -364,7 +381,7 @@ def effective(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettin
         retention_bytes=number("retention.bytes"),
         retention_ms=number("retention.ms"),
         delete_retention_ms=number("delete.retention.ms"),
-        min_cleanable_dirty_ratio=float(
+        min_cleanable_dirty_ratio=_double(
             overrides.get("min.cleanable.dirty.ratio", ROWS["min.cleanable.dirty.ratio"].default)
         ),
         min_compaction_lag_ms=number("min.compaction.lag.ms"),

@@ -13,7 +13,7 @@ from coordinator.groups.committer import classic_committer
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.events import EVENT_KEYS, ClassicDelivery, Completed, Holding, Joined
 from coordinator.groups.kinds import Kind
-from coordinator.groups.offsets.partial_commit import MissingPartition
+from coordinator.groups.offsets.partial_commit import RefusedPartition
 from coordinator.groups.settings import FENCING_POLICIES
 from coordinator.groups.streams.committer import StreamsCommitter
 from coordinator.protocol.codec import Codec
@@ -82,13 +82,15 @@ policies = st.none() | st.builds(
     require_ownership=st.booleans(),
     require_member=st.booleans(),
 )
-missing = st.builds(
-    MissingPartition,
+refused = st.builds(
+    RefusedPartition,
     texts,
     st.sampled_from([bytes(16), *TOPIC_IDS]),
     ints,
     longs,
-    st.sampled_from([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]),
+    st.sampled_from(
+        [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    ),
 )
 
 
@@ -170,7 +172,7 @@ EVENTS = {
         kinds,
         committers,
         policies,
-        st.lists(missing, max_size=3),
+        st.lists(refused, max_size=3),
     ),
     RepeatedDecision: repeated_decisions(),
 }

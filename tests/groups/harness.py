@@ -33,6 +33,7 @@ from coordinator.requests import join_group, leave_group, sync_group
 from coordinator.runtime.result import Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from tests.support.catalog import Catalog
+from tests.support.permitting import EVERYTHING
 
 START_MS = 1_000_000
 Operation = Callable[[Any, Any, Any, int], Result]
@@ -56,6 +57,8 @@ class SentRequest:
         self.client_host = client_host
         self.dialect = dialect
         self.fresh_id = fresh_id
+        self.permits = EVERYTHING
+        self.may_describe: Callable[[str], bool] | None = None
         self.reply: Any = None
 
     def answer(self, message: Message) -> None:

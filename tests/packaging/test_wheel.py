@@ -18,14 +18,17 @@ SOURCES = (
     "config",
     "pyproject.toml",
     "setup.py",
+    "MANIFEST.in",
     "README.md",
     "LICENSE",
+    "SECURITY.md",
+    "CHANGELOG.md",
 )
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """A folder with the content of the wheel, built offline from a copy of the sources."""
+    """A folder with the content of the wheel, built offline from a source distribution of a copy of the sources."""
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     sources.mkdir()
@@ -35,15 +38,28 @@ def installed(tmp_path_factory) -> Path:
             shutil.copytree(path, sources / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
         else:
             shutil.copy(path, sources)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(folder), "."]
-    built = subprocess.run(command, cwd=sources, capture_output=True, text=True, timeout=120, check=False)
-    assert built.returncode == 0, built.stderr
+    package = "import setuptools.build_meta as backend, sys; backend.build_sdist(sys.argv[1])"
+    _succeeds([sys.executable, "-c", package, str(folder)], sources)
+    [archive] = folder.glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder, filter="data")
+    unpacked = folder / archive.name.removesuffix(".tar.gz")
+    assert not (unpacked / "tests").exists()
+    _succeeds(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(folder), "."],
+        unpacked,
+    )
     [wheel] = folder.glob("*.whl")
     target = folder / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(target)
     shutil.rmtree(sources)
+    shutil.rmtree(unpacked)
     return target
+
+
+def _succeeds(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def run(installed: Path, *arguments: str, **options) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
 from coordinator.requests.streams_group_heartbeat import API, handle
 from tests.groups.streams.streams_world import StreamsHarness, part, topology
+from tests.support.permitting import EVERYTHING
 
 MISSING = 3
 
@@ -53,7 +54,7 @@ class Server:
     def beat(self, request: Any) -> Any:
         """The answer; an error that is raised before a shard is asked is one, too."""
         refused: list[ErrorCode] = []
-        handle(self, SimpleNamespace(request=request, api_version=1, refuse=refused.append))
+        handle(self, SimpleNamespace(request=request, api_version=1, refuse=refused.append, permits=EVERYTHING))
         return refused[0] if refused else self.answer
 
     def join(self, *parts: Any, member_id: str = "m") -> Any:

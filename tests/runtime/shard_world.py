@@ -23,6 +23,7 @@ class ReplyTarget:
     client_id = "test"
     client_host = "/127.0.0.1"
     dialect = None
+    may_describe = None
     fresh_id = "00000000-0000-4000-8000-000000000000"
     writes = True
 

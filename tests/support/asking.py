@@ -10,6 +10,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
+from tests.support.permitting import EVERYTHING
 from tests.topics.data_plane import FOLDER, DataPlane
 
 CLUSTER_ID = "x1yZ2nQGS_mE4bIq5yQZ0A"
@@ -37,6 +38,7 @@ class ReplyTarget:
     client_id = "test"
     client_host = "/127.0.0.1"
     dialect = None
+    permits = EVERYTHING
 
     def __init__(self, api, version, request, apis):
         self.api = api

@@ -1,13 +1,15 @@
 """An authorizer that a test fills by hand, and a server that asks it."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Any
 
+from coordinator.api.permits import Permits
 from coordinator.security.access import Access, ResourceType
 from coordinator.security.principal import ANONYMOUS, Principal
 
 ANY_NAME = "*"
+EVERYTHING = Permits(None, ANONYMOUS, "", ())
+"""For a stand-in of an exchange: there is no authorizer."""
 
 Rule = tuple[Principal, Access, str]
 
@@ -56,4 +58,4 @@ def use_authorizer(server: Any, authorizer: Any) -> None:
     for listener in server.listeners:
         dispatcher = listener.dispatcher
         assert not dispatcher.routes
-        dispatcher._authorizer, dispatcher._learners = authorizer, MappingProxyType({})
+        dispatcher._authorizer = authorizer

@@ -3,6 +3,8 @@
 Who may change it, and when it is lost: epochs/soft_state.py.
 """
 
+from collections.abc import Callable
+
 from coordinator.groups.assignors.assignor import MemberSpec
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.soft_state import SoftState
@@ -13,15 +15,27 @@ from coordinator.runtime.result import Result
 class CachedHeartbeat:
     """The answer to a member at the target that has nothing to say and nothing to hear, built once (heartbeat.py)."""
 
-    __slots__ = ("client_host", "client_id", "instance_id", "is_final", "member_epoch", "result", "settings")
+    __slots__ = (
+        "client_host", "client_id", "instance_id", "is_final", "member_epoch", "patterns_due_ms", "result", "settings",
+    )  # fmt: skip
 
-    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, result: Result, *, is_final: bool) -> None:
+    def __init__(
+        self,
+        member: ConsumerMember,
+        settings: ConsumerSettings,
+        result: Result,
+        patterns_due_ms: int,
+        *,
+        is_final: bool,
+    ) -> None:
         self.member_epoch = member.member_epoch
         self.instance_id = member.instance_id
         self.client_id = member.client_id
         self.client_host = member.client_host
         self.settings = settings
         self.result = result
+        self.patterns_due_ms = patterns_due_ms
+        """When the group's patterns are to be matched again, by the wall clock; then the answer is not valid any more."""
         self.is_final = is_final
         """The target is for the group's epoch; otherwise the answer is only valid within the assignment interval."""
 
@@ -32,6 +46,7 @@ class ConsumerSoftState(SoftState):
     __slots__ = (
         "assignor_inputs",
         "catalog_version",
+        "may_describe",
         "regexes_looked_at_ms",
         "regexes_version",
         "rejoin_pending",
@@ -54,6 +69,8 @@ class ConsumerSoftState(SoftState):
         """Member id -> the member as an assignor sees it in that version; without members that have changed since."""
         self.target_version: int | None = None
         """The catalog version for which the target was computed; None: not since the log was read."""
+        self.may_describe: Callable[[str], bool] | None = None
+        """Whether patterns match a topic's name for the client whose request asked for a match; None: they match every name."""
         self.regexes_version: int | None = None
         """The catalog version that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0

@@ -13,9 +13,13 @@ heartbeat is answered without its topics, its next one finds them. RE2 takes tim
 some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat notices them, but at most
 once a second (`REFRESH_INTERVAL_MS`; Kafka: every ten seconds).
 
+With an authorizer, patterns find only topics that one client may describe: the one whose request asked for the match. This
+holds for all members of the group, and what changes in that client's permissions counts from the next match on.
+
 Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +36,7 @@ from coordinator.runtime.result import Record, Timer
 
 REFRESH_INTERVAL_MS = 1_000
 """Milliseconds between two matches of a group's patterns against all topics, at least."""
+NEVER_MS = 1 << 63
 
 
 _REASONS = (
@@ -107,13 +112,20 @@ def check_regex(regex: str) -> None:
         ) from None
 
 
+def patterns_due_ms(groups: Groups, group: ConsumerGroup) -> int:
+    """The time by the wall clock from which on the group's patterns are to be matched again, even if no topic is new."""
+    if not group.regex_members:
+        return NEVER_MS
+    return group.soft.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+
+
 def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
     """The timer for matching the group's patterns against the topics; None if that is not due. `is_new`: one was added."""
     soft = group.soft
     if not is_new:
         if not group.regex_members:
             return None
-        is_old = now_ms >= soft.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+        is_old = now_ms >= patterns_due_ms(groups, group)
         is_resolved = group.regex_members.keys() <= group.regexes.keys()
         if is_resolved and soft.regexes_version == groups.catalog.version and not is_old:
             return None
@@ -130,7 +142,9 @@ def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Rec
     whether the target may have to change.
     """
     catalog = groups.catalog
-    names = catalog.topic_names()
+    names = _visible(
+        catalog.topic_names(), [_compiled(regex) for regex in group.regex_members], group.soft.may_describe
+    )
     counts: dict[str, int] = {}
     written: list[Record] = []
     changes_target = False
@@ -156,6 +170,15 @@ def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Rec
     removed = {name for name, by in counts.items() if by < 0 and group.subscribed[name] + by == 0}
     added = {name for name, by in counts.items() if by > 0 and name not in group.subscribed}
     return written, removed, added, changes_target
+
+
+def _visible(
+    names: Sequence[str], patterns: Sequence[Any], may_describe: Callable[[str], bool] | None
+) -> Sequence[str]:
+    """The names among which patterns may find theirs. Only what some pattern matches is asked about, and once."""
+    if may_describe is None:
+        return names
+    return [name for name in names if any(each.fullmatch(name) for each in patterns) and may_describe(name)]
 
 
 @lru_cache(maxsize=4_096)

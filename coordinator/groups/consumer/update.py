@@ -38,7 +38,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.result import Result
+from coordinator.runtime.result import RequestContext, Result
 
 
 class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
@@ -66,16 +66,18 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
-    def advance(self, old: ConsumerMember, new: ConsumerMember, owned: Owned) -> ConsumerMember:
+    def advance(
+        self, old: ConsumerMember, new: ConsumerMember, owned: Owned, context: RequestContext
+    ) -> ConsumerMember:
         """Takes all steps for a member that is now `new`; returns it as it is after them.
 
         Raises INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
         """
-        target_epoch, target = self.catch_up(old, new)
+        target_epoch, target = self.catch_up(old, new, context)
         changed = new.topics != old.topics or new.regex != old.regex
         return self.reconcile(new, target_epoch, target, owned, subscription_changed=changed)
 
-    def catch_up(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
+    def catch_up(self, old: ConsumerMember, new: ConsumerMember, context: RequestContext) -> tuple[int, Partitions]:
         """Takes the steps of the group; returns the target's epoch and the member's part of it. Raises as `advance`."""
         group, catalog = self.group, self.groups.catalog
         topics_changed = new.topics != old.topics
@@ -105,6 +107,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         timer = refresh_timer(self.groups, group, self.now_ms, is_new=is_new_regex)
         if timer is not None:
             self.timers.append(timer)
+            group.soft.may_describe = context.may_describe
         return self._retarget(old, new)
 
     def _raise_epoch_if_due(

@@ -125,7 +125,7 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
         )
         if topic_id is not None
     ]
-    stepped = update.advance(old, new, owned)
+    stepped = update.advance(old, new, owned, context)
     group_id = group.group_id
     before = group.members.get(member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
@@ -292,13 +292,15 @@ def heartbeat(
     `GroupMetadataManager.classicGroupHeartbeatToConsumerGroup`.
     """
     try:
-        return _heartbeat(groups, group, request, now_ms)
+        return _heartbeat(groups, group, request, context, now_ms)
     except KafkaError as error:
         error.facts = fenced_classic(groups, request, error.code)
         raise
 
 
-def _heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, now_ms: int) -> Result:
+def _heartbeat(
+    groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int
+) -> Result:
     member = _classic_member(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -308,7 +310,7 @@ def _heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, 
     target_epoch = group.target_epoch
     is_behind = target_epoch < group.group_epoch or group.soft.catalog_version != groups.catalog.version
     if is_behind and group.classic_members == len(group.members):
-        target_epoch, _ = update.catch_up(member, member)
+        target_epoch, _ = update.catch_up(member, member, context)
     code = ErrorCode.NONE
     if _must_join(group, member, target_epoch):
         code = ErrorCode.REBALANCE_IN_PROGRESS

@@ -1,6 +1,7 @@
 """OffsetCommit (key 8) for topics that exist; `OffsetMetadataManager.commitOffset` in Kafka.
 
-A commit is checked in three places, in Kafka's order: partitions that do not exist are refused before the group is asked
+A commit is checked in three places, in Kafka's order: partitions are refused before the group is asked, if they
+do not exist or the client may not read their topic
 (api/topic_existence.py); then the group lets the committer pass, or refuses every partition with the same error (fencing.py);
 then each partition is validated by itself (validate_partitions.py).
 
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit
-from coordinator.groups.offsets.partial_commit import MissingPartition, PartialCommit
+from coordinator.groups.offsets.partial_commit import PartialCommit, RefusedPartition
 from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -37,18 +38,18 @@ def commit(
     request: OffsetCommitRequest,
     context: RequestContext,
     now_ms: int,
-    missing: Sequence[MissingPartition] = (),
+    refused: Sequence[RefusedPartition] = (),
 ) -> Result:
-    """Commits the offsets of partitions that exist; every topic has both its name and its id.
+    """Commits the offsets of partitions that exist and that the client may read; every topic has both its name and its id.
 
-    `missing`: other partitions of the same commit, which were refused before; only the event mentions them.
+    `refused`: other partitions of the same commit, which were refused before; only the event mentions them.
 
     Raises the errors of `fence_commit`. A partition may be refused by itself with OFFSET_METADATA_TOO_LARGE.
     """
     try:
         origin, timers = fence_commit(groups, request, context.api_version)
     except KafkaError as error:
-        error.facts = refused_commit_facts(groups, request, context, error.code, missing)
+        error.facts = refused_commit_facts(groups, request, context, error.code, refused)
         raise
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
@@ -57,15 +58,15 @@ def commit(
     )
     groups.counters.offsets += len(records)
     facts: tuple[Fact, ...] = ()
-    if groups.emits_accepted or is_partly_refused or missing:
+    if groups.emits_accepted or is_partly_refused or refused:
         facts = commit_facts(
-            groups, request, context, _NONE, origin=origin, partly_refused=is_partly_refused, missing=missing
+            groups, request, context, _NONE, origin=origin, partly_refused=is_partly_refused, refused=refused
         )
     return Result(answer, records, timers, (), facts)
 
 
-def commit_existing(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
-    """Commits what exists of a request, and answers all of it. Raises the errors of `fence_commit`."""
-    result = commit(groups, partial.existing, context, now_ms, partial.missing)
+def commit_rest(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
+    """Commits what is left of a request, and answers all of it. Raises the errors of `fence_commit`."""
+    result = commit(groups, partial.rest, context, now_ms, partial.refused)
     result.reply = partial.answer(result.reply)
     return result

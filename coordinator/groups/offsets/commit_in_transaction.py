@@ -37,7 +37,7 @@ class VerifiedCommit:
 
 
 def commit_in_transaction(groups: Groups, verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
-    """Makes the offsets of the partitions that exist pending, and answers the whole request.
+    """Makes the offsets of the partitions that are left pending, and answers the whole request.
 
     Raises the errors of `fence_commit_in_transaction`, INVALID_PRODUCER_EPOCH for an epoch that is older than the log's, and
     INVALID_TXN_STATE if the transaction ended during the verification. A partition may be refused by itself with
@@ -47,13 +47,13 @@ def commit_in_transaction(groups: Groups, verified: VerifiedCommit, context: Req
         return _commit(groups, verified, context, now_ms)
     except KafkaError as error:
         partial = verified.partial
-        error.facts = refused_commit_facts(groups, partial.existing, context, error.code, partial.missing)
+        error.facts = refused_commit_facts(groups, partial.rest, context, error.code, partial.refused)
         raise
 
 
 def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
     partial = verified.partial
-    request, missing = partial.existing, partial.missing
+    request, refused = partial.rest, partial.refused
     fence_commit_in_transaction(groups, request, context.api_version)
     answer, records, is_partly_refused = validate_partitions(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms=None
@@ -62,8 +62,8 @@ def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, n
     if len(records):
         _fence_producer(groups, producer, verified.guard)
     groups.counters.offsets += len(records)
-    facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, missing=missing)
-    if missing:
+    facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, refused=refused)
+    if partial.refused_topics:
         answer = partial.answer(answer)
     return Result(answer, records, facts=facts, producer=producer)
 

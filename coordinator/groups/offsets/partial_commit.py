@@ -1,8 +1,8 @@
-"""A commit of which some partitions do not exist.
+"""A commit of which some partitions are refused before the group is asked.
 
-A partition that does not exist is refused whoever commits it, so that is decided before the group is asked
-(api/topic_existence.py; `KafkaApis.handleOffsetCommitRequest` in Kafka). The group then decides about the rest, and one answer
-is composed of both: refused partitions first, and a topic that is in both parts once.
+They do not exist, or the client may not read their topic: that holds whoever commits them (api/topic_existence.py;
+`KafkaApis.handleOffsetCommitRequest` in Kafka). The group then decides about the rest, and one answer is composed of both:
+refused partitions first, and a topic that is in both parts once.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,11 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
 
 
-class MissingPartition(NamedTuple):
-    """A committed partition that does not exist. `error`: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID."""
+class RefusedPartition(NamedTuple):
+    """A committed partition that the group does not see.
+
+    `error`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID or TOPIC_AUTHORIZATION_FAILED.
+    """
 
     topic: str
     topic_id: bytes
@@ -26,18 +29,18 @@ class MissingPartition(NamedTuple):
 class PartialCommit(NamedTuple):
     """What is left of a request (OffsetCommit or TxnOffsetCommit), and what was refused."""
 
-    existing: Any
-    """The request without the partitions that do not exist; every topic has both its name and its id."""
+    rest: Any
+    """The request without the refused partitions; every topic has both its name and its id."""
     answers: Answers
-    missing: Sequence[MissingPartition] = ()
+    refused: Sequence[RefusedPartition] = ()
     refused_topics: Sequence[Any] = ()
-    """The beginning of the answer: the topics with missing partitions, with the errors of these."""
+    """The beginning of the answer: the topics with refused partitions, with the errors of these."""
 
-    def answer(self, rest: Any = None) -> Message:
-        """The whole answer. `rest`: the answer to what exists; None if nothing does."""
+    def answer(self, to_rest: Any = None) -> Message:
+        """The whole answer. `to_rest`: the answer to the rest; None if nothing is left."""
         topics = list(self.refused_topics)
         positions = {(topic.name, topic.topic_id): position for position, topic in enumerate(topics)}
-        for topic in () if rest is None else rest.topics:
+        for topic in () if to_rest is None else to_rest.topics:
             position = positions.get((topic.name, topic.topic_id))
             if position is None:
                 positions[topic.name, topic.topic_id] = len(topics)

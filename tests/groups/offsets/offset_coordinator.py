@@ -25,6 +25,7 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from tests.runtime.event_world import STATE, EventWorld
 from tests.support.catalog import Catalog
+from tests.support.permitting import EVERYTHING
 
 MODULES = (offset_commit, offset_fetch, offset_delete, delete_groups, txn_offset_commit)
 APIS = {module.API.name: module.API for module in MODULES}
@@ -119,6 +120,7 @@ class Exchange:
         self.client_id = "client"
         self.client_host = "/127.0.0.1"
         self.dialect = None
+        self.permits = EVERYTHING
         self.fresh_id = ""
         self.writes = self.api.writes
         self.request = request
