@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 Partition = tuple[str, int]
 UNKNOWN = b""
-"""In place of the token of an assignment that was made before the history began: a refused deletion of the group restarts it."""
+"""The token of an assignment that was made before the history began: a refused deletion of the group restarts it."""
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ def create_partitions(
     INVALID_REPLICA_ASSIGNMENT
     THROTTLING_QUOTA_EXCEEDED     `count_mutation` raises it
     KAFKA_STORAGE_ERROR           the metadata log cannot be written
+    NOT_CONTROLLER                another server that shares it was quicker
     """
     topics.metadata.in_turn(lambda: _create(topics, request, reply, count_mutation))
 
