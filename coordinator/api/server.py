@@ -7,12 +7,14 @@ the others call the topics, or answer from the configuration.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from coordinator.api.cluster import Cluster
 from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.config.security import PLAINTEXT
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
+from coordinator.security.standard_authorizer import StandardAuthorizer
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
@@ -44,6 +46,8 @@ class Server(Protocol):
     @property
     def node_id(self) -> int: ...
     @property
+    def cluster(self) -> Cluster: ...
+    @property
     def endpoints(self) -> Sequence[Endpoint]: ...
     @property
     def entropy(self) -> Entropy: ...
@@ -55,6 +59,8 @@ class Server(Protocol):
     def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def authorizer(self) -> StandardAuthorizer | None: ...
     @property
     def encoded_topics(self) -> EncodedTopics: ...
     @property
