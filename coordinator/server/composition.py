@@ -10,6 +10,7 @@ in the log by then, as it is at any moment.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
@@ -136,7 +137,7 @@ class Server:
         self.group_rebalances = GroupRebalances(clock.machine_ms, config.admin.metrics_groups)
         self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
-        self._turn = Turn(loop.call_soon, clock.machine_ms, self.statistics.count_turn)
+        self._turn = Turn(loop.call_soon, clock.machine_ms, thread_time_ns, self.statistics.count_turn)
         self.replays = asyncio.Semaphore(REPLAYS_MAX)
         self.stopping = False
         self.closed = False
