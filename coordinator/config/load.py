@@ -397,11 +397,8 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         tls=TlsConfig(**area(TlsConfig)),
         sasl=SaslConfig(**area(SaslConfig)),
         access_control=AccessControlConfig(**area(AccessControlConfig)),
-<<<<<<< HEAD
         quotas=QuotasConfig(**area(QuotasConfig)),
-=======
         shared=SharedConfig(**area(SharedConfig)),
->>>>>>> main
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
         log=LogConfig(**area(LogConfig)),

@@ -606,11 +606,7 @@ def value_of(config: ServerConfig, name: str) -> Any:
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-<<<<<<< HEAD
-        config.sasl, config.access_control, config.quotas,
-=======
-        config.sasl, config.access_control, config.shared,
->>>>>>> main
+        config.sasl, config.access_control, config.quotas, config.shared,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

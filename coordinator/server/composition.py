@@ -85,11 +85,8 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-    from coordinator.quotas.enforcement import ClientQuotas
-=======
     from coordinator.journal.shared_journal import SharedJournal
->>>>>>> main
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.standard_authorizer import StandardAuthorizer
     from coordinator.security.tls import TlsContext
@@ -251,7 +248,7 @@ class Server:
             schedule=self._schedule,
         )
         self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
-        self.topics.on_quotas_changed = self.quota_keeper.apply
+        self.topics.metadata_observers.append(self.quota_keeper.observe)
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from coordinator.api.exchange import NO_TEMPLATE, NoTemplate
 from coordinator.config.settings import QuotasConfig
 from coordinator.network.listener import Listener
+from coordinator.protocol.messages import ClientQuotaRecord, Message
 from coordinator.topics.registry import Registry
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Schedule
@@ -35,6 +36,11 @@ class QuotaKeeper:
         self._schedule = schedule
         self._listeners = listeners
         self._metering: Metering | None = None
+
+    def observe(self, records: Sequence[Message]) -> None:
+        """These records of the metadata log have been replayed."""
+        if any(isinstance(record, ClientQuotaRecord) for record in records):
+            self.apply()
 
     def apply(self) -> None:
         """The quotas have changed, or there is another listener."""

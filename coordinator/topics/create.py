@@ -38,10 +38,15 @@ def create_topics(
     KAFKA_STORAGE_ERROR          the metadata log cannot be written
     NOT_CONTROLLER               another server that shares it was quicker
     """
-    topics.metadata.when_leading(lambda: _create(topics, request, reply))
+    topics.metadata.when_leading(lambda: _create(topics, request, reply, count_mutation))
 
 
-def _create(topics: Topics, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None]) -> None:
+def _create(
+    topics: Topics,
+    request: CreateTopicsRequest,
+    reply: Callable[[CreateTopicsResponse], None],
+    count_mutation: CountMutation,
+) -> None:
     results: dict[str, _Result] = {}
     valid: list[Topic] = []
     times_named = Counter(topic.name for topic in request.topics)

@@ -66,11 +66,15 @@ def delete_topics(
     if not topics.config.delete_topic_enable:
         has_code = api_version >= _DISABLED_SINCE
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
-    topics.metadata.when_leading(lambda: _delete(topics, request, reply, rights))
+    topics.metadata.when_leading(lambda: _delete(topics, request, reply, rights, count_mutation))
 
 
 def _delete(
-    topics: Topics, request: DeleteTopicsRequest, reply: Callable[[DeleteTopicsResponse], None], rights: Rights
+    topics: Topics,
+    request: DeleteTopicsRequest,
+    reply: Callable[[DeleteTopicsResponse], None],
+    rights: Rights,
+    count_mutation: CountMutation,
 ) -> None:
     asked = Counter(wanted(request))
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}

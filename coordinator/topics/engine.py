@@ -15,11 +15,7 @@ from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.writer import MakeWriter, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
-<<<<<<< HEAD
-from coordinator.protocol.messages import ClientQuotaRecord, ConfigRecord, Message
-=======
 from coordinator.protocol.messages import ConfigRecord, Message, PartitionRecord, RemoveTopicRecord
->>>>>>> main
 from coordinator.runtime.result import Fact, Marker
 from coordinator.topics import metadata_records, names, topic_settings
 from coordinator.topics.config import TopicsConfig
@@ -109,8 +105,6 @@ class Topics:
         """Called with the names and ids of topics after their deletion: their committed offsets are deleted too."""
         self.metadata_observers: list[Callable[[Sequence[Message]], None]] = []
         """Called with the records of each change of the registry, once they are in it."""
-        self.on_quotas_changed: Callable[[], None] = lambda: None
-        """Called when client quotas have changed."""
         self.has_room: Callable[[], bool] = lambda: True
         """Whether there is memory for more records. If there is none, a Fetch returns no records."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
@@ -472,8 +466,6 @@ class Topics:
             observe(records)
 
     def _apply_settings(self, records: Sequence[Message]) -> None:
-        if any(isinstance(record, ClientQuotaRecord) for record in records):
-            self.on_quotas_changed()
         changed = {
             record.resource_name
             for record in records
