@@ -9,7 +9,7 @@ exists; a share key needs CLUSTER_ACTION since v6.
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import DENIED, Permits
+from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
@@ -33,7 +33,8 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
     host, port = exchange.advertised
     node_id: int = server.node_id
     if exchange.api_version < _BATCHED_SINCE:
-        permits.require(access, request.key)
+        if not permits.allows(access, request.key):
+            raise denial(access.resource_type)
         exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port))
         return
     exchange.reply(
