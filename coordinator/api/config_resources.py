@@ -169,7 +169,7 @@ class _Loggers:
 
 class _Groups:
     lists: Mapping[str, str] = {}
-    legacy = False
+    legacy = True
 
     def names(self, server: Server) -> list[str]:
         return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
