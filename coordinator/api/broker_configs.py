@@ -44,6 +44,8 @@ _KINDS = {
     "transaction.state.log.replication.factor": Kind.SHORT,
 }
 """Kafka's types, where they do not follow from the default."""
+_OF_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings of Kafka's authorizer, whose types its broker does not know: it shows those that are set, without their values."""
 
 
 class _Fact(NamedTuple):
@@ -108,6 +110,8 @@ _LARGER_UNITS = (
 def describe(server: Server) -> list[ConfigValue]:
     """All configs of this broker, sorted by name."""
     values = {name: _setting(setting, value_of(server.config, name)) for name, setting in SETTINGS.items()}
+    values = {name: value for name, value in values.items() if name not in _OF_AUTHORIZER}
+    values |= {name: _of_authorizer(name) for name in _OF_AUTHORIZER if _is_set(server, name)}
     values |= {name: _only_value(name, value, why) for name, (value, why) in ONLY_VALUE.items()}
     values |= {name: _constant(name, kind, value, why) for name, kind, value, why in _CONSTANTS}
     values |= {name: _in_larger_unit(server, name, of, unit_ms) for name, of, unit_ms in _LARGER_UNITS}
@@ -122,6 +126,15 @@ def describe_cluster() -> list[ConfigValue]:
     return [_min_insync_replicas(with_default=False)]
 
 
+def _is_set(server: Server, name: str) -> bool:
+    return bool(value_of(server.config, name) != SETTINGS[name].default)
+
+
+def _of_authorizer(name: str) -> ConfigValue:
+    about, synonyms = SETTINGS[name].documentation, (Synonym(name, None, SOURCE_STATIC_BROKER),)
+    return ConfigValue(name, None, SOURCE_STATIC_BROKER, 0, about, synonyms, read_only=True, is_sensitive=True)
+
+
 def _setting(setting: Setting, value: Any) -> ConfigValue:
     kind = _kind(setting)
     default = Synonym(setting.name, _shown(kind, setting.default), SOURCE_DEFAULT)
@@ -129,7 +142,14 @@ def _setting(setting: Setting, value: Any) -> ConfigValue:
     if value != setting.default:
         synonyms = (Synonym(setting.name, _shown(kind, value), SOURCE_STATIC_BROKER), default)
     return ConfigValue(
-        setting.name, synonyms[0].value, synonyms[0].source, kind, setting.documentation, synonyms, read_only=True
+        setting.name,
+        synonyms[0].value,
+        synonyms[0].source,
+        kind,
+        setting.documentation,
+        synonyms,
+        read_only=True,
+        is_sensitive=kind is Kind.PASSWORD,
     )
 
 

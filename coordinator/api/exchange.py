@@ -279,7 +279,7 @@ class Exchange(Generic[R]):
     def permits(self) -> Permits:
         """What the client may do."""
         route, queue = self.route, self.queue
-        return Permits(route.authorizer, queue.principal, queue.client_host, route.access, route.name)
+        return Permits(route.authorizer, queue.principal, queue.client_host[1:], route.access, route.name)
 
     @property
     def may_describe(self) -> Callable[[str], bool] | None:

@@ -13,6 +13,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
+from coordinator.security.standard_authorizer import StandardAuthorizer
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
@@ -55,6 +56,8 @@ class Server(Protocol):
     def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def authorizer(self) -> StandardAuthorizer | None: ...
     @property
     def encoded_topics(self) -> EncodedTopics: ...
     @property

@@ -14,4 +14,14 @@ appends, so a worker that was paused and wakes up acknowledges nothing. An appen
 in it; the next claim's replay shows what became of it.
 
     engine.py      the types, and the protocol that every engine implements
+    factory.py     makes the engine that an address names
+    address.py     an engine's URL, which shows no password
+    ended.py       which claims of a worker have ended
+    postgresql.py  the engine over PostgreSQL
+        postgresql_sql.py      all of its SQL
+        postgresql_schema.py   makes its tables
+        postgresql_primary.py  finds the primary, and checks what it promises
+        postgresql_link.py     a connection that is made again after it was lost
+
+`faults/memory_engine.py` is its simulated twin. docs/scale-out.md says what operators need.
 """

@@ -22,7 +22,6 @@ from coordinator.engine.engine import (
     EngineSettings,
     EngineUnavailable,
     Fenced,
-    OutcomeUnknown,
     Owner,
     Piece,
     Worker,
@@ -183,7 +182,6 @@ class MemoryEngine:
         self._settings = settings
         self._deliveries = deliveries or Prompt()
         self._ended = EndedClaims()
-        self._append_turn = asyncio.Lock()
         self._is_closed = False
 
     async def open(self) -> None:
@@ -216,17 +214,7 @@ class MemoryEngine:
         return answer
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
-        async with self._append_turn:
-            living = self._ended.living(pieces)
-            try:
-                refused = await self._run("append", partial(self._store.append, living)) if living else frozenset()
-            except BaseException as error:
-                self._ended.end(piece.claim for piece in pieces)
-                if isinstance(error, EngineUnavailable):
-                    raise OutcomeUnknown(str(error)) from error
-                raise
-            self._ended.end(piece.claim for piece in living if piece.claim.log in refused)
-            return frozenset(piece.claim.log for piece in pieces if self._ended.has_ended(piece.claim))
+        return await self._ended.append(pieces, lambda living: self._run("append", partial(self._store.append, living)))
 
     async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
         kept = [part async for part in parts]

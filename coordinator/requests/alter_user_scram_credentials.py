@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -121,5 +122,6 @@ API = Api(
     versions=(0, 0),
     access=(ALTER_CLUSTER,),
     handle=handle,
+    guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     refuse=refuse,
 )

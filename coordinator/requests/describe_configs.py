@@ -21,7 +21,7 @@ from coordinator.security.access import (
     DESCRIBE_TOPIC_CONFIGS,
     AclOperation,
 )
-from coordinator.topics.topic_settings import ConfigValue, Kind
+from coordinator.topics.topic_settings import ConfigValue
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -121,7 +121,7 @@ def _entry(
         read_only=value.read_only,
         config_source=value.source,
         synonyms=[_Synonym(name=place.name, value=place.value, source=place.source) for place in synonyms],
-        is_sensitive=value.kind == Kind.PASSWORD,
+        is_sensitive=value.is_sensitive,
         config_type=value.kind,
         documentation=value.about if request.include_documentation or not value.about else None,
     )

@@ -7,6 +7,7 @@ from collections import Counter
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
@@ -54,6 +55,7 @@ API = Api(
     versions=(0, 0),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
+    guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     refuse=refuse,
     writes=False,
 )

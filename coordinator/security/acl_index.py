@@ -6,29 +6,29 @@ lengths, and a name has one prefix of each.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from coordinator.security.access import ResourceType
-from coordinator.security.acls import WILDCARD, Acl, PatternType
+from coordinator.security.acls import WILDCARD, Acl, AclFilter, PatternType
 
 _Pattern = tuple[int, int, str]
 """Resource type, pattern type and name. Plain numbers, because the hash of an enumeration's member is slow."""
 
 
 class AclIndex:
-    """The ACLs by their pattern and principal."""
+    """The ACLs by their pattern and principal. Each can have several ids; a log that Kafka has written has one for each."""
 
     def __init__(self) -> None:
-        self._times: Counter[Acl] = Counter()
-        """How often each was added. A log that Kafka has written has each once."""
+        self.ids: dict[Acl, dict[bytes, None]] = {}
         self._of_pattern: dict[_Pattern, dict[str, list[Acl]]] = {}
         self._of_principal: dict[tuple[int, str], dict[Acl, None]] = {}
         self._prefix_lengths: dict[int, Counter[int]] = {}
         """Resource type -> length -> the number of prefixes."""
 
-    def add(self, acl: Acl) -> None:
-        self._times[acl] += 1
-        if self._times[acl] > 1:
+    def add(self, acl_id: bytes, acl: Acl) -> None:
+        ids = self.ids.setdefault(acl, {})
+        ids[acl_id] = None
+        if len(ids) > 1:
             return
         pattern = _pattern(acl)
         if pattern not in self._of_pattern:
@@ -38,12 +38,12 @@ class AclIndex:
         insort(self._of_pattern[pattern].setdefault(acl.principal, []), acl, key=_kafka_order)
         self._of_principal.setdefault((pattern[0], acl.principal), {})[acl] = None
 
-    def remove(self, acl: Acl) -> None:
-        """Removes an ACL that was added."""
-        self._times[acl] -= 1
-        if self._times[acl]:
+    def remove(self, acl_id: bytes, acl: Acl) -> None:
+        """Removes what was added."""
+        del self.ids[acl][acl_id]
+        if self.ids[acl]:
             return
-        del self._times[acl]
+        del self.ids[acl]
         pattern = _pattern(acl)
         of_pattern, of_principal = self._of_pattern[pattern], self._of_principal[pattern[0], acl.principal]
         of_pattern[acl.principal].remove(acl)
@@ -63,6 +63,18 @@ class AclIndex:
             lengths[len(name)] -= 1
             if not lengths[len(name)]:
                 del lengths[len(name)]
+
+    def candidates(self, chosen: AclFilter) -> Iterable[Acl]:
+        """All ACLs that the filter may select: those of its pattern, if it names one."""
+        name = chosen.resource_name
+        if (
+            name is None
+            or chosen.pattern_type in (PatternType.ANY, PatternType.MATCH)
+            or chosen.resource_type == ResourceType.ANY
+        ):
+            return self.ids
+        of_pattern = self._of_pattern.get((int(chosen.resource_type), int(chosen.pattern_type), name), {})
+        return [acl for acls in of_pattern.values() for acl in acls]
 
     def of_principals(self, resource_type: ResourceType, principals: tuple[str, ...]) -> Iterator[Acl]:
         """The ACLs of these principals that are about any resource of the type."""

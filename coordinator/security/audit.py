@@ -55,11 +55,15 @@ class AuditLog:
         """Hashes of the denials of this minute, because clients choose the names. Where two are equal, a line is missing."""
         self._left_out = 0
 
+    @property
+    def shows_allowed(self) -> bool:
+        """Whether the log has lines about what is allowed."""
+        return _log.isEnabledFor(logging.DEBUG)
+
     def note(self, question: Question, decision: Decision) -> None:
         """Counts and logs a decision."""
         if decision.is_allowed:
-            if _log.isEnabledFor(logging.DEBUG):
-                _log.debug("event=authorization_allowed" + _FIELDS, *_values(question, decision))
+            _log.debug("event=authorization_allowed" + _FIELDS, *_values(question, decision))
             return
         self.denied[question.access] = self.denied.get(question.access, 0) + 1
         if self._is_due(hash(question)):

@@ -11,9 +11,10 @@ A decision is kept until an ACL changes. The memory for decisions is bounded, be
 
 from collections.abc import Collection, Mapping
 
+from coordinator.security import hosts
 from coordinator.security.access import SUPPORTED, Access, AclOperation, ResourceType
 from coordinator.security.acl_index import AclIndex
-from coordinator.security.acls import EVERYONE, WILDCARD, Acl, PatternType, PermissionType
+from coordinator.security.acls import EVERYONE, Acl, AclFilter, PatternType, PermissionType
 from coordinator.security.audit import AuditLog, Decision, Question
 from coordinator.security.principal import Principal
 
@@ -62,6 +63,18 @@ class StandardAuthorizer:
         """The number of ACLs."""
         return len(self._acls)
 
+    def has(self, acl: Acl) -> bool:
+        """Whether there is this ACL."""
+        return acl in self._index.ids
+
+    def candidates(self, chosen: AclFilter) -> list[Acl]:
+        """ACLs that the filter may select, among them all that it does: those of its pattern if it names one, else all."""
+        return list(self._index.candidates(chosen))
+
+    def ids(self, acl: Acl) -> list[bytes]:
+        """The ids of an ACL; none if there is no such ACL."""
+        return list(self._index.ids.get(acl, ()))
+
     def replace(self, acls: Mapping[bytes, Acl]) -> None:
         """Has these ACLs, and no others."""
         self._acls: dict[bytes, Acl] = {}
@@ -74,14 +87,14 @@ class StandardAuthorizer:
         """Adds an ACL, in the place of the one with this id."""
         self.remove(acl_id)
         self._acls[acl_id] = acl
-        self._index.add(acl)
+        self._index.add(acl_id, acl)
         self._changed()
 
     def remove(self, acl_id: bytes) -> None:
         """Removes the ACL with this id, if there is one."""
         acl = self._acls.pop(acl_id, None)
         if acl is not None:
-            self._index.remove(acl)
+            self._index.remove(acl_id, acl)
             self._changed()
 
     def _changed(self) -> None:
@@ -96,7 +109,7 @@ class StandardAuthorizer:
     ) -> bool:
         """As `Authorizer.allows`."""
         decision = self.decide(principal, host, access, name)
-        if self.audit is not None and not quiet:
+        if not quiet and self.audit is not None and (not decision.is_allowed or self.audit.shows_allowed):
             self.audit.note(Question(principal, host, access, name, api), decision)
         return decision.is_allowed
 
@@ -145,7 +158,7 @@ class StandardAuthorizer:
             if is_first:
                 decision, is_first = _NO_ACL, False
             for acl in acls:
-                if acl.host not in (WILDCARD, host) or not _covers(acl, access.operation):
+                if not _covers(acl, access.operation) or not hosts.matches(acl.host, host):
                     continue
                 if acl.permission != PermissionType.ALLOW:
                     return Decision(False, acl)
@@ -157,7 +170,7 @@ class StandardAuthorizer:
         acls = [
             acl
             for acl in self._index.of_principals(access.resource_type, _principals(str(principal)))
-            if acl.host in (WILDCARD, host) and acl.operation in (access.operation, AclOperation.ALL)
+            if acl.operation in (access.operation, AclOperation.ALL) and hosts.matches(acl.host, host)
         ]
         denied = [acl for acl in acls if acl.permission == PermissionType.DENY]
         if any(acl.is_for_all for acl in denied):

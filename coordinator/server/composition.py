@@ -53,7 +53,6 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
-from coordinator.security.authorizer import Authorizer
 from coordinator.server import CannotStart
 from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import (
@@ -83,6 +82,7 @@ from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
     from coordinator.rules.interceptor import Interceptor
+    from coordinator.security.standard_authorizer import StandardAuthorizer
     from coordinator.security.tls import TlsContext
 
 _log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Server:
             metadata_journaled=self._journaled.get(METADATA_FOLDER, ()),
         )
         self.topics.has_room = self.memory.has_room
-        self._authorizer = self._make_authorizer()
+        self.authorizer = self._make_authorizer()
         self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self.topics, clock.machine_ms)
         registry = self.topics.registry
@@ -462,7 +462,7 @@ class Server:
 
         return admin_protection(admin)
 
-    def _make_authorizer(self) -> Authorizer | None:
+    def _make_authorizer(self) -> "StandardAuthorizer | None":
         """The authorizer of all listeners, if there is one."""
         if not self.config.access_control.authorizer_class_name:
             return None
@@ -474,7 +474,7 @@ class Server:
         network = self.config.network
         codec = Codec.of(config.dialect, network.limit_request_elements)
         listener = Listener(
-            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}, self._authorizer),
+            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}, self.authorizer),
             ConnectionLimits(
                 frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
                 produce_bytes_max=network.socket_request_max_bytes,

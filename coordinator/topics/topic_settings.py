@@ -256,6 +256,8 @@ class ConfigValue(NamedTuple):
     about: str = ""
     synonyms: tuple[Synonym, ...] = ()
     read_only: bool = False
+    is_sensitive: bool = False
+    """Whether the value is a secret, or its type is not known, so that Kafka takes it for one."""
 
 
 def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:

@@ -1,25 +1,61 @@
 """The engines that the conformance suite runs over."""
 
-from collections.abc import AsyncIterator
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
+from coordinator.engine.address import EngineAddress
 from coordinator.engine.engine import Engine, EngineSettings
+from coordinator.engine.factory import engine_for
 from coordinator.faults.memory_engine import MemoryEngine, MemoryStore
+from tests.support.postgresql import Cluster
+
+CLUSTER_NAMES = (f"test_{number}" for number in itertools.count())
+LONG = os.environ.get("ENGINE_TESTS") == "long"
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(scope="session")
+def postgresql_cluster() -> Iterator[Cluster]:
+    """A primary with two synchronous standbys, for tests that leave it as it was."""
+    pytest.importorskip("asyncpg", reason="asyncpg is not installed")
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(params=["memory", "postgresql"])
 async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     """Opens another connection to one shared engine, as a worker process has it."""
-    store, opened = MemoryStore(), []
+    async with AsyncExitStack() as opened:
+        if request.param == "memory":
+            yield memory_connector(opened)
+        else:
+            yield postgresql_connector(opened, request.getfixturevalue("postgresql_cluster").url())
 
-    async def open_engine(**settings: Any) -> Engine:
+
+def memory_connector(opened: AsyncExitStack) -> Any:
+    store = MemoryStore()
+
+    async def connect(**settings: Any) -> Engine:
         engine = MemoryEngine(store, EngineSettings(**settings))
-        opened.append(engine)
+        opened.push_async_callback(engine.close)
         await engine.open()
         return engine
 
-    yield open_engine
-    for engine in opened:
-        await engine.close()
+    return connect
+
+
+def postgresql_connector(opened: AsyncExitStack, url: str) -> Any:
+    name = next(CLUSTER_NAMES)
+
+    async def connect(url: str = url, **settings: Any) -> Engine:
+        engine = engine_for(EngineAddress(url), EngineSettings(**{"cluster": name, **settings}))
+        opened.push_async_callback(engine.close)
+        await engine.open()
+        return engine
+
+    return connect

@@ -22,6 +22,7 @@ OUR_OWN_SINCE = 1000
 METADATA_RECORDS = frozenset(
     {"TopicRecord", "PartitionRecord", "ConfigRecord", "ProducerIdsRecord", "RemoveTopicRecord"}
     | {"UserScramCredentialRecord", "RemoveUserScramCredentialRecord", "ClientQuotaRecord"}
+    | {"AccessControlEntryRecord", "RemoveAccessControlEntryRecord"}
 )
 
 

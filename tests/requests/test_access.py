@@ -20,11 +20,14 @@ KAFKA = {
     "ApiVersions": "",
     "ConsumerGroupDescribe": "DESCRIBE GROUP, DESCRIBE TOPIC",
     "ConsumerGroupHeartbeat": "READ GROUP, DESCRIBE TOPIC",
+    "CreateAcls": "ALTER CLUSTER",
     "CreatePartitions": "ALTER TOPIC",
     "CreateTopics": "CREATE CLUSTER, CREATE TOPIC, DESCRIBE_CONFIGS TOPIC",
+    "DeleteAcls": "ALTER CLUSTER",
     "DeleteGroups": "DELETE GROUP",
     "DeleteRecords": "DELETE TOPIC",
     "DeleteTopics": "DELETE CLUSTER, DESCRIBE TOPIC, DELETE TOPIC",
+    "DescribeAcls": "DESCRIBE CLUSTER",
     "DescribeClientQuotas": "DESCRIBE_CONFIGS CLUSTER",
     "DescribeCluster": "DESCRIBE CLUSTER",
     "DescribeConfigs": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
@@ -65,7 +68,7 @@ KAFKA = {
 }
 """What Kafka 4.3.1 asks its authorizer for each API, in order, read from the sources.
 
-KafkaApis.scala, ConfigHelper.scala and AuthHelper.scala; ControllerApis.scala for the APIs that a broker forwards
+KafkaApis.scala, AclApis.scala, ConfigHelper.scala and AuthHelper.scala; ControllerApis.scala for those that a broker forwards
 (CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs, ElectLeaders, DescribeQuorum, those of reassignments).
 TopicRegexResolver.java adds DESCRIBE TOPIC to JoinGroup: it matches the patterns of a consumer group.
 TWO_PHASE_COMMIT of InitProducerId v6 is left out: that version is not supported here.

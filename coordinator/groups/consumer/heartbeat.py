@@ -14,7 +14,7 @@ from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.preferred_assignor import changes_assignor
 from coordinator.groups.consumer.soft_state import CachedHeartbeat
 from coordinator.groups.consumer.static_members import join
-from coordinator.groups.consumer.subscription import refresh_timer
+from coordinator.groups.consumer.subscription import patterns_due_ms, refresh_timer
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.heartbeat import (
     UNCHANGED,
@@ -97,6 +97,7 @@ def _cached(
         or not (cached.is_final or group.target_stands(settings.assignment_interval_ms, now_ms))
         or cached.member_epoch != request.member_epoch
         or soft.catalog_version != groups.catalog.version
+        or now_ms >= cached.patterns_due_ms
         or request.subscribed_topic_names is not None
         or request.rebalance_timeout_ms != UNCHANGED
         or request.subscribed_topic_regex is not None
@@ -132,7 +133,8 @@ def _cache(groups: Groups, group: ConsumerGroup, member_id: str, now_ms: int) ->
     )
     session = Timer(session_key(group.group_id, member_id), settings.session_timeout_ms)
     is_final = group.group_epoch == group.target_epoch
-    cached = CachedHeartbeat(member, settings, Result(answer, timers=(session,)), is_final=is_final)
+    due_ms = patterns_due_ms(groups, group)
+    cached = CachedHeartbeat(member, settings, Result(answer, timers=(session,)), due_ms, is_final=is_final)
     group.soft.cached_heartbeats[member_id] = cached
     return cached
 

@@ -15,15 +15,27 @@ from coordinator.runtime.result import Result
 class CachedHeartbeat:
     """The answer to a member at the target that has nothing to say and nothing to hear, built once (heartbeat.py)."""
 
-    __slots__ = ("client_host", "client_id", "instance_id", "is_final", "member_epoch", "result", "settings")
+    __slots__ = (
+        "client_host", "client_id", "instance_id", "is_final", "member_epoch", "patterns_due_ms", "result", "settings",
+    )  # fmt: skip
 
-    def __init__(self, member: ConsumerMember, settings: ConsumerSettings, result: Result, *, is_final: bool) -> None:
+    def __init__(
+        self,
+        member: ConsumerMember,
+        settings: ConsumerSettings,
+        result: Result,
+        patterns_due_ms: int,
+        *,
+        is_final: bool,
+    ) -> None:
         self.member_epoch = member.member_epoch
         self.instance_id = member.instance_id
         self.client_id = member.client_id
         self.client_host = member.client_host
         self.settings = settings
         self.result = result
+        self.patterns_due_ms = patterns_due_ms
+        """When the group's patterns are to be matched again, by the wall clock; then the answer is not valid any more."""
         self.is_final = is_final
         """The target is for the group's epoch; otherwise the answer is only valid within the assignment interval."""
 

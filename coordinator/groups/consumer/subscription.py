@@ -36,6 +36,7 @@ from coordinator.runtime.result import Record, Timer
 
 REFRESH_INTERVAL_MS = 1_000
 """Milliseconds between two matches of a group's patterns against all topics, at least."""
+NEVER_MS = 1 << 63
 
 
 _REASONS = (
@@ -111,13 +112,20 @@ def check_regex(regex: str) -> None:
         ) from None
 
 
+def patterns_due_ms(groups: Groups, group: ConsumerGroup) -> int:
+    """The time by the wall clock from which on the group's patterns are to be matched again, even if no topic is new."""
+    if not group.regex_members:
+        return NEVER_MS
+    return group.soft.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+
+
 def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: bool) -> Timer | None:
     """The timer for matching the group's patterns against the topics; None if that is not due. `is_new`: one was added."""
     soft = group.soft
     if not is_new:
         if not group.regex_members:
             return None
-        is_old = now_ms >= soft.regexes_looked_at_ms + groups.config.group_consumer_regex_refresh_interval_ms
+        is_old = now_ms >= patterns_due_ms(groups, group)
         is_resolved = group.regex_members.keys() <= group.regexes.keys()
         if is_resolved and soft.regexes_version == groups.catalog.version and not is_old:
             return None

@@ -1,0 +1,55 @@
+"""The address of an engine: a URL that may have a password, which no log line and no error shows."""
+
+import re
+from urllib.parse import parse_qs, unquote, urlsplit
+
+HIDDEN = "[hidden]"
+_SECRET_FIELDS = ("password", "sslpassword")
+
+
+class EngineAddress:
+    """A URL such as `postgresql://user:password@first:5432,second:5432/database`. Its text forms hide the passwords."""
+
+    __slots__ = ("_url", "scheme")
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.scheme = url.partition("://")[0].lower() if "://" in url else ""
+
+    def reveal(self) -> str:
+        """The URL with its passwords, for a driver."""
+        return self._url
+
+    def __str__(self) -> str:
+        shown = re.sub(r"(://[^/?#@]*?):[^/?#]*@", rf"\1:{HIDDEN}@", self._url, count=1)
+        return re.sub(rf"([?&](?:{'|'.join(_SECRET_FIELDS)})=)[^&#]*", rf"\1{HIDDEN}", shown)
+
+    __repr__ = __str__
+
+    def hide(self, text: str) -> str:
+        """The text of an error without the address's passwords."""
+        for secret in self._secrets():
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def hosts(self) -> list[tuple[str, int | None]]:
+        """The hosts, and their ports where the URL has them; empty: the URL names none."""
+        _, _, hosts = urlsplit(self._url).netloc.rpartition("@")
+        listed = hosts or ",".join(self._query().get("host", []))
+        return [_host_and_port(each) for each in listed.split(",")] if listed else []
+
+    def _query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self._url).query)
+
+    def _secrets(self) -> list[str]:
+        user, _, _ = urlsplit(self._url).netloc.rpartition("@")
+        written = [user.partition(":")[2], *(each for name in _SECRET_FIELDS for each in self._query().get(name, []))]
+        return sorted({each for text in written for each in (text, unquote(text)) if each}, key=len, reverse=True)
+
+
+def _host_and_port(text: str) -> tuple[str, int | None]:
+    match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", text)
+    if match is None:
+        raise ValueError(f"{text} is not a host and a port")
+    host, port = match.groups()
+    return unquote(host).strip("[]"), int(port) if port else None

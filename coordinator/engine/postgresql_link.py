@@ -1,0 +1,92 @@
+"""A connection of the PostgreSQL engine that is made again after it was lost."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+
+from coordinator.engine.engine import EngineUnavailable
+from coordinator.engine.postgresql_primary import Durability, Primary, PrimaryConnection
+
+LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+"""What asyncpg raises when a statement fails or its connection is lost."""
+
+
+class Link:
+    """A connection that is made again after it was lost. Statements wait for each other."""
+
+    def __init__(self, primary: Primary, *, limit_s: float, is_durable: bool = True) -> None:
+        self._primary = primary
+        self._limit_s = limit_s
+        self._is_durable = is_durable
+        self._turn = asyncio.Lock()
+        self._connection: PrimaryConnection | None = None
+        self._is_closed = False
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[Any]:
+        """Runs a statement as a transaction of its own. Every error closes the connection.
+
+        Raises: EngineUnavailable: nothing is known about the statement's outcome.
+        """
+        async with self._turn:
+            connection = await self.connected()
+            connection.warning = ""
+            timer = asyncio.get_running_loop().call_later(self._limit_s, connection.terminate)
+            try:
+                rows: list[Any] = await connection.fetch(statement, *arguments)
+            except BaseException as error:
+                connection.terminate()
+                if isinstance(error, LOST):
+                    raise EngineUnavailable(self._primary.text_of(error)) from None
+                raise
+            finally:
+                timer.cancel()
+            if connection.warning:
+                connection.terminate()
+                raise EngineUnavailable(connection.warning)
+            return rows
+
+    async def connected(self) -> PrimaryConnection:
+        """The connection, made if there is none, and made again if its server is no longer the primary.
+
+        Raises: EngineRefused; EngineUnavailable.
+        """
+        if self._is_closed:
+            raise EngineUnavailable("the engine is closed")
+        known = self._connection
+        if known is not None and not known.is_closed() and known.timeline == self._primary.timeline:
+            return known
+        if known is not None:
+            known.terminate()
+        self._connection = connection = await self._primary.connect(is_durable=self._is_durable)
+        try:
+            await self.on_connected(connection)
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, LOST):
+                raise EngineUnavailable(self._primary.text_of(error)) from None
+            raise
+        return connection
+
+    async def on_connected(self, connection: PrimaryConnection) -> None:
+        """What a connection needs before its first statement: nothing."""
+
+    @property
+    def durability(self) -> Durability:
+        """What the server promised when the connection was made."""
+        assert self._connection is not None
+        return self._connection.durability
+
+    def drop(self) -> None:
+        """Closes the connection; the next statement makes another."""
+        if self._connection is not None:
+            self._connection.terminate()
+
+    async def close(self) -> None:
+        """Closes the connection for good."""
+        self._is_closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(*LOST):
+                await connection.close(timeout=1)

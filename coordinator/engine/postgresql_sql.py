@@ -1,0 +1,152 @@
+"""The SQL of the PostgreSQL engine, all of it.
+
+Names are looked up in the schema of the cluster, which each connection has as its `search_path`.
+
+The fence is the row of a log in `owner`. An append locks it FOR SHARE if it still has the claim's epoch; a claim updates it. So
+a claim waits for appends that are under way, and every append behind it finds another epoch. Each statement is a transaction
+of its own: between statements nothing is locked, so a worker that is paused blocks nobody. The append locks several rows of
+`owner`, in the order of the logs' names; every other statement locks one. So no two of them wait for each other.
+
+`piece` has the log and the sequence as its key, so that a piece cannot be there twice.
+"""
+
+SCHEMA_VERSION = 1
+
+SCHEMA_EXISTS = "SELECT to_regnamespace($1) IS NOT NULL"
+LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(hashtextextended('coordinator engine ' || $1, 0))"
+TABLES_EXIST = "SELECT to_regclass('schema_version') IS NOT NULL"
+READ_VERSION = "SELECT version FROM schema_version"
+
+# Pieces are compressed by Kafka's clients or not at all; PostgreSQL need not try.
+CREATE_TABLES = f"""
+CREATE TABLE owner (
+    log text COLLATE "C" PRIMARY KEY,
+    epoch bigint NOT NULL,
+    worker_id text, node_id int, host text, port int);
+CREATE TABLE piece (
+    log text COLLATE "C", sequence bigint, epoch bigint NOT NULL, data bytea NOT NULL,
+    PRIMARY KEY (log, sequence));
+ALTER TABLE piece ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE TABLE snapshot (
+    log text COLLATE "C", id uuid, upto bigint NOT NULL, parts int NOT NULL,
+    PRIMARY KEY (log, id));
+CREATE TABLE snapshot_part (
+    log text COLLATE "C", id uuid, part int, data bytea NOT NULL,
+    PRIMARY KEY (log, id, part));
+ALTER TABLE snapshot_part ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE TABLE worker (
+    id text PRIMARY KEY, node_id int NOT NULL, host text NOT NULL, port int NOT NULL,
+    beat timestamptz NOT NULL);
+CREATE TABLE schema_version (version int NOT NULL);
+INSERT INTO schema_version VALUES ({SCHEMA_VERSION});
+"""
+
+# A promotion begins a new timeline, so an old primary that comes back is recognized by its lower one.
+SERVER = """
+SELECT current_setting('server_version_num')::int AS version,
+       current_setting('fsync') AS fsync,
+       current_setting('full_page_writes') AS full_page_writes,
+       current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('synchronous_standby_names') AS synchronous_standby_names,
+       ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int AS timeline
+"""
+
+CLAIM = """
+WITH claimed AS (
+    INSERT INTO owner (log, epoch, worker_id, node_id, host, port) VALUES ($1, 1, $2, $3, $4, $5)
+    ON CONFLICT (log) DO UPDATE
+        SET epoch = owner.epoch + 1, worker_id = $2, node_id = $3, host = $4, port = $5
+        WHERE $6::bigint IS NULL OR owner.epoch = $6
+    RETURNING epoch)
+SELECT epoch, pg_notify($7, '') FROM claimed
+"""
+# A statement of its own: one that waited for a lock would still see the log as it was before.
+CLAIMED_LOG = """
+SELECT owner.epoch, covered.upto AS covered,
+       greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
+FROM owner, (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
+WHERE log = $1
+"""
+RELEASE = """
+WITH released AS (
+    UPDATE owner SET epoch = epoch + 1, worker_id = NULL, node_id = NULL, host = NULL, port = NULL
+    WHERE log = $1 AND epoch = $2
+    RETURNING log)
+SELECT pg_notify($3, '') FROM released
+"""
+OWNERS = "SELECT log, epoch, worker_id, node_id, host, port FROM owner"
+EPOCH = "SELECT epoch FROM owner WHERE log = $1"
+
+# The settings come with each append, because a reload of the server's configuration changes them under an open connection.
+APPEND = """
+WITH sent AS (
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS sent (log, epoch, sequence, data)),
+held AS MATERIALIZED (
+    SELECT owner.log, owner.epoch
+    FROM owner JOIN (SELECT DISTINCT log, epoch FROM sent) AS claimed USING (log, epoch)
+    ORDER BY owner.log
+    FOR SHARE OF owner)
+INSERT INTO piece (log, sequence, epoch, data)
+SELECT sent.log, sent.sequence, sent.epoch, sent.data FROM sent JOIN held USING (log, epoch)
+ON CONFLICT DO NOTHING
+RETURNING log, current_setting('synchronous_commit') AS synchronous_commit,
+          current_setting('synchronous_standby_names') AS synchronous_standby_names
+"""
+
+PIECES = """
+SELECT sequence, data
+FROM (SELECT sequence, data, sum(octet_length(data)) OVER (ORDER BY sequence) - octet_length(data) AS bytes_before
+      FROM (SELECT sequence, data FROM piece
+            WHERE log = $1 AND sequence >= $2 AND sequence < $3
+            ORDER BY sequence LIMIT $4) AS rows) AS page
+WHERE bytes_before < $5
+ORDER BY sequence
+"""
+NEWEST_SNAPSHOT = "SELECT id, parts FROM snapshot WHERE log = $1 AND upto = $2 LIMIT 1"
+PARTS = """
+SELECT part AS sequence, data
+FROM (SELECT part, data, sum(octet_length(data)) OVER (ORDER BY part) - octet_length(data) AS bytes_before
+      FROM (SELECT part, data FROM snapshot_part
+            WHERE log = $1 AND id = $6 AND part >= $2 AND part < $3
+            ORDER BY part LIMIT $4) AS rows) AS page
+WHERE bytes_before < $5
+ORDER BY part
+"""
+
+_HELD = "held AS MATERIALIZED (SELECT log FROM owner WHERE log = $1 AND epoch = $2 FOR SHARE)"
+NEW_ID = "SELECT gen_random_uuid()"
+ADD_PART = f"""
+WITH {_HELD} INSERT INTO snapshot_part (log, id, part, data) SELECT log, $3, $4, $5 FROM held RETURNING log
+"""
+COMPLETE_SNAPSHOT = f"""
+WITH {_HELD} INSERT INTO snapshot (log, id, upto, parts) SELECT log, $3, $4, $5 FROM held RETURNING log
+"""
+REMOVE_OTHER_SNAPSHOTS = f"""
+WITH {_HELD},
+heads AS (DELETE FROM snapshot USING held WHERE snapshot.log = held.log AND id <> $3),
+parts AS (DELETE FROM snapshot_part USING held WHERE snapshot_part.log = held.log AND id <> $3)
+SELECT log FROM held
+"""
+FIRST_PIECE = "SELECT min(sequence) AS sequence FROM piece WHERE log = $1"
+REMOVE_PIECES = f"""
+WITH {_HELD},
+removed AS (DELETE FROM piece USING held WHERE piece.log = held.log AND sequence < $3)
+SELECT log FROM held
+"""
+
+BEAT = """
+WITH beat AS (
+    INSERT INTO worker (id, node_id, host, port, beat) VALUES ($1, $2, $3, $4, clock_timestamp())
+    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, beat = clock_timestamp()
+    RETURNING xmax = 0 AS is_new)
+SELECT pg_notify($5, '') FROM beat WHERE is_new
+"""
+LEAVE = """
+WITH gone AS (DELETE FROM worker WHERE id = $1 OR beat < clock_timestamp() - interval '1 day' RETURNING id)
+SELECT pg_notify($2, '') FROM gone
+"""
+WORKERS = """
+SELECT id, node_id, host, port FROM worker
+WHERE beat > clock_timestamp() - $1 * interval '1 millisecond'
+ORDER BY node_id, id
+"""
