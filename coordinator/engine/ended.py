@@ -7,7 +7,7 @@ the pieces behind it must not become durable, because the log would have a gap.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-from coordinator.engine.engine import Claim, EngineRefused, EngineUnavailable, Fenced, OutcomeUnknown, Piece
+from coordinator.engine.engine import Claim, EngineUnavailable, Fenced, OutcomeUnknown, Piece
 
 
 class EndedClaims:
@@ -48,7 +48,7 @@ class EndedClaims:
                 refused = await send(living) if living else ()
             except BaseException as error:
                 self.end(piece.claim for piece in living)
-                if isinstance(error, EngineUnavailable | EngineRefused):
+                if isinstance(error, EngineUnavailable):
                     raise OutcomeUnknown(str(error)) from error
                 raise
             self.end(piece.claim for piece in living if piece.claim.log in refused)

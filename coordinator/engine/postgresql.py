@@ -14,6 +14,7 @@ The next statement connects again, to the primary of the highest timeline seen.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NoReturn
 
@@ -32,7 +33,7 @@ from coordinator.engine.engine import (
     Worker,
 )
 from coordinator.engine.postgresql_link import Link
-from coordinator.engine.postgresql_primary import Durability, Primary, PrimaryConnection
+from coordinator.engine.postgresql_primary import Primary, PrimaryConnection
 from coordinator.engine.postgresql_schema import check_cluster_name, make_schema
 
 PAGE_ROWS = 500
@@ -73,8 +74,7 @@ class PostgresqlEngine:
     async def close(self) -> None:
         self._is_closed = True
         self._notify()
-        for link in (self._appends, self._logs, self._members):
-            await link.close()
+        await asyncio.gather(self._appends.close(), self._logs.close(), self._members.close())
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class PostgresqlEngine:
 
         Raises: Fenced; EngineUnavailable.
         """
-        rows = await self._logs.fetch(sql.CLAIM, log, *worker, seen, self._primary.schema)
+        rows = await self._logs.write(sql.CLAIM, log, *worker, seen, self._primary.schema)
         if not rows:
             raise Fenced(f"{log}: the epoch is not {seen} any more")
         epoch = rows[0]["epoch"]
@@ -109,23 +109,16 @@ class PostgresqlEngine:
         return await self._ended.append(pieces, self._send)
 
     async def _send(self, pieces: list[Piece]) -> set[str]:
-        """Returns the logs of which a piece was not appended. Raises: EngineUnavailable; EngineRefused."""
-        rows = await self._appends.fetch(
+        """Returns the logs of which a piece was not appended. Raises: EngineUnavailable."""
+        rows = await self._appends.write(
             sql.APPEND,
             [piece.claim.log for piece in pieces],
             [piece.claim.epoch for piece in pieces],
             [piece.sequence for piece in pieces],
             [piece.data for piece in pieces],
         )
-        missing = dict.fromkeys((piece.claim.log for piece in pieces), 0)
-        for piece in pieces:
-            missing[piece.claim.log] += 1
-        for log, synchronous_commit, standbys in rows:
-            missing[log] -= 1
-            promised = Durability(synchronous_commit, standbys)
-            if promised != self._appends.durability and (fault := promised.fault(self._settings)) is not None:
-                self._appends.drop()
-                raise EngineUnavailable(fault)
+        missing = Counter(piece.claim.log for piece in pieces)
+        missing.subtract(row[0] for row in rows)
         return {log for log, count in missing.items() if count}
 
     # --- replay -------------------------------------------------------------------------------------------------------
@@ -202,7 +195,7 @@ class PostgresqlEngine:
 
     async def _if_held(self, claim: Claim, statement: str, *arguments: Any) -> None:
         """Runs a statement that returns a row if the claim is the newest. Raises: Fenced; EngineUnavailable."""
-        if not await self._logs.fetch(statement, claim.log, claim.epoch, *arguments):
+        if not await self._logs.write(statement, claim.log, claim.epoch, *arguments):
             self._ended.end([claim])
         self._ended.refuse(claim)
 

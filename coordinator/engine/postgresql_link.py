@@ -6,11 +6,12 @@ from typing import Any
 
 import asyncpg
 
-from coordinator.engine.engine import EngineUnavailable
+from coordinator.engine.engine import EngineRefused, EngineUnavailable
 from coordinator.engine.postgresql_primary import Durability, Primary, PrimaryConnection
 
-LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
-"""What asyncpg raises when a statement fails or its connection is lost."""
+LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""What asyncpg raises when a statement fails or its connection is lost; an InternalClientError when the server has said goodbye
+to a connection on which nothing was asked."""
 
 
 class Link:
@@ -30,7 +31,10 @@ class Link:
         Raises: EngineUnavailable: nothing is known about the statement's outcome.
         """
         async with self._turn:
-            connection = await self.connected()
+            try:
+                connection = await self.connected()
+            except EngineRefused as error:
+                raise EngineUnavailable(str(error)) from None
             connection.warning = ""
             timer = asyncio.get_running_loop().call_later(self._limit_s, connection.terminate)
             try:
@@ -46,6 +50,18 @@ class Link:
                 connection.terminate()
                 raise EngineUnavailable(connection.warning)
             return rows
+
+    async def write(self, statement: str, *arguments: Any) -> list[Any]:
+        """`fetch` for a statement that must be durable; the last two columns of its rows are what the server promises.
+
+        Raises: EngineUnavailable, also if the server promises too little.
+        """
+        rows = await self.fetch(statement, *arguments)
+        for promise in {tuple(row)[-2:] for row in rows}:
+            if (fault := self._primary.fault(Durability(*promise))) is not None:
+                self.drop()
+                raise EngineUnavailable(fault)
+        return rows
 
     async def connected(self) -> PrimaryConnection:
         """The connection, made if there is none, and made again if its server is no longer the primary.
@@ -71,12 +87,6 @@ class Link:
 
     async def on_connected(self, connection: PrimaryConnection) -> None:
         """What a connection needs before its first statement: nothing."""
-
-    @property
-    def durability(self) -> Durability:
-        """What the server promised when the connection was made."""
-        assert self._connection is not None
-        return self._connection.durability
 
     def drop(self) -> None:
         """Closes the connection; the next statement makes another."""

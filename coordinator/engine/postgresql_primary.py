@@ -27,20 +27,6 @@ class Durability(NamedTuple):
     synchronous_commit: str
     synchronous_standby_names: str
 
-    def fault(self, settings: EngineSettings) -> str | None:
-        """Why an answer would not mean what it should; None: it does."""
-        if self.synchronous_commit in {"off", "local"}:
-            return (
-                f"synchronous_commit is {self.synchronous_commit}, so an answer does not mean that a write is durable;"
-                " set it to on: ALTER ROLE ... SET synchronous_commit = on"
-            )
-        if settings.replication == "required" and not self.synchronous_standby_names:
-            return (
-                "synchronous_standby_names is empty, so what is acknowledged is lost with the primary;"
-                " set it, such as 'ANY 1 (first, second)', or set journal.replication to optional"
-            )
-        return None
-
 
 class PrimaryConnection(asyncpg.Connection):  # type: ignore[misc]
     """A connection whose socket notices within seconds that the other side is gone."""
@@ -48,7 +34,6 @@ class PrimaryConnection(asyncpg.Connection):  # type: ignore[misc]
     def __init__(self, protocol: Any, transport: asyncio.Transport, *rest: Any) -> None:
         super().__init__(protocol, transport, *rest)
         self.timeline = 0
-        self.durability = Durability("", "")
         self.warning = ""
         opened = transport.get_extra_info("socket")
         if opened is not None and opened.family != socket.AF_UNIX:
@@ -87,6 +72,20 @@ class Primary:
             )
         self.timeline = connection.timeline
         return connection
+
+    def fault(self, promised: Durability) -> str | None:
+        """Why an answer would not mean what it should; None: it does."""
+        if promised.synchronous_commit in {"off", "local"}:
+            return (
+                f"synchronous_commit is {promised.synchronous_commit}, so an answer does not mean that a write is durable;"
+                " set it to on: ALTER ROLE ... SET synchronous_commit = on"
+            )
+        if self._settings.replication == "required" and not promised.synchronous_standby_names:
+            return (
+                "synchronous_standby_names is empty, so what is acknowledged is lost with the primary;"
+                " set it, such as 'ANY 1 (first, second)', or set journal.replication to optional"
+            )
+        return None
 
     def text_of(self, error: BaseException) -> str:
         """What an error says, on one line and without passwords."""
@@ -167,8 +166,8 @@ class Primary:
             if server[name] != "on":
                 raise EngineRefused(f"{name} is {server[name]}, so a crash of the server loses data; set it to on")
         connection.timeline = server["timeline"]
-        connection.durability = Durability(server["synchronous_commit"], server["synchronous_standby_names"])
-        fault = connection.durability.fault(self._settings) if is_durable else None
+        promised = Durability(server["synchronous_commit"], server["synchronous_standby_names"])
+        fault = self.fault(promised) if is_durable else None
         if fault is not None:
             raise EngineRefused(fault)
 

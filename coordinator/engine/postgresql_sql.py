@@ -51,14 +51,17 @@ SELECT current_setting('server_version_num')::int AS version,
        ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int AS timeline
 """
 
-CLAIM = """
+# What a write promises comes with its answer: a reload of the server's configuration changes it under an open connection.
+_DURABILITY = "current_setting('synchronous_commit'), current_setting('synchronous_standby_names')"
+
+CLAIM = f"""
 WITH claimed AS (
     INSERT INTO owner (log, epoch, worker_id, node_id, host, port) VALUES ($1, 1, $2, $3, $4, $5)
     ON CONFLICT (log) DO UPDATE
         SET epoch = owner.epoch + 1, worker_id = $2, node_id = $3, host = $4, port = $5
         WHERE $6::bigint IS NULL OR owner.epoch = $6
     RETURNING epoch)
-SELECT epoch, pg_notify($7, '') FROM claimed
+SELECT epoch, pg_notify($7, ''), {_DURABILITY} FROM claimed
 """
 # A statement of its own: one that waited for a lock would still see the log as it was before.
 CLAIMED_LOG = """
@@ -77,8 +80,7 @@ SELECT pg_notify($3, '') FROM released
 OWNERS = "SELECT log, epoch, worker_id, node_id, host, port FROM owner"
 EPOCH = "SELECT epoch FROM owner WHERE log = $1"
 
-# The settings come with each append, because a reload of the server's configuration changes them under an open connection.
-APPEND = """
+APPEND = f"""
 WITH sent AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS sent (log, epoch, sequence, data)),
 held AS MATERIALIZED (
@@ -89,8 +91,7 @@ held AS MATERIALIZED (
 INSERT INTO piece (log, sequence, epoch, data)
 SELECT sent.log, sent.sequence, sent.epoch, sent.data FROM sent JOIN held USING (log, epoch)
 ON CONFLICT DO NOTHING
-RETURNING log, current_setting('synchronous_commit') AS synchronous_commit,
-          current_setting('synchronous_standby_names') AS synchronous_standby_names
+RETURNING log, {_DURABILITY}
 """
 
 PIECES = """
@@ -116,22 +117,22 @@ ORDER BY part
 _HELD = "held AS MATERIALIZED (SELECT log FROM owner WHERE log = $1 AND epoch = $2 FOR SHARE)"
 NEW_ID = "SELECT gen_random_uuid()"
 ADD_PART = f"""
-WITH {_HELD} INSERT INTO snapshot_part (log, id, part, data) SELECT log, $3, $4, $5 FROM held RETURNING log
+WITH {_HELD} INSERT INTO snapshot_part (log, id, part, data) SELECT log, $3, $4, $5 FROM held RETURNING {_DURABILITY}
 """
 COMPLETE_SNAPSHOT = f"""
-WITH {_HELD} INSERT INTO snapshot (log, id, upto, parts) SELECT log, $3, $4, $5 FROM held RETURNING log
+WITH {_HELD} INSERT INTO snapshot (log, id, upto, parts) SELECT log, $3, $4, $5 FROM held RETURNING {_DURABILITY}
 """
 REMOVE_OTHER_SNAPSHOTS = f"""
 WITH {_HELD},
 heads AS (DELETE FROM snapshot USING held WHERE snapshot.log = held.log AND id <> $3),
 parts AS (DELETE FROM snapshot_part USING held WHERE snapshot_part.log = held.log AND id <> $3)
-SELECT log FROM held
+SELECT {_DURABILITY} FROM held
 """
 FIRST_PIECE = "SELECT min(sequence) AS sequence FROM piece WHERE log = $1"
 REMOVE_PIECES = f"""
 WITH {_HELD},
 removed AS (DELETE FROM piece USING held WHERE piece.log = held.log AND sequence < $3)
-SELECT log FROM held
+SELECT {_DURABILITY} FROM held
 """
 
 BEAT = """

@@ -3,15 +3,18 @@
 The first such commits of a connection go the ordinary way, and a template is made of one of them. A later frame that matches
 is neither decoded nor split into topics and partitions: its answer, the keys of its records, most bytes of their values and
 most bytes of its event are those of the template. What may have changed is checked every time: whether the group lets the
-member pass, whether the topics are the same (`Topics.version`), and whether the event would name the same committer.
+member pass, whether the topics are the same (`Topics.version`), and whether the event would name the same committer. Where
+there is an authorizer, the client's permissions are looked at again after each change of the ACLs (`Authorizer.version`); its
+principal and its address stay the same on a connection.
 
-Whatever does not fit is given back to the ordinary path: a topic that is missing, a group with pending offsets, a place in the
-batch for which there is no record template.
+Whatever does not fit is given back to the ordinary path: a topic that is missing or that the client may not read, a group with
+pending offsets, a place in the batch for which there is no record template.
 """
 
 from collections.abc import Iterator
 from functools import partial
 from struct import Struct
+from typing import Any
 
 from coordinator.api.exchange import NO_TEMPLATE, Exchange, LearnTemplate, NoTemplate, ReplyQueue, Route
 from coordinator.api.server import Server
@@ -146,8 +149,12 @@ class CommitTemplate(MatchTemplate):
         """Hands a match to its group's shard, as `offset_commit.handle` does with other commits."""
         if self.catalog_version == server.topics.version or self.prepare(server.topics, exchange.route):
             server.groups.submit(self.group_id, commit_repeated, exchange)
-            return
-        offset_commit.handle(server, exchange.with_request(exchange.request.message()))
+        else:
+            self.give_back(server, exchange)
+
+    def give_back(self, server: Server, exchange: Exchange[RepeatedCommit]) -> None:
+        """Lets the commit take the ordinary path."""
+        exchange.route.own_handle(server, exchange.with_request(exchange.request.message()))
 
     def prepare(self, catalog: Catalog, route: Route) -> bool:
         """Makes the template ready for the topics as they are now.
@@ -174,6 +181,31 @@ class CommitTemplate(MatchTemplate):
         return True
 
 
+class PermittedTemplate(CommitTemplate):
+    """The template of a connection of a server that has an authorizer."""
+
+    __slots__ = ("_permitted",)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._permitted: int | None = None
+        """The version of the ACLs that permit all of it."""
+
+    def handle(self, server: Server, exchange: Exchange[RepeatedCommit]) -> None:
+        authorizer = self.route.authorizer
+        assert authorizer is not None
+        if self._permitted != authorizer.version:
+            # The names of topics are known once the template is prepared.
+            if self.catalog_version is None and not self.prepare(server.topics, self.route):
+                self.give_back(server, exchange)
+                return
+            if not offset_commit.permits_all(self.request, exchange.permits):
+                self.give_back(server, exchange)
+                return
+            self._permitted = authorizer.version
+        super().handle(server, exchange)
+
+
 _NONE_FITS = NoTemplate()
 """For a connection whose last commit was not fit for a template: unlike NO_TEMPLATE, it stays for MISSES_MAX commits."""
 
@@ -190,7 +222,7 @@ def learn_template(
     queue.template_misses += 1
     current = queue.template
     limit = FIRST_AFTER if current is NO_TEMPLATE else MISSES_MAX
-    served = current.served if type(current) is CommitTemplate else 0
+    served = current.served if isinstance(current, CommitTemplate) else 0
     if queue.template_misses < limit and served < PAYS_OFF_AFTER:
         return
     queue.template_misses = 0
@@ -203,7 +235,8 @@ def learn_template(
         return
     inverted_id = (~_CORRELATION_ID(frame, 4)[0]).to_bytes(4, signed=True)
     other = frame[:4] + inverted_id + frame[8:position] + encode(inverted(request))
-    queue.template = CommitTemplate(frame, other, route, client_id, request)
+    kind = CommitTemplate if route.authorizer is None else PermittedTemplate
+    queue.template = kind(frame, other, route, client_id, request)
 
 
 def _fits(request: OffsetCommitRequest, api_version: int) -> bool:

@@ -29,14 +29,16 @@ from coordinator.engine.engine import (
 
 T = TypeVar("T")
 PAGE_PIECES = 100
+ONE_WAY_S = 0.0003
+"""How long a statement without a fault takes to the store, and its answer back."""
 
 
 class Delivery(NamedTuple):
     """What happens to one statement. Times are in seconds."""
 
-    arrivals: tuple[float, ...] = (0.0,)
+    arrivals: tuple[float, ...] = (ONE_WAY_S,)
     """When the statement arrives at the store: never, once or twice."""
-    answer_after: float | None = 0.0
+    answer_after: float | None = ONE_WAY_S
     """How long the answer to the first arrival takes; None: it gets lost."""
 
 
@@ -69,10 +71,10 @@ class Unreliable:
         return random.choice(
             [
                 Delivery((), None),
-                Delivery((0.0,), None),
+                Delivery((ONE_WAY_S,), None),
                 Delivery((late,), None),
                 Delivery((late,), random.uniform(0, self._late_s)),
-                Delivery((0.0, late), random.choice([None, 0.0])),
+                Delivery((ONE_WAY_S, late), random.choice([None, ONE_WAY_S])),
             ]
         )
 

@@ -46,6 +46,13 @@ def guard(server: Server, exchange: Exchange[OffsetCommitRequest], permits: Perm
         _commit_partly(server, exchange, denied)
 
 
+def permits_all(request: OffsetCommitRequest, permits: Permits) -> bool:
+    """Whether `guard` would let all of a request pass. Nothing is audited: else it is asked about it."""
+    return permits.allows(READ_GROUP, request.group_id, quiet=True) and all(
+        permits.allows(READ_TOPIC, topic.name, quiet=True) for topic in request.topics
+    )
+
+
 def _commit_partly(server: Server, exchange: Exchange[OffsetCommitRequest], denied: Collection[str]) -> None:
     """Refuses some partitions, and has the group decide about the others, if there are any."""
     request = exchange.request

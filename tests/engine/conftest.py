@@ -37,6 +37,25 @@ async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
             yield postgresql_connector(opened, request.getfixturevalue("postgresql_cluster").url())
 
 
+@pytest.fixture
+async def connect_postgresql(postgresql_cluster: Cluster) -> AsyncIterator[Any]:
+    """`connect`, over PostgreSQL."""
+    async with AsyncExitStack() as opened:
+        yield postgresql_connector(opened, postgresql_cluster.url())
+
+
+@pytest.fixture
+async def own_cluster() -> AsyncIterator[tuple[Cluster, Any]]:
+    """A cluster of the test's own, whose primary it may kill, and `connect` to it."""
+    pytest.importorskip("asyncpg", reason="asyncpg is not installed")
+    cluster = Cluster()
+    try:
+        async with AsyncExitStack() as opened:
+            yield cluster, postgresql_connector(opened, cluster.url())
+    finally:
+        cluster.close()
+
+
 def memory_connector(opened: AsyncExitStack) -> Any:
     store = MemoryStore()
 

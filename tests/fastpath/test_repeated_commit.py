@@ -29,12 +29,33 @@ from coordinator.protocol.messages import (
 )
 from coordinator.requests import consumer_group_heartbeat, join_group, offset_commit, sync_group
 from coordinator.runtime.router import Router
+from coordinator.security.access import READ_GROUP, READ_TOPIC, AclOperation, ResourceType
+from coordinator.security.acls import Acl, PatternType, PermissionType
+from coordinator.security.audit import AuditLog
+from coordinator.security.principal import Principal
+from coordinator.security.standard_authorizer import StandardAuthorizer
 from tests.runtime.event_world import EventWorld
 
 CODEC = Codec.of(None)
 MODULES = (consumer_group_heartbeat, join_group, offset_commit, sync_group)
 Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 Partition = OffsetCommitRequest.OffsetCommitRequestPartition
+
+
+def rule(resource_type, name, permission=PermissionType.ALLOW, *, pattern=PatternType.LITERAL, who="User:alice"):
+    return Acl(resource_type, name, pattern, who, "*", AclOperation.READ, permission)
+
+
+RULES = {
+    "any group": rule(ResourceType.GROUP, "*"),
+    "not g": rule(ResourceType.GROUP, "g", PermissionType.DENY),
+    "t": rule(ResourceType.TOPIC, "t"),
+    "u": rule(ResourceType.TOPIC, "u", pattern=PatternType.PREFIXED),
+    "not t": rule(ResourceType.TOPIC, "t", PermissionType.DENY, who="User:*"),
+    "bob's group": rule(ResourceType.GROUP, "*", who="User:bob"),
+}
+ENOUGH = ("any group", "t", "u")
+"""What alice needs."""
 
 
 class Connection:
@@ -44,7 +65,8 @@ class Connection:
     client_host = "/127.0.0.1"
     dialect = None
 
-    def __init__(self):
+    def __init__(self, principal):
+        self.principal = principal
         self.cached_request = SimpleNamespace(rest=None, head=None)
         self.template = NO_TEMPLATE
         self.template_misses = 0
@@ -61,7 +83,7 @@ class Connection:
 
 
 class World(EventWorld):
-    def __init__(self, *, fastpath, policy="all"):
+    def __init__(self, *, fastpath, policy="all", rules=None):
         if fastpath:
             self.encoders, self.bulk_replayers = EVENT_ENCODERS, bulk_replayers
         super().__init__("write", policy, topics={"t": 4, "u": 2})
@@ -74,8 +96,10 @@ class World(EventWorld):
             entropy=SimpleNamespace(uuid=lambda: f"{next(uuids):036}"),
             config=SimpleNamespace(groups=GroupsConfig()),
         )
-        self.dispatcher = Dispatcher(server, apis, CODEC, template_learners(CODEC) if fastpath else {})
-        self.connections = [Connection(), Connection()]
+        self.authorizer = None if rules is None else StandardAuthorizer(["User:admin"], acls=rules, audit=AuditLog(int))
+        learners = template_learners(CODEC) if fastpath else {}
+        self.dispatcher = Dispatcher(server, apis, CODEC, learners, self.authorizer)
+        self.connections = [Connection(Principal("User", name)) for name in ("alice", "admin", "bob")]
 
     def send(self, whole, connection=0):
         self.dispatcher.dispatch(whole[4:], self.connections[connection])
@@ -103,8 +127,9 @@ class World(EventWorld):
 class Twins:
     """Both servers, and the members that a client of both knows."""
 
-    def __init__(self, policy="all"):
-        self.worlds = [World(fastpath=True, policy=policy), World(fastpath=False, policy=policy)]
+    def __init__(self, policy="all", rules=None):
+        """`rules`: the ACLs; None: there is no authorizer."""
+        self.worlds = [World(fastpath=fastpath, policy=policy, rules=rules) for fastpath in (True, False)]
         self.members = {"nobody": ("", -1), "stranger": ("x", 3)}
         self.correlation_id = 0
 
@@ -175,9 +200,19 @@ class Twins:
             request.topics[-1].partitions.append(Partition(index, offset, leader_epoch, metadata))
         self.send(frame(CODEC, "OffsetCommitRequest", version, self.next_id(), request), connection)
 
+    def permit(self, rule, *, permitted=True):
+        """Adds an ACL of `RULES`, or removes it."""
+        for world in self.worlds:
+            if permitted:
+                world.authorizer.add(rule.encode(), RULES[rule])
+            else:
+                world.authorizer.remove(rule.encode())
+
     def check(self):
         self.settle()
         first, second = self.worlds
+        if first.authorizer is not None:
+            assert first.authorizer.audit.denied == second.authorizer.audit.denied
         assert first.answers() == second.answers()
         assert first.outcome() == second.outcome()
 
@@ -200,10 +235,22 @@ others = st.sampled_from(
 )  # fmt: skip
 
 
+acl_changes = st.tuples(st.sampled_from(["permit", "forbid"]), st.sampled_from(sorted(RULES)))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(commits | others, max_size=25), st.sampled_from(["all", "refused", "none"]))
 def test_responses_logs_events_and_state_are_equal(steps, policy):
-    twins = Twins(policy)
+    play(Twins(policy), steps)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(commits | acl_changes | others, max_size=25))
+def test_a_repeated_commit_gets_no_more_and_no_less_than_the_acls_permit_now(steps):
+    play(Twins(rules={name.encode(): RULES[name] for name in ENOUGH}), steps)
+
+
+def play(twins, steps):
     twins.join()
     twins.beat("a")
     twins.settle()
@@ -213,6 +260,8 @@ def test_responses_logs_events_and_state_are_equal(steps, policy):
                 for values in runs:
                     asked = dict(zip(partitions, values, strict=False))
                     twins.commit(who, version, asked, epoch_back=epoch_back, metadata=metadata)
+            case ("permit" | "forbid" as how, name):
+                twins.permit(name, permitted=how == "permit")
             case ("join",):
                 twins.join()
             case ("beat", name):
@@ -246,6 +295,39 @@ def test_the_second_commit_makes_the_template():
         twins.commit("classic", 8, one(offset))
     assert twins.worlds[0].matched() == [False, False, True, True, True]
     assert twins.worlds[1].matched() == [False] * 5
+    twins.check()
+    assert committed(twins) == {("t", 0): 4}
+
+
+def test_a_template_keeps_what_the_acls_permit_until_they_change():
+    twins = Twins(rules={name.encode(): RULES[name] for name in ENOUGH})
+    twins.join()
+    both = {("t", 0): (1, 0), ("u", 0): (1, 0)}
+    for _ in range(4):
+        twins.commit("classic", 8, both)
+    assert twins.worlds[0].matched() == [False, False, True, True]
+    twins.permit("not t")
+    twins.commit("classic", 8, both)
+    twins.permit("not g")
+    twins.commit("classic", 8, both)
+    assert twins.worlds[0].matched()[-2:] == [False, False]
+    assert twins.worlds[0].authorizer.audit.denied == {READ_TOPIC: 1, READ_GROUP: 1}
+    twins.permit("not t", permitted=False)
+    twins.permit("not g", permitted=False)
+    twins.commit("classic", 8, both)
+    assert twins.worlds[0].matched()[-1]
+    twins.check()
+
+
+def test_the_template_of_one_client_lets_no_other_pass():
+    """The frames of bob are those of alice; he may use the group, but not read the topic."""
+    twins = Twins(rules={name.encode(): RULES[name] for name in (*ENOUGH, "bob's group")})
+    twins.join()
+    for offset in range(5):
+        twins.commit("classic", 8, one(offset))
+        twins.commit("classic", 8, one(offset + 100), connection=2)
+    assert twins.worlds[0].matched()[-1]
+    assert twins.worlds[0].authorizer.audit.denied == {READ_TOPIC: 5}
     twins.check()
     assert committed(twins) == {("t", 0): 4}
 

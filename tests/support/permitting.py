@@ -1,7 +1,6 @@
 """An authorizer that a test fills by hand, and a server that asks it."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import Any
 
 from coordinator.api.permits import Permits
@@ -59,4 +58,4 @@ def use_authorizer(server: Any, authorizer: Any) -> None:
     for listener in server.listeners:
         dispatcher = listener.dispatcher
         assert not dispatcher.routes
-        dispatcher._authorizer, dispatcher._learners = authorizer, MappingProxyType({})
+        dispatcher._authorizer = authorizer
