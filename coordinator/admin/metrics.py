@@ -345,6 +345,10 @@ def _turns(server: ServerView) -> Histograms:
     yield (), _cumulative(server.statistics.turns_s)
 
 
+def _turns_cpu(server: ServerView) -> Histograms:
+    yield (), _cumulative(server.statistics.turns_cpu_s)
+
+
 def _durations(server: ServerView) -> Histograms:
     """By API, over all versions and listeners. Index i of a route's counts is for durations up to 2^i ns."""
     counts: dict[str, list[int]] = {}
@@ -444,6 +448,8 @@ METRICS = (
     Metric("coordinator_loop_lag_seconds", HISTOGRAM, (), "Delay of the event loop's timers.", _lag),
     Metric("coordinator_loop_turn_seconds", HISTOGRAM, (),
            "Length of the event loop's turns that handled more than a few requests.", _turns),
+    Metric("coordinator_loop_turn_cpu_seconds", HISTOGRAM, (),
+           "CPU time of the event loop's turns that handled more than a few requests.", _turns_cpu),
 )
 # fmt: on
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
-from coordinator.journal.journal import Journal
+from coordinator.journal.turns import TurnJournal
 from coordinator.network.listener import Listener
 from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.memory import Memory
@@ -51,7 +51,7 @@ class ServerView(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def journal(self) -> Journal: ...
+    def journal(self) -> TurnJournal: ...
     @property
     def memory(self) -> Memory: ...
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.config import access_control, security
+from coordinator.config import access_control, security, sharing
 from coordinator.config.access_control import AccessControlConfig
 from coordinator.config.parsers import (
     ASSIGNORS,
@@ -37,6 +37,7 @@ from coordinator.config.parsers import (
     integer,
 )  # fmt: skip
 from coordinator.config.security import NO_SECURITY, PLAINTEXT, ListenerSecurity, SaslConfig, TlsConfig
+from coordinator.config.sharing import SharedConfig
 from coordinator.groups.settings import (
     EVENT_POLICIES,
     FENCING_POLICIES,
@@ -149,6 +150,7 @@ class ServerConfig:
     sasl: SaslConfig = field(default_factory=SaslConfig)
     """As `tls`."""
     access_control: AccessControlConfig = field(default_factory=AccessControlConfig)
+    shared: SharedConfig = field(default_factory=SharedConfig)
     declared_topics: tuple[DeclaredTopic, ...] = ()
 
 
@@ -501,6 +503,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The server closes a connection whose write buffer has been full for this long. Not a Kafka setting."),
     ),
     "TLS and SASL": security.ROWS,
+    "Several workers": sharing.ROWS,
     "Access control": access_control.ROWS,
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
@@ -581,7 +584,7 @@ def value_of(config: ServerConfig, name: str) -> Any:
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-        config.sasl, config.access_control,
+        config.sasl, config.access_control, config.shared,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

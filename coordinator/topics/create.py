@@ -30,7 +30,12 @@ def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[
     INVALID_CONFIG
     INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT
     KAFKA_STORAGE_ERROR          the metadata log cannot be written
+    NOT_CONTROLLER               another server that shares it was quicker
     """
+    topics.metadata.when_leading(lambda: _create(topics, request, reply))
+
+
+def _create(topics: Topics, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None]) -> None:
     results: dict[str, _Result] = {}
     valid: list[Topic] = []
     times_named = Counter(topic.name for topic in request.topics)

@@ -29,6 +29,7 @@ def create_partitions(
     INVALID_PARTITIONS            the topic has as many already, or more
     INVALID_REPLICA_ASSIGNMENT
     KAFKA_STORAGE_ERROR           the metadata log cannot be written
+    NOT_CONTROLLER                another server that shares it was quicker
     """
     topics.metadata.in_turn(lambda: _create(topics, request, reply))
 

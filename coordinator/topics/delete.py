@@ -57,12 +57,19 @@ def delete_topics(
         TOPIC_AUTHORIZATION_FAILED
         UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
         KAFKA_STORAGE_ERROR           the metadata log cannot be written
+        NOT_CONTROLLER                another server that shares it was quicker
 
     Raises TOPIC_DELETION_DISABLED (before version 3: INVALID_REQUEST) if the settings forbid deletion.
     """
     if not topics.config.delete_topic_enable:
         has_code = api_version >= _DISABLED_SINCE
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
+    topics.metadata.when_leading(lambda: _delete(topics, request, reply, rights))
+
+
+def _delete(
+    topics: Topics, request: DeleteTopicsRequest, reply: Callable[[DeleteTopicsResponse], None], rights: Rights
+) -> None:
     asked = Counter(wanted(request))
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}
     for entry in [*asked]:

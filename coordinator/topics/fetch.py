@@ -265,7 +265,7 @@ class Fetch:
                 if self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None:
                     unknown_ids.append((fetched, refusal(index, ErrorCode.UNKNOWN_TOPIC_ID)))
                 else:
-                    refused.append((fetched, refusal(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+                    refused.append((fetched, refusal(index, self._topics.why_absent(fetched.topic or "", index))))
                 continue
             data = self._read_partition(fetched, fetched.partition, left, at_least_one=has_room and not bytes_read)
             assert data.records is not None
