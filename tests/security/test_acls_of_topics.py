@@ -189,7 +189,7 @@ def test_configs_are_shown_to_who_may_describe_them(server):
 
 
 @pytest.mark.parametrize(("user", "operations"), [("alice", None), ("bob", {"DESCRIBE", "DESCRIBE_CONFIGS"})])
-def test_the_cluster_tells_its_operations_to_who_may_describe_it(user, operations, server):
+def test_operations_of_the_cluster_are_shown_to_who_may_describe_it(user, operations, server):
     described = admin(server, user).describe_cluster(include_authorized_operations=True).result(10)
     shown = {each.name for each in described.authorized_operations or ()}
     assert shown == (operations or set())
