@@ -22,6 +22,7 @@ from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
 
 if TYPE_CHECKING:
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
 
 
@@ -83,6 +84,11 @@ class ServerView(Protocol):
     @property
     def has_interceptor(self) -> bool:
         """Whether there ever were some."""
+        ...
+
+    @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
         ...
 
     @property

@@ -10,6 +10,7 @@ in the log by then, as it is at any moment.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
@@ -66,6 +67,7 @@ from coordinator.server.data_folder import (
     shard_folder,
 )
 from coordinator.server.event_logs import open_event_logs
+from coordinator.server.quota_keeper import QuotaKeeper
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import METADATA_FOLDER, Topics
@@ -84,6 +86,7 @@ from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
     from coordinator.journal.shared_journal import SharedJournal
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.standard_authorizer import StandardAuthorizer
     from coordinator.security.tls import TlsContext
@@ -132,7 +135,7 @@ class Server:
         self.group_rebalances = GroupRebalances(clock.machine_ms, config.admin.metrics_groups)
         self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
-        self._turn = Turn(loop.call_soon, clock.machine_ms, self.statistics.count_turn)
+        self._turn = Turn(loop.call_soon, clock.machine_ms, thread_time_ns, self.statistics.count_turn)
         self.replays = asyncio.Semaphore(REPLAYS_MAX)
         self.stopping = False
         self.closed = False
@@ -245,6 +248,8 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
         )
+        self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
+        self.topics.metadata_observers.append(self.quota_keeper.observe)
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
 
@@ -269,6 +274,11 @@ class Server:
     def has_interceptor(self) -> bool:
         """Whether there ever were fault rules or recordings."""
         return self._interceptor is not None
+
+    @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
+        return self.quota_keeper.quotas
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -504,6 +514,7 @@ class Server:
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
+            self.quota_keeper.apply()
         self._admin = AdminServer(self, self.config.admin, *self._admin_protection())
         try:
             admin_port = await self._admin.start()

@@ -50,6 +50,14 @@ def new_topic_id(entropy: Entropy) -> bytes:
             return topic_id
 
 
+CountMutation = Callable[[int], None]
+"""`count_mutation(partitions)` counts partitions to create or delete. It may raise THROTTLING_QUOTA_EXCEEDED."""
+
+
+def nobody_counts(_partitions: int) -> None:
+    """For changes that nobody asked for."""
+
+
 class Topics:
     """The topics of this server. `attach_internal` and `declare` must be called before the first request."""
 
