@@ -362,7 +362,7 @@ def _turns(server: ServerView) -> Histograms:
 
 
 def _turns_cpu(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.turns_cpu_s)
+    yield (), cumulative(server.statistics.turns_cpu_s)
 
 
 def _durations(server: ServerView) -> Histograms:
