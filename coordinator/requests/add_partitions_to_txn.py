@@ -70,7 +70,8 @@ class _Requested:
 
 
 def handle(server: Server, exchange: Exchange[AddPartitionsToTxnRequest]) -> None:
-    _add(server, exchange, names.INTERNAL)
+    # Brokers may name partitions of internal topics: a group's coordinator asks for that of the group.
+    _add(server, exchange, names.INTERNAL if exchange.api_version < _BATCHED_SINCE else frozenset())
 
 
 def guard(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], permits: Permits) -> None:
