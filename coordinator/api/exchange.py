@@ -282,10 +282,8 @@ class Exchange(Generic[R]):
         return Permits(route.authorizer, queue.principal, queue.client_host[1:], route.access, route.name)
 
     @property
-    def may_describe(self) -> Callable[[str], bool] | None:
-        """Whether the client may describe the topic of this name; None: there is no authorizer."""
-        if self.route.authorizer is None:
-            return None
+    def may_describe(self) -> Callable[[str], bool]:
+        """Whether the client may describe the topic of a name."""
         return partial(self.permits.allows, DESCRIBE_TOPIC, quiet=True)
 
     @property

@@ -58,7 +58,7 @@ class SentRequest:
         self.dialect = dialect
         self.fresh_id = fresh_id
         self.permits = EVERYTHING
-        self.may_describe: Callable[[str], bool] | None = None
+        self.may_describe: Callable[[str], bool] = lambda _name: True
         self.reply: Any = None
 
     def answer(self, message: Message) -> None:
