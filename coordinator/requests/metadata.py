@@ -210,12 +210,12 @@ def _encode_missing(form: Form, missing: list[ResponseTopic], encoded: list[byte
 
 def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, bytes]:
     """The bytes of a topic: those that are kept, or new ones."""
-    leader_of = leaders(server, topic.name)
     offline = server.topics.offline.get(topic.name, frozenset())
     moves = topic.is_internal and server.cluster.moves
     kept = None if moves else server.encoded_topics.get(form, topic, offline)
     if kept is not None:
         return kept
+    leader_of = leaders(server, topic.name)
 
     def partition(index: int) -> MetadataResponse.MetadataResponsePartition:
         leader = leader_of(index)

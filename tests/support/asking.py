@@ -27,6 +27,7 @@ class Server:
         self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
         self.cluster = OneNode(1)
+        self.groups = self.transactions = SimpleNamespace(shard_of=lambda _key: SimpleNamespace(index=0))
         self.node_id = 1
         self.endpoints = [Endpoint("PLAINTEXT", ("0.0.0.0", 9092), ("kafka.example", 9092))]
         self.encoded_topics = EncodedTopics()

@@ -43,7 +43,7 @@ class GuardedServer(Server):
         self._connection = Connection(
             self._dispatcher,
             LIMITS,
-            Turn(self._soon.append, lambda: 0, lambda _ms: None),
+            Turn(self._soon.append, lambda: 0, lambda: 0, lambda _ms, _cpu_ns: None),
             LogOncePerClient(logging.getLogger("test"), lambda: 0),
             self.memory,
             ("localhost", 9092),
