@@ -48,7 +48,7 @@ class GuardedServer(Server):
             self.memory,
             ("localhost", 9092),
             lambda: 0,
-            lambda _connection: True,
+            lambda _connection: None,
             lambda _connection: None,
         )
         self._connection.connection_made(self.transport)
