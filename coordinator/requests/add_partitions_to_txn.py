@@ -3,7 +3,8 @@
 Up to v3 the request is a client's, about one transaction. v4 and v5 are batched: in Kafka brokers send them, to add partitions
 or to verify that they were added (KIP-890); here any client may that an authorizer allows CLUSTER_ACTION. A partition that does
 not exist, belongs to an internal topic (since v4: other than `__consumer_offsets`), or to which the client may not write, fails
-its whole transaction: the transaction's other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
+its whole transaction: the transaction's other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers PRODUCER_FENCED,
+earlier versions INVALID_PRODUCER_EPOCH.
 """
 
 from collections.abc import Collection, Mapping, Sequence
