@@ -43,12 +43,12 @@ class GuardedServer(Server):
         self._connection = Connection(
             self._dispatcher,
             LIMITS,
-            Turn(self._soon.append, lambda: 0, lambda _ms: None),
+            Turn(self._soon.append, lambda: 0, lambda: 0, lambda _ms, _cpu_ns: None),
             LogOncePerClient(logging.getLogger("test"), lambda: 0),
             self.memory,
             ("localhost", 9092),
             lambda: 0,
-            lambda _connection: True,
+            lambda _connection: None,
             lambda _connection: None,
         )
         self._connection.connection_made(self.transport)
