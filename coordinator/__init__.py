@@ -37,6 +37,7 @@ The packages, from the top. Each may import those below it, never those above (i
     page        the files of the page: groups and their timelines in a browser, also for the pipeline's report
     network     listeners and connections: limits, flow control, responses in the order of the requests
     rules       fault rules and recordings: what a test lets fail, wait or get lost; what clients asked and were answered
+    workers     several servers over one engine: who has which shard, take-overs, the metadata that all of them follow
     requests    one file per Kafka API, named as Kafka names it: versions, access, handler, refusal
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
     quotas      how much a client may send, fetch, ask and change in a time, and for how long it waits when it did more

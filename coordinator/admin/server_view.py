@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
-from coordinator.journal.journal import Journal
+from coordinator.journal.turns import TurnJournal
 from coordinator.network.listener import Listener
 from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.memory import Memory
@@ -17,10 +17,12 @@ from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
+from coordinator.workers.statistics import WorkerStatistics
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
 
 if TYPE_CHECKING:
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
 
 
@@ -51,7 +53,12 @@ class ServerView(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def journal(self) -> Journal: ...
+    def journal(self) -> TurnJournal: ...
+    @property
+    def worker(self) -> WorkerStatistics | None:
+        """The counts of a worker that shares its journal; None: the journal is embedded."""
+        ...
+
     @property
     def memory(self) -> Memory: ...
     @property
@@ -77,6 +84,11 @@ class ServerView(Protocol):
     @property
     def has_interceptor(self) -> bool:
         """Whether there ever were some."""
+        ...
+
+    @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
         ...
 
     @property

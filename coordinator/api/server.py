@@ -7,6 +7,7 @@ the others call the topics, or answer from the configuration.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from coordinator.api.cluster import Cluster
 from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.config.security import PLAINTEXT
 from coordinator.config.settings import ServerConfig
@@ -44,6 +45,8 @@ class Server(Protocol):
     def cluster_id(self) -> str: ...
     @property
     def node_id(self) -> int: ...
+    @property
+    def cluster(self) -> Cluster: ...
     @property
     def endpoints(self) -> Sequence[Endpoint]: ...
     @property

@@ -9,17 +9,19 @@ keeps the sockets of its connections full of requests and discards the responses
 
 import asyncio
 import json
+import math
 import sys
+import time
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import NamedTuple, cast
 
 import uvloop
 
 from coordinator.bench import data
-from coordinator.bench.load import RUN_ID, LoadConnection, Outcome, Plan, ask, frame, measure, member_frames
+from coordinator.bench.load import RUN_ID, LoadConnection, Outcome, Plan, ask, cpu_clock, frame, measure, member_frames
 from coordinator.bench.programs import Contender, Target, run_program, spread
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
@@ -154,6 +156,26 @@ async def flood(plan: FloodPlan) -> None:
     await asyncio.Event().wait()
 
 
+class WatchedMember(LoadConnection):
+    """A member that measures, beside the latency of its heartbeats, how much CPU time the server used meanwhile."""
+
+    def __init__(self, requests: Sequence[bytes], server_pid: int) -> None:
+        super().__init__(requests, 0)
+        self.spent_s: list[float] = []
+        self._clock = cpu_clock(server_pid)
+        self._asked_cpu_s = 0.0
+
+    def ask(self) -> None:
+        if not self._asked_s:
+            self._asked_cpu_s = time.clock_gettime(self._clock)
+        super().ask()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._asked_s:
+            self.spent_s.append(time.clock_gettime(self._clock) - self._asked_cpu_s)
+
+
 async def watch(plan: FloodPlan) -> Outcome:
     """Lets the members join, starts the flood, and measures their heartbeats."""
     codec, loop = Codec.of(None), asyncio.get_running_loop()
@@ -161,20 +183,28 @@ async def watch(plan: FloodPlan) -> Outcome:
     connections = []
     for index in range(MEMBERS):
         requests = await member_frames(member, codec, index)
-        _, connection = await loop.create_connection(partial(LoadConnection, requests, 0), plan.host, plan.port)
+        make = partial(WatchedMember, requests, plan.server_pid)
+        _, connection = await loop.create_connection(make, plan.host, plan.port)
         connections.append(connection)
     if plan.request == "nothing":
-        return await measure(connections, plan.server_pid, SETTLE_S, plan.seconds, HEARTBEATS_PER_S)
+        return await _measure(plan, connections)
     arguments = ("-m", "coordinator.bench.flood", json.dumps(asdict(plan)), "flood")
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
         if not await process.stdout.readline():
             raise SystemExit("flood: it did not begin")
-        return await measure(connections, plan.server_pid, SETTLE_S, plan.seconds, HEARTBEATS_PER_S)
+        return await _measure(plan, connections)
     finally:
         process.kill()
         await process.wait()
+
+
+async def _measure(plan: FloodPlan, members: Sequence[WatchedMember]) -> Outcome:
+    outcome = await measure(members, plan.server_pid, SETTLE_S, plan.seconds, HEARTBEATS_PER_S)
+    # A heartbeat that was not answered has no CPU time.
+    spent_s = sorted(spent_s for member in members for spent_s in member.spent_s[-len(member.latencies_s) :])
+    return replace(outcome, p99_cpu_us=spent_s[len(spent_s) * 99 // 100] * 1e6 if spent_s else math.inf)
 
 
 class _Found(NamedTuple):
@@ -182,12 +212,16 @@ class _Found(NamedTuple):
 
     p50_ms: float
     p99_ms: float
+    p99_cpu_ms: float
     answers_per_s: float
     longest_turn_ms: str
 
 
 def report_floods(match: str, servers: Sequence[Contender], seconds: float, repetitions: int) -> None:
-    """Median and 99th percentile of a heartbeat beside each flood, and the longest turn of this server's event loop."""
+    """Median and 99th percentile of a heartbeat beside each flood, and the longest turn of the event loop by CPU time.
+
+    The third column is the CPU time that the server used while a heartbeat waited, which is as long on a busy machine.
+    """
     rows = [
         (name, kind, connections)
         for kind in ("nothing", *KINDS)
@@ -196,12 +230,13 @@ def report_floods(match: str, servers: Sequence[Contender], seconds: float, repe
         in (name := f"heartbeats beside a flood of {kind}" + (f", {connections} connections" if connections else ""))
     ]
     if rows:
-        head = ("median ms", "p99 ms", "requests/s", "longest turn ms")
+        head = ("median ms", "p99 ms", "p99 ms of CPU", "requests/s", "longest turn ms CPU")
         print(f"\n{f'{MEMBERS} members':58} " + " ".join(f"{title:>22}" for title in head))  # noqa: T201
     for name, kind, connections in rows:
         for server in servers:
             runs = [_beside(server, kind, connections, seconds) for _ in range(repetitions)]
-            figures = ([run.p50_ms for run in runs], [run.p99_ms for run in runs], [run.answers_per_s for run in runs])
+            names = ("p50_ms", "p99_ms", "p99_cpu_ms", "answers_per_s")
+            figures = [[getattr(run, each) for run in runs] for each in names]
             turns = " / ".join(sorted({run.longest_turn_ms for run in runs}))
             columns = [spread(figure) for figure in figures]
             print(f"{name + server.suffix:58} " + " ".join(f"{column:>22}" for column in [*columns, turns]), flush=True)  # noqa: T201
@@ -213,7 +248,7 @@ def _beside(server: Contender, kind: str, connections: int, seconds: float) -> _
         plan = FloodPlan(at.host, at.port, at.pid, kind, connections, seconds)
         outcome = Outcome(**run_program("coordinator.bench.flood", json.dumps(asdict(plan))))
         answered = (_answered(at) - before) / (outcome.seconds + SETTLE_S)
-        return _Found(outcome.p50_us / 1e3, outcome.p99_us / 1e3, answered, _longest_turn(at))
+        return _Found(outcome.p50_us / 1e3, outcome.p99_us / 1e3, outcome.p99_cpu_us / 1e3, answered, _longest_turn(at))
 
 
 def _metrics(at: Target) -> list[str]:
@@ -230,7 +265,7 @@ def _answered(at: Target) -> float:
 
 def _longest_turn(at: Target) -> str:
     """The bound (ms) of the histogram of turns under which all turns were."""
-    buckets = [line for line in _metrics(at) if line.startswith("coordinator_loop_turn_seconds_bucket")]
+    buckets = [line for line in _metrics(at) if line.startswith("coordinator_loop_turn_cpu_seconds_bucket")]
     counts = [(line.split('"')[1], float(line.rpartition(" ")[2])) for line in buckets]
     bounds = [bound for bound, count in counts if count == counts[-1][1]]
     if not bounds:

@@ -78,6 +78,8 @@ class Outcome:
     p99_us: float
     """The latency that the load generator sees, or 0 if the load has no fixed rate."""
     p50_us: float = 0.0
+    p99_cpu_us: float = 0.0
+    """The CPU time that the server used while a request waited, by the same percentile. A busy machine does not add to it."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -85,6 +87,11 @@ def cpu_seconds(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
+
+
+def cpu_clock(pid: int) -> int:
+    """The number of the clock that shows the CPU time of a process (clock_getcpuclockid of Linux), for `time.clock_gettime`."""
+    return ~pid << 3 | 2
 
 
 def loop_cpu_ms(pid: int) -> float:

@@ -21,7 +21,7 @@ VARIABLES = (
     ),
     ("COORDINATOR_SET_name", "A setting of the server, with underscores for dots."),
     (
-        "COORDINATOR_LISTEN, COORDINATOR_ADVERTISE, COORDINATOR_ADMIN, COORDINATOR_DATA_DIR",
+        "COORDINATOR_LISTEN, COORDINATOR_ADVERTISE, COORDINATOR_ADMIN, COORDINATOR_DATA_DIR, COORDINATOR_JOURNAL",
         "The options of those names.",
     ),
     ("KAFKA_name", "A setting as Kafka's images name it, if this server has it."),

@@ -21,6 +21,7 @@ class Sources(TypedDict):
     advertise: str | None
     admin: str | None
     data_dir: str | None
+    journal: str | None
     assignments: tuple[str, ...]
 
 
@@ -34,6 +35,11 @@ server_options = combined(
     ),
     click.option("--admin", metavar="HOST:PORT", help="The address of the admin HTTP server (port 0: any free port)."),
     click.option("--data-dir", metavar="DIR", help="The data folder (default: data)."),
+    click.option(
+        "--journal",
+        metavar="URL",
+        help="Share the journal with other workers: postgresql://USER@HOST/DATABASE (default: embedded, in the data folder).",
+    ),
     click.option(
         "--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated."
     ),
@@ -60,5 +66,6 @@ def _flags(sources: Sources) -> dict[str, str]:
         "advertise": sources["advertise"],
         "admin": sources["admin"],
         "data_dir": sources["data_dir"],
+        "journal": sources["journal"],
     }
     return {name: text for name, text in flags.items() if text is not None}

@@ -30,6 +30,7 @@ FLAG_VARIABLES = {
     "COORDINATOR_ADVERTISE": "advertise",
     "COORDINATOR_ADMIN": "admin",
     "COORDINATOR_DATA_DIR": "data_dir",
+    "COORDINATOR_JOURNAL": "journal",
 }
 _LISTENER_VARIABLES = (
     "KAFKA_LISTENERS",

@@ -43,9 +43,11 @@ from coordinator.config.settings import (
     ListenerConfig,
     LogConfig,
     NetworkConfig,
+    QuotasConfig,
     ServerConfig,
     value_of,
 )
+from coordinator.config.sharing import SharedConfig
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.schema import dialects
@@ -73,7 +75,7 @@ def load(
 ) -> ServerConfig:
     """The configuration that results from all sources.
 
-    `assignments` are the texts of `--set`; `flags` can have listen, advertise, admin and data_dir. Raises ConfigError.
+    `assignments` are the texts of `--set`; `flags` can have listen, advertise, admin, data_dir and journal. Raises ConfigError.
     """
     return load_with_sources(file, assignments, flags, environment).config
 
@@ -355,6 +357,9 @@ def _apply_flags(values: _Values, flags: Mapping[str, str], names: Mapping[str, 
     if "data_dir" in flags:
         folder = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
         values.set("log.dir", folder, source["data_dir"])
+    if "journal" in flags:
+        journal = _checked("journal", flags["journal"], is_text=True, source=source["journal"])
+        values.set("journal", journal, source["journal"])
     if "admin" in flags:
         values.set("admin.listener", address("admin.listener", flags["admin"], source["admin"]), source["admin"])
     if "listen" not in flags and "advertise" not in flags:
@@ -392,6 +397,8 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         tls=TlsConfig(**area(TlsConfig)),
         sasl=SaslConfig(**area(SaslConfig)),
         access_control=AccessControlConfig(**area(AccessControlConfig)),
+        quotas=QuotasConfig(**area(QuotasConfig)),
+        shared=SharedConfig(**area(SharedConfig)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
         log=LogConfig(**area(LogConfig)),
@@ -428,6 +435,11 @@ def _check_access_control(config: AccessControlConfig) -> None:
             "super.users: without an authorizer everyone may do everything;"
             f" set authorizer.class.name = {STANDARD_AUTHORIZER} or remove super.users"
         )
+
+
+def _check_shared(config: SharedConfig) -> None:
+    if config.data_plane != "local" and not config.journal:
+        raise ConfigError(f"data.plane = {config.data_plane}: without a shared journal it must be local; set journal")
 
 
 def _check_admin(admin: AdminConfig) -> None:
@@ -488,6 +500,7 @@ def _check_together(config: ServerConfig) -> None:
             )
     _check_security(config)
     _check_access_control(config.access_control)
+    _check_shared(config.shared)
     _check_admin(config.admin)
     taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
     for host, port in taken:

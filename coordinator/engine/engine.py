@@ -111,6 +111,12 @@ class Engine(Protocol):
         Raises: Fenced; EngineUnavailable.
         """
 
+    async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
+        """The sequence and data of each piece from `sequence` on, in order. Anybody may read; it takes no claim.
+
+        For logs that never get a snapshot.
+        """
+
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         """Makes pieces durable in one statement; returns the logs whose claim is fenced, of which no piece was appended.
 

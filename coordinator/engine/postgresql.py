@@ -139,6 +139,13 @@ class PostgresqlEngine:
         async for data in self._rows(claim, sql.PIECES, claim.covered, claim.next_sequence):
             yield data
 
+    async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
+        """The pieces of a log from a sequence on.
+
+        Raises: EngineUnavailable.
+        """
+        return [(number, data) for number, data in await self._logs.fetch(sql.TAIL, log, sequence)]
+
     async def _rows(
         self, claim: Claim, statement: str, sequence: int, end: int, *arguments: Any
     ) -> AsyncIterator[bytes]:

@@ -103,6 +103,7 @@ FROM (SELECT sequence, data, sum(octet_length(data)) OVER (ORDER BY sequence) - 
 WHERE bytes_before < $5
 ORDER BY sequence
 """
+TAIL = "SELECT sequence, data FROM piece WHERE log = $1 AND sequence >= $2 ORDER BY sequence"
 NEWEST_SNAPSHOT = "SELECT id, parts FROM snapshot WHERE log = $1 AND upto = $2 LIMIT 1"
 PARTS = """
 SELECT part AS sequence, data

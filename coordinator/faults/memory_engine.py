@@ -139,6 +139,10 @@ class MemoryStore:
         until = min(sequence + PAGE_PIECES, claim.next_sequence)
         return [pieces[number] for number in range(sequence, until)]
 
+    def tail(self, name: str, sequence: int) -> list[tuple[int, bytes]]:
+        log = self.logs.get(name) or _Log()
+        return [(number, data) for number, data in log.pieces.items() if number >= sequence]
+
     def snapshot_parts(self, claim: Claim) -> list[bytes] | None:
         return list(self.logs[claim.log].parts) if self.holds(claim) else None
 
@@ -207,6 +211,9 @@ class MemoryEngine:
             sequence += len(page)
             for data in page:
                 yield data
+
+    async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
+        return await self._run("tail", lambda: self._store.tail(log, sequence))
 
     def _unless_fenced(self, claim: Claim, answer: list[bytes] | None) -> list[bytes]:
         if answer is None:

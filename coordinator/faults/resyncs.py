@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Partition = tuple[str, int]
+UNKNOWN = b""
+"""The token of an assignment that was made before the history began: a refused deletion of the group restarts it."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class Assignments:
 
     def resync(self, token: bytes) -> None:
         """The leader is about to replace the assignment by another one."""
+        if not self.tokens:
+            self.tokens.append(UNKNOWN)
         self.tokens.append(token)
 
     def received(
@@ -39,6 +43,8 @@ class Assignments:
             return None
         if not self.tokens:
             self.tokens.append(token)
+        if token not in self.tokens and self.tokens[0] == UNKNOWN:
+            self.tokens[0] = token
         if token not in self.tokens:
             return f"has two assignments: {self.tokens[0]!r} {token!r}"
         later = self.tokens[self.tokens.index(token) + 1 :]

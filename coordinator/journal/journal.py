@@ -28,6 +28,7 @@ from coordinator.journal import entry as entries
 from coordinator.journal.entry import ALL_BEFORE_DURABLE
 from coordinator.journal.recovery import Recovered, make_durable
 from coordinator.journal.slot import ENTRIES_AT, SALT_BYTES, Slot, SlotHeader, slot_name
+from coordinator.journal.turns import TurnJournal
 from coordinator.journal.writer import JournalWriter
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.sync_job import SyncJob
@@ -69,7 +70,7 @@ class _Use:
         return self.slot.header.first_sequence
 
 
-class Journal:
+class Journal(TurnJournal):
     """The journal in a data folder. All its methods run on the loop; only the constructor and `begin` raise OSError."""
 
     def __init__(
@@ -90,11 +91,9 @@ class Journal:
 
         `file_bytes`: size of a slot. `observe` is called with folder and batches of each write, for simulations.
         """
+        super().__init__(soon)
         self.failed: OSError | None = None
         """Set when the journal has failed for good."""
-        self.entries = 0
-        self.entry_bytes = 0
-        self.checkpoints = 0
         make_durable(disk, recovered)
         self._disk = disk
         self._folder = folder
@@ -104,12 +103,8 @@ class Journal:
         self._file_bytes = file_bytes
         self._random_bytes = random_bytes
         self._run_in_worker = run_in_worker
-        self._soon = soon
         self._schedule = schedule
         self._observe = observe
-        self._writers: dict[JournaledLog, JournalWriter] = {}
-        self._at_turn_end: list[Callable[[], None]] = []
-        self._is_turn_scheduled = False
         self._gathered: list[bytes] = []
         """Prefix and batches of each part, alternately."""
         self._gathered_bytes = 0
@@ -141,13 +136,6 @@ class Journal:
         self._is_settled = False
 
     # --- start and stop -----------------------------------------------------------------------------------------------
-
-    def writer(
-        self, log: JournaledLog, on_durable: Callable[[int], None], on_failure: Callable[[OSError], None]
-    ) -> JournalWriter:
-        """The writer of a log. `on_durable` and `on_failure` as for `log.writer.Writer`."""
-        writer = self._writers[log] = JournalWriter(self, log, on_durable, on_failure)
-        return writer
 
     def begin(self) -> None:
         """Begins a journal of this process, and removes the old one, whose batches the logs have.
@@ -243,11 +231,6 @@ class Journal:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def at_turn_end(self, callback: Callable[[], None]) -> None:
-        """Calls back at the end of this turn of the loop, before the entry is written."""
-        self._at_turn_end.append(callback)
-        self._schedule_turn()
-
     def check_room(self) -> None:
         """Raises OSError if no writes are accepted now."""
         if self.failed is not None:
@@ -269,21 +252,6 @@ class Journal:
         if self._observe is not None:
             self._observe(writer.log.folder, batches)
         self._schedule_turn()
-
-    def _schedule_turn(self) -> None:
-        if not self._is_turn_scheduled:
-            self._is_turn_scheduled = True
-            self._soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        self._is_turn_scheduled = False
-        callbacks, self._at_turn_end = self._at_turn_end, []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception:  # noqa: BLE001 - a bug in one shard must not affect the others
-                _log.exception("event=turn_end_failed")
-        self._commit()
 
     def _commit(self) -> None:
         """Writes the gathered batches, unless an entry is under way or there is no room: then it is called again."""
@@ -343,10 +311,7 @@ class Journal:
         self._unflushed_bytes += entry_bytes
         for writer, end in ends.items():
             if writer.log.failed is None:
-                try:
-                    writer.on_durable(end)
-                except Exception:  # noqa: BLE001 - a bug in one owner must not affect the others
-                    _log.exception("event=durable_failed log=%s", writer.name)
+                self._report_durable(writer, end)
         if full:
             self._begin_segments(full)
         self._flush_soon()
@@ -367,10 +332,7 @@ class Journal:
             for writer in lost:
                 writer.log.failed = writer.log.failed or error
         for writer in lost:
-            try:
-                writer.fail(error)
-            except Exception:  # noqa: BLE001 - as above
-                _log.exception("event=failure_not_handled log=%s", writer.name)
+            self._report_failure(writer, error)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 

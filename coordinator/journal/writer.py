@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from coordinator.log.journaled_log import JournaledLog
 
 if TYPE_CHECKING:
-    from coordinator.journal.journal import Journal
+    from coordinator.journal.turns import TurnJournal
 
 _MAX_TIMESTAMP = Struct(">q").unpack_from
 
@@ -19,7 +19,7 @@ class JournalWriter:
 
     def __init__(
         self,
-        journal: "Journal",
+        journal: "TurnJournal",
         log: JournaledLog,
         on_durable: Callable[[int], None],
         on_failure: Callable[[OSError], None],

@@ -49,6 +49,31 @@ class JournaledLog(Log):
         self._journaled = ()
         self.durable_offset = self.end_offset
 
+    def begin_again(self) -> None:
+        """Deletes everything and begins an empty log; holders of segments keep reading them. Raises OSError.
+
+        For a log whose folder is a cache of another place: nothing is synced.
+        """
+        self.close_files()
+        for segment in self.segments:
+            segment.mark_removed()
+        for name in self.disk.list(self.folder):
+            self.disk.remove(f"{self.folder}/{name}")
+        Log.__init__(self, self.disk, self.folder, self.settings)
+        self.durable_offset = 0
+
+    def append_replayed(self, batches: bytes) -> None:
+        """Appends batches that are durable elsewhere, in order; there may be gaps in the offsets. Raises OSError, CorruptBatch.
+
+        Batches that the log has are skipped.
+        """
+        for position, header in split(batches):
+            if header.base_offset >= self.end_offset:
+                self.end_offset = header.base_offset
+                batch = batches[position : position + header.size_bytes]
+                self.append(batch, header.next_offset - header.base_offset, header.max_timestamp)
+        self.durable_offset = self.end_offset
+
     def _replay_journal(self) -> None:
         overlapping: BatchHeader | None = None
         before = self.end_offset

@@ -29,6 +29,10 @@ FLUSH_BYTES = 8 * 1024 * 1024
 _MAX_TIMESTAMP = Struct(">q").unpack_from
 
 
+class ClaimLost(OSError):
+    """For `on_failure`: the log is another server's by now, or may be. What was not reported as durable may be in it."""
+
+
 class Durability(StrEnum):
     """When a batch counts as durable: after fdatasync, or once the operating system has it."""
 

@@ -50,29 +50,34 @@ class Turn:
     """
 
     __slots__ = (
-        "_began_ms", "_call_soon", "_ends_ms", "_is_marked", "_new", "_now_ms", "_on_turn", "_response_bytes", "_waiting",
-        "left", "ready",
+        "_began_cpu_ns", "_began_ms", "_call_soon", "_cpu_ns", "_ends_ms", "_is_marked", "_new", "_now_ms", "_on_turn",
+        "_response_bytes", "_waiting", "left", "ready",
     )  # fmt: skip
 
     def __init__(
         self,
         call_soon: Callable[[Callable[[], None]], object],
         now_ms: Callable[[], int],
-        on_turn: Callable[[int], None],
+        cpu_ns: Callable[[], int],
+        on_turn: Callable[[int, int], None],
     ) -> None:
-        """`on_turn` is called with the length (ms) of each turn that handled more than a few requests."""
+        """`on_turn` is called with the length (ms) and the CPU time (ns) of each turn that handled more than a few requests.
+
+        `cpu_ns`: the CPU time of the loop's thread, which others on the machine do not lengthen.
+        """
         self.ready: list[Writer] = []
         """The connections with responses. The caller that adds the first one calls `begin_writing`."""
         self.left = LOOK_BYTES
         """The bytes of requests that may be handled before `has_time` is called."""
         self._call_soon = call_soon
         self._now_ms = now_ms
+        self._cpu_ns = cpu_ns
         self._on_turn = on_turn
         self._new: deque[SliceTaker] = deque()
         self._waiting: deque[SliceTaker] = deque()
         self._is_marked = False
         """Whether `_end` is scheduled: the turn is being measured."""
-        self._began_ms = self._ends_ms = 0
+        self._began_ms = self._ends_ms = self._began_cpu_ns = 0
         self._response_bytes = 0
 
     def begin_writing(self) -> None:
@@ -107,6 +112,7 @@ class Turn:
 
     def _mark(self, now_ms: int) -> None:
         self._is_marked = True
+        self._began_cpu_ns = self._cpu_ns()
         self._began_ms, self._ends_ms, self._response_bytes = now_ms, now_ms + TURN_MS, 0
         self._call_soon(self._end)
 
@@ -116,7 +122,7 @@ class Turn:
         The loop reads the sockets after that.
         """
         now_ms = self._now_ms()
-        self._on_turn(now_ms - self._began_ms)
+        self._on_turn(now_ms - self._began_ms, self._cpu_ns() - self._began_cpu_ns)
         self._is_marked = False
         self.left = LOOK_BYTES
         if self._new or self._waiting:

@@ -15,7 +15,7 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle(server: Server, exchange: Exchange[CreateTopicsRequest]) -> None:
-    create_topics(server.topics, exchange.request, exchange.reply)
+    create_topics(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
 
 
 def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Permits) -> None:
@@ -35,7 +35,7 @@ def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Perm
         exchange.reply(response)
 
     rest = [topic for topic in request.topics if topic.name not in denied]
-    create_topics(server.topics, with_topics(request, rest), reply)
+    create_topics(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
 
 
 def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -> CreateTopicsResponse:

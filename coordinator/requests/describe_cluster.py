@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): the cluster's id and its one node, which is broker and controller in one (KIP-700).
+"""DescribeCluster (key 60): the cluster's id and its nodes, which are broker and controller in one (KIP-700).
 
 v1 names the type of endpoint that the client expects (KIP-919). A client that expects a controller is answered
 MISMATCHED_ENDPOINT_TYPE, as by any broker.
@@ -24,11 +24,13 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
         )
     if request.endpoint_type != _BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
-    host, port = exchange.advertised
     response = DescribeClusterResponse(
         cluster_id=server.cluster_id,
         controller_id=server.node_id,
-        brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=server.node_id, host=host, port=port)],
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port)
+            for node in server.cluster.nodes(exchange.advertised)
+        ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(exchange.permits)

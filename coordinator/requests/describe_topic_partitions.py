@@ -11,6 +11,7 @@ page (`DescribeTopicPartitionsRequestHandler`).
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
+from coordinator.api.leaders import leaders
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
@@ -84,11 +85,12 @@ def _partition(
     server: Server, topic: str, index: int
 ) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
     """A partition whose log is damaged has no leader; the node that has the log could lead it again."""
-    node = [server.node_id]
-    is_offline = index in server.topics.offline.get(topic, ())
+    leader = leaders(server, topic)(index)
+    is_offline = leader == NO_LEADER
+    node = [server.node_id if is_offline else leader]
     return _Partition(
         partition_index=index,
-        leader_id=NO_LEADER if is_offline else server.node_id,
+        leader_id=leader,
         leader_epoch=LEADER_EPOCH,
         replica_nodes=node,
         isr_nodes=[] if is_offline else node,

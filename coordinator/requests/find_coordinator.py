@@ -1,25 +1,33 @@
-"""FindCoordinator (key 10): the node that coordinates a group or a transactional id, which is always this one.
+"""FindCoordinator (key 10): the node that coordinates a group or a transactional id.
 
 v4 looks up several keys at once (KIP-699). In Kafka the first look-up creates the internal topic and answers
 COORDINATOR_NOT_AVAILABLE; here the coordinators' logs always exist. The message of a success is "NONE" in v1-3 and "" in the
 batched form. Share groups are not supported: their look-up is refused with INVALID_REQUEST, because the retriable
 COORDINATOR_NOT_AVAILABLE would make clients ask forever. Whether a client may look a key up is decided before whether the key
 exists; a share key needs CLUSTER_ACTION since v6.
+
+Of several workers it is the one that has the shard. While nobody has it, the answer is COORDINATOR_NOT_AVAILABLE.
 """
 
+from typing import Any
+
+from coordinator.api.cluster import Node
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import DENIED, Permits
+from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from coordinator.runtime.router import Router
 from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
 _SHARE_SINCE = 6
 _NO_NODE = -1
 _REFUSALS = {SHARE: ""}
+_NOT_AVAILABLE = "The coordinator is not available."
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
 _ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
 _Coordinator = FindCoordinatorResponse.Coordinator
@@ -30,16 +38,18 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
     if request.key_type not in (GROUP, TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
     permits, access = exchange.permits, _ACCESS[request.key_type]
-    host, port = exchange.advertised
-    node_id: int = server.node_id
     if exchange.api_version < _BATCHED_SINCE:
-        permits.require(access, request.key)
-        exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port))
+        if not permits.allows(access, request.key):
+            raise denial(access.resource_type)
+        node = _coordinator(server, exchange, request.key)
+        if node is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
+        exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node.id, host=node.host, port=node.port))
         return
     exchange.reply(
         FindCoordinatorResponse(
             coordinators=[
-                _Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+                _described(key, _coordinator(server, exchange, key))
                 if permits.allows(access, key)
                 else _nowhere(key, DENIED[access.resource_type])
                 for key in request.coordinator_keys
@@ -49,9 +59,23 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
 
 
 def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: Permits) -> None:
-    if exchange.request.key_type == SHARE and exchange.api_version >= _SHARE_SINCE:
-        permits.require(CLUSTER_ACTION)
+    is_share = exchange.request.key_type == SHARE and exchange.api_version >= _SHARE_SINCE
+    if is_share and not permits.allows(CLUSTER_ACTION):
+        raise denial(CLUSTER_ACTION.resource_type)
     handle(server, exchange)
+
+
+def _coordinator(server: Server, exchange: Exchange[FindCoordinatorRequest], key: str) -> Node | None:
+    is_group = exchange.request.key_type == GROUP
+    router: Router[Any] = server.groups if is_group else server.transactions
+    topic = CONSUMER_OFFSETS if is_group else TRANSACTION_STATE
+    return server.cluster.leader(topic, router.shard_of(key).index, exchange.advertised)
+
+
+def _described(key: str, node: Node | None) -> _Coordinator:
+    if node is None:
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
+    return _Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message="")
 
 
 def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:

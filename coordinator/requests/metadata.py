@@ -1,4 +1,4 @@
-"""Metadata (key 3): the cluster's one node, and topics with their partitions.
+"""Metadata (key 3): the cluster's nodes, and topics with their partitions.
 
 Null selects all topics, an empty list none; v0 has no null, and there the empty list selects all. v12 may name a topic by its
 id (KIP-516): as soon as one entry has an id, entries without one are ignored, as in Kafka.
@@ -28,6 +28,7 @@ from coordinator.api.encoded_topics import (
 )
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import cluster_operations
+from coordinator.api.leaders import leaders
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -56,7 +57,10 @@ def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
 
 def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     request, version, permits = exchange.request, exchange.api_version, exchange.permits
-    form = Form(exchange.route.encode, version, authorized_operations.NOT_REQUESTED)
+    is_requested = request.include_topic_authorized_operations
+    operations = authorized_operations.TOPIC if is_requested else authorized_operations.NOT_REQUESTED
+    form = Form(exchange.route.encode, version, operations)
+    operations_vary = is_requested and not permits.everything
     encoded: list[bytes] = []
     count = 0
     missing: list[ResponseTopic] = []
@@ -64,8 +68,9 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     for number, found in enumerate(_topics(server, request, version, permits, creatable), 1):
         if isinstance(found, Topic):
             _encode_missing(form, missing, encoded)
-            of_topic = form._replace(operations=_operations(request, permits, found.name))
-            encoded.append((yield from _encoded(server, of_topic, found)))
+            if operations_vary:
+                form = form._replace(operations=permits.operations(ResourceType.TOPIC, found.name))
+            encoded.append((yield from _encoded(server, form, found)))
             count += 1
         elif found is not None:
             missing.append(found)
@@ -75,9 +80,11 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
         if not number % PIECE_ELEMENTS:
             yield
     _encode_missing(form, missing, encoded)
-    host, port = exchange.advertised
     response = MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(node_id=server.node_id, host=host, port=port)],
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port)
+            for node in server.cluster.nodes(exchange.advertised)
+        ],
         cluster_id=server.cluster_id,
         controller_id=server.node_id,
     )
@@ -123,8 +130,11 @@ def _topics(
 
 
 def _all_topics(server: Server, permits: Permits) -> Iterator[Topic | None]:
-    for topic in list(server.topics.registry.topics.values()):
-        if topic.name not in names.UNLISTED:
+    listed = [topic for topic in server.topics.registry.topics.values() if topic.name not in names.UNLISTED]
+    if permits.everything:
+        yield from listed
+    else:
+        for topic in listed:
             yield topic if permits.allows(DESCRIBE_TOPIC, topic.name, quiet=True) else None
 
 
@@ -200,20 +210,24 @@ def _encode_missing(form: Form, missing: list[ResponseTopic], encoded: list[byte
 
 def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, bytes]:
     """The bytes of a topic: those that are kept, or new ones."""
-    offline, node = server.topics.offline.get(topic.name, frozenset()), [server.node_id]
-    kept = server.encoded_topics.get(form, topic, offline)
+    offline = server.topics.offline.get(topic.name, frozenset())
+    moves = topic.is_internal and server.cluster.moves
+    kept = None if moves else server.encoded_topics.get(form, topic, offline)
     if kept is not None:
         return kept
+    leader_of = leaders(server, topic.name)
 
     def partition(index: int) -> MetadataResponse.MetadataResponsePartition:
+        leader = leader_of(index)
+        node = [server.node_id if leader == NO_LEADER else leader]
         return MetadataResponse.MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE if index in offline else ErrorCode.NONE,
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
             partition_index=index,
-            leader_id=NO_LEADER if index in offline else server.node_id,
+            leader_id=leader,
             leader_epoch=LEADER_EPOCH,
             replica_nodes=node,
-            isr_nodes=[] if index in offline else node,
-            offline_replicas=node if index in offline else [],
+            isr_nodes=[] if leader == NO_LEADER else node,
+            offline_replicas=node if leader == NO_LEADER else [],
         )
 
     described = ResponseTopic(
@@ -223,7 +237,8 @@ def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, 
         topic_authorized_operations=form.operations,
     )
     encoded = yield from encode_topic(form, described, topic.partitions, partition)
-    server.encoded_topics.keep(form, topic, offline, encoded)
+    if not moves:
+        server.encoded_topics.keep(form, topic, offline, encoded)
     return encoded
 
 

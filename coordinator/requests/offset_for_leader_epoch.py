@@ -73,7 +73,7 @@ def _epoch_end(
     end = _Partition(partition=requested.partition)
     partition = server.topics.partition(name, requested.partition)
     if partition is None:
-        end.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        end.error_code = server.topics.why_absent(name, requested.partition)
     elif partition.state is State.FAILED:
         end.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     elif requested.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:

@@ -15,7 +15,7 @@ from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
 from coordinator.runtime.internal_request import UnencodedReplies
 from coordinator.runtime.result import RequestContext, Result
-from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest
+from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest, Status
 
 V = TypeVar("V")
 
@@ -27,6 +27,11 @@ class Router(Generic[S]):
         self.shards = shards
         self._by_group: dict[str, Shard[S]] = {}
         self._cached_max = 100_000
+
+    @property
+    def here(self) -> list[Shard[S]]:
+        """The shards that this server has, or is about to have."""
+        return [shard for shard in self.shards if shard.status is not Status.ELSEWHERE]
 
     def shard_of(self, group_id: str) -> Shard[S]:
         shard = self._by_group.get(group_id)
@@ -52,13 +57,16 @@ class Router(Generic[S]):
         request: ShardRequest[Any],
         combine: Callable[[list[V]], Message],
     ) -> None:
-        """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards."""
+        """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards.
+
+        Shards that another server has are left out: clients ask that one too.
+        """
 
         def operation(state: S, _request: None, _context: RequestContext, now_ms: int) -> Result:
             value: Any = view(state, now_ms)
             return Result(value)
 
-        _SplitRequest(request, combine, [(shard, None) for shard in self.shards], operation)
+        _SplitRequest(request, combine, [(shard, None) for shard in self.here], operation)
 
     def gather_by_group(
         self,

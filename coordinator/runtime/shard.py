@@ -35,7 +35,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.journaled_log import JournaledLog
-from coordinator.log.writer import MakeWriter
+from coordinator.log.writer import ClaimLost, MakeWriter
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.runtime.event_log import RELOAD, START, EventLog
@@ -95,7 +95,7 @@ class Status(StrEnum):
     """Whether a shard serves requests.
 
     ACTIVE: all. FULL: reads, until the disk takes a write. LOADING: none, until the state is loaded again. FAILED: none, until
-    a restart. STOPPED: none; earlier decisions are still written.
+    a restart. STOPPED: none; earlier decisions are still written. ELSEWHERE: none, another server has the log or may have it.
     """
 
     ACTIVE = "active"
@@ -103,6 +103,7 @@ class Status(StrEnum):
     FULL = "full"
     FAILED = "failed"
     STOPPED = "stopped"
+    ELSEWHERE = "elsewhere"
 
 
 _ACTIVE = Status.ACTIVE  # Looking up a name in an enum costs measurable time in every request.
@@ -278,9 +279,9 @@ class Shard(Generic[S]):
 
     def _run_internal(self, change: Callable[[S, int], Result], scope: str | None = None) -> None:
         """`scope`: the only part of the soft state that the change may touch; None if that is not known."""
-        if self.status in (Status.FAILED, Status.STOPPED):
+        if self.status in (Status.FAILED, Status.STOPPED, Status.ELSEWHERE):
             return
-        if self._loading is not None:
+        if self.status is Status.LOADING:
             self._deferred.append(lambda: self._enter_internal(lambda: self._run_internal(change, scope)))
             return
         self._busy = True
@@ -303,6 +304,8 @@ class Shard(Generic[S]):
             return
         if self.status is Status.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.status is Status.ELSEWHERE:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         refuses_all = self.status in (Status.FAILED, Status.STOPPED)
         if refuses_all or (writes and self._clock.machine_ms() < self._full_until_ms):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -428,7 +431,7 @@ class Shard(Generic[S]):
 
     def flush(self) -> None:
         """Writes the records of this turn to the log, then its events to the event log."""
-        if self.has_unwritten and self.status is not Status.FAILED:
+        if self.has_unwritten and self.status not in (Status.FAILED, Status.ELSEWHERE):
             data, record_count = self._writes.take(self._offset_written)
             self.parked.wait_for(self._offset_written, self._clock.machine_ms())
             self._watch_parked()
@@ -439,7 +442,8 @@ class Shard(Generic[S]):
     @property
     def idle(self) -> bool:
         """Whether everything that was decided is on the disk, or the disk has failed."""
-        return self._writer.idle and (self.status is Status.FAILED or not self.has_unwritten)
+        is_out = self.status in (Status.FAILED, Status.ELSEWHERE)
+        return self._writer.idle and (is_out or not self.has_unwritten)
 
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset
@@ -468,6 +472,9 @@ class Shard(Generic[S]):
     # --- failure ------------------------------------------------------------------------------------------------------
 
     def _write_failed(self, error: OSError) -> None:
+        if isinstance(error, ClaimLost):
+            self.give_up(str(error))
+            return
         if error.errno in NO_SPACE and not self.log.failed:
             self._full_until_ms = self._clock.machine_ms() + FULL_DISK_RETRY_MS
             self._set_status(Status.FULL, f"the disk is full: {error}; writes are refused until there is space")
@@ -506,6 +513,50 @@ class Shard(Generic[S]):
         refused = len(self.parked) + len(self._waiting)
         self._reload(KafkaError(ErrorCode.NOT_COORDINATOR), for_ms)
         return refused
+
+    # --- several servers ----------------------------------------------------------------------------------------------
+
+    def await_log(self) -> None:
+        """Refuses requests with COORDINATOR_LOAD_IN_PROGRESS: this server has claimed the log and reads it (`take_over`)."""
+        self.status, self.reason = Status.LOADING, "the log is read from the engine"
+
+    def take_over(self) -> None:
+        """Loads the log, which is complete, and serves it. Sessions and rebalances start from the beginning, as in Kafka."""
+        self.status, self.reason = Status.ACTIVE, ""
+        self._load_again(0)
+
+    def hand_over(self, reason: str) -> None:
+        """Accepts nothing more (NOT_COORDINATOR). What was decided is written; `give_up` follows when it is durable.
+
+        Requests that wait inside the state are refused now, because nothing will answer them.
+        """
+        self.flush()
+        self._loading = None
+        self._deferred.clear()
+        self._timers.clear()
+        self.status, self.reason = Status.ELSEWHERE, reason
+        self._refuse_waiting()
+
+    def give_up(self, reason: str) -> None:
+        """Drops the state, and refuses with NOT_COORDINATOR what waits: another server has the log, or may have it."""
+        self._loading = None
+        self._deferred.clear()
+        self.status, self.reason = Status.ELSEWHERE, reason
+        self._writes.clear()
+        self._after.clear()
+        self._timers.clear()
+        parked: list[Any] = self.parked.take_all()
+        self.state, self.loaded = self._make_state(), Loaded()
+        self._offset_written = self._offset_durable = self._writer.offset_durable
+        _refuse(parked, KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        _refuse(waiting, KafkaError(ErrorCode.NOT_COORDINATOR))
+
+    # --- reloading ----------------------------------------------------------------------------------------------------
 
     def _reload(self, error: KafkaError, hold_ms: int = 0) -> None:
         """Drops the state that the log does not have, and refuses every request that waits with `error`.
@@ -628,7 +679,7 @@ class Shard(Generic[S]):
             self._space_check.cancel()
             self._space_check = None
         self.flush()
-        if self.status is not Status.FAILED:
+        if self.status not in (Status.FAILED, Status.ELSEWHERE):
             self.status = Status.STOPPED
 
     def _fire(self, key: TimerKey) -> None:

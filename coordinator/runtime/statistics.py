@@ -42,7 +42,17 @@ class Histogram:
 class Statistics:
     """The counters of one server."""
 
-    __slots__ = ("expired", "facts", "lag_s", "rebalances", "rebalances_s", "syncs_failed", "syncs_s", "turns_s")
+    __slots__ = (
+        "expired",
+        "facts",
+        "lag_s",
+        "rebalances",
+        "rebalances_s",
+        "syncs_failed",
+        "syncs_s",
+        "turns_cpu_s",
+        "turns_s",
+    )
 
     def __init__(self) -> None:
         self.facts: dict[str, int] = {}
@@ -62,9 +72,13 @@ class Statistics:
         self.turns_s = Histogram(TURN_BOUNDS_S)
         """Length of the loop's turns that handled more than a few requests (network/turn.py)."""
 
-    def count_turn(self, turn_ms: int) -> None:
-        """Counts the length of a turn of the loop."""
+        self.turns_cpu_s = Histogram(TURN_BOUNDS_S)
+        """The CPU time of these turns."""
+
+    def count_turn(self, turn_ms: int, cpu_ns: int) -> None:
+        """Counts the length and the CPU time of a turn of the loop."""
         self.turns_s.observe(turn_ms / 1000)
+        self.turns_cpu_s.observe(cpu_ns / 1e9)
 
     def count(self, fact: Fact) -> None:
         """Counts one fact of the core."""

@@ -10,10 +10,12 @@ in the log by then, as it is at any moment.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
 from coordinator.admin.server import AdminServer
+from coordinator.api.cluster import Cluster, OneNode
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.api.encoded_topics import EncodedTopics
@@ -35,7 +37,7 @@ from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import NO_EVENTS
 from coordinator.journal.journal import Journal
 from coordinator.journal.recovery import read_journal
-from coordinator.log.catalog import NO_ID, KnownLog
+from coordinator.log.catalog import NO_CATALOG, NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import Log, LogSettings
 from coordinator.network.connection import ConnectionLimits
@@ -57,6 +59,7 @@ from coordinator.server import CannotStart
 from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import (
     check_journal,
+    check_not_shared,
     check_partition_count,
     cluster_id,
     make_shard_folders,
@@ -64,6 +67,7 @@ from coordinator.server.data_folder import (
     shard_folder,
 )
 from coordinator.server.event_logs import open_event_logs
+from coordinator.server.quota_keeper import QuotaKeeper
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import METADATA_FOLDER, Topics
@@ -81,9 +85,13 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
+    from coordinator.journal.shared_journal import SharedJournal
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.standard_authorizer import StandardAuthorizer
     from coordinator.security.tls import TlsContext
+    from coordinator.server.sharing import Sharing
+    from coordinator.workers.statistics import WorkerStatistics
 
 _log = logging.getLogger(__name__)
 
@@ -110,9 +118,11 @@ class Server:
         *,
         fastpath: bool = True,
         observe: Callable[[str, bytes], None] | None = None,
+        sharing: "Sharing | None" = None,
     ) -> None:
         """`fastpath`: False leaves out coordinator/fastpath, which changes nothing but the speed; tests compare the two.
 
+        `sharing`: this worker's part in a shared journal, which it has joined; without one the journal is embedded.
         `observe` is called with the folder and the batches of every write to an internal log; the simulator checks them.
         """
         self._fastpath = fastpath
@@ -125,7 +135,7 @@ class Server:
         self.group_rebalances = GroupRebalances(clock.machine_ms, config.admin.metrics_groups)
         self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
-        self._turn = Turn(loop.call_soon, clock.machine_ms, self.statistics.count_turn)
+        self._turn = Turn(loop.call_soon, clock.machine_ms, thread_time_ns, self.statistics.count_turn)
         self.replays = asyncio.Semaphore(REPLAYS_MAX)
         self.stopping = False
         self.closed = False
@@ -135,23 +145,16 @@ class Server:
         self._disk = disk
         self._worker = worker
         self._run_in_worker = self.statistics.timed(self._worker.submit)
+        self.sharing = sharing
         catalog = self._catalog = read_catalog(disk, config.log_dir)
-        self.cluster_id = cluster_id(disk, config.log_dir, entropy, catalog)
-        recovered = read_journal(disk, config.log_dir)
-        check_journal(config.log_dir, catalog, recovered)
-        self._journaled: Mapping[str, list[bytes]] = recovered.batches
-        self.journal = Journal(
-            disk,
-            config.log_dir,
-            recovered,
-            durability=config.log.durability,
-            file_bytes=config.log.coordinator_journal_file_bytes,
-            random_bytes=entropy.bytes,
-            run_in_worker=self._run_in_worker,
-            soon=loop.call_soon,
-            schedule=self._schedule,
-            observe=observe,
-        )
+        self._shard_class: type[Shard[Any]] = Shard
+        self.journal: Journal | SharedJournal
+        self.cluster: Cluster
+        if sharing is None:
+            self._open_embedded(observe)
+        else:
+            self._open_shared(sharing, observe)
+        logs_catalog = NO_CATALOG if sharing is not None else catalog
         self.topics = Topics(
             disk,
             config.log_dir,
@@ -167,6 +170,9 @@ class Server:
             make_metadata_writer=self.journal.writer,
             catalog=catalog,
             metadata_journaled=self._journaled.get(METADATA_FOLDER, ()),
+            internal_folder=self._internal_folder,
+            shares_metadata=sharing is not None,
+            has_data=sharing is None or sharing.has_data,
         )
         self.topics.has_room = self.memory.has_room
         self.authorizer = self._make_authorizer()
@@ -179,7 +185,7 @@ class Server:
         self.held_bytes = HeldBytes()
         """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
-        writes_events = config.groups.coordinator_events != NO_EVENTS
+        writes_events = self.writes_events
         groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
         transactions_topic = (TRANSACTIONS_TOPIC, config.log.transaction_state_log_num_partitions)
         events_topic = (EVENTS_TOPIC, config.log.offsets_topic_num_partitions)
@@ -187,21 +193,21 @@ class Server:
             (*groups_topic, "offsets.topic.num.partitions"),
             (*transactions_topic, "transaction.state.log.num.partitions"),
         ):
-            check_partition_count(disk, config.log_dir, name, number, setting, catalog)
+            check_partition_count(disk, self._internal_folder, name, number, setting, logs_catalog)
         make_shard_folders(
             disk,
-            config.log_dir,
+            self._internal_folder,
             [groups_topic, transactions_topic],
             [events_topic] if writes_events else [],
-            catalog,
+            logs_catalog,
         )
-        has_event_logs = writes_events or EVENTS_TOPIC in self.topics.registry.topics
+        has_event_logs = sharing is None and (writes_events or EVENTS_TOPIC in self.topics.registry.topics)
         self._event_logs = open_event_logs(disk, config, self._journaled) if has_event_logs else []
         self._events_run = ServerRun(
             run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
         )
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
-        self.topics.attach_internal(OFFSETS_TOPIC, [shard.log for shard in self.groups.shards])
+        self._attach_shards(OFFSETS_TOPIC, self.groups)
         self._retention: Handle | None = None
         if self._event_logs:
             self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete")
@@ -218,14 +224,14 @@ class Server:
             [self._transaction_shard(index) for index in range(config.log.transaction_state_log_num_partitions)]
         )
         self.marker_delivery.transactions = self.transactions
-        self.topics.attach_internal(TRANSACTIONS_TOPIC, [shard.log for shard in self.transactions.shards])
+        self._attach_shards(TRANSACTIONS_TOPIC, self.transactions)
         self.verification = Verification(
             self.transactions,
             enabled=config.transactions.transaction_partition_verification_enable,
             schedule=self._schedule,
         )
         self.cleaner = Cleaner(
-            lambda: [*(shard.log for shard in self.shards), *self.topics.compacted_logs()],
+            lambda: [*self._compacted_shard_logs(), *self.topics.compacted_logs()],
             self.clock,
             run_in_worker=self._run_in_worker,
             soon=loop.call_soon,
@@ -242,6 +248,8 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
         )
+        self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
+        self.topics.metadata_observers.append(self.quota_keeper.observe)
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
 
@@ -268,6 +276,11 @@ class Server:
         return self._interceptor is not None
 
     @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
+        return self.quota_keeper.quotas
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """The listeners, once they listen."""
         return [
@@ -277,6 +290,11 @@ class Server:
             for config, listener in zip(self.config.listeners, self.listeners, strict=True)
         ]
 
+    @property
+    def worker(self) -> "WorkerStatistics | None":
+        """The counts of a worker that shares its journal."""
+        return None if self.sharing is None else self.sharing.statistics
+
     # --- parts --------------------------------------------------------------------------------------------------------
 
     @property
@@ -284,19 +302,68 @@ class Server:
         """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
 
+    def _open_embedded(self, observe: Callable[[str, bytes], None] | None) -> None:
+        """Reads the data folder and makes its journal."""
+        config, disk, entropy = self.config, self._disk, self.entropy
+        check_not_shared(disk, config.log_dir)
+        self._internal_folder = config.log_dir
+        self.cluster_id = cluster_id(disk, config.log_dir, entropy, self._catalog)
+        self.cluster = OneNode(config.node_id)
+        recovered = read_journal(disk, config.log_dir)
+        check_journal(config.log_dir, self._catalog, recovered)
+        self._journaled: Mapping[str, list[bytes]] = recovered.batches
+        self.journal = Journal(
+            disk,
+            config.log_dir,
+            recovered,
+            durability=config.log.durability,
+            file_bytes=config.log.coordinator_journal_file_bytes,
+            random_bytes=entropy.bytes,
+            run_in_worker=self._run_in_worker,
+            soon=self._loop.call_soon,
+            schedule=self._schedule,
+            observe=observe,
+        )
+
+    def _open_shared(self, sharing: "Sharing", observe: Callable[[str, bytes], None] | None) -> None:
+        """Begins with what the engine has of the metadata, and with no shard."""
+        self._internal_folder = sharing.prepare_folder(self._disk)
+        self.cluster_id = sharing.cluster_id
+        self.cluster = sharing.cluster
+        self._journaled = sharing.metadata
+        self._shard_class = sharing.shard_class
+        self.journal = sharing.make_journal(self._loop.call_soon, self._schedule, observe)
+
+    @property
+    def writes_events(self) -> bool:
+        """Whether the decisions of groups are recorded. With a shared journal they are not."""
+        return self.sharing is None and self.config.groups.coordinator_events != NO_EVENTS
+
+    def _attach_shards(self, topic: str, router: Router[Any]) -> None:
+        shards = router.shards
+        self.topics.attach_internal(
+            topic,
+            [shard.log for shard in shards],
+            is_here=lambda index: 0 <= index < len(shards) and shards[index].status is not Status.ELSEWHERE,
+        )
+
+    def _compacted_shard_logs(self) -> list[JournaledLog]:
+        """The logs that the cleaner compacts; those of a shared journal are compacted for its snapshots."""
+        return [shard.log for shard in self.shards] if self.sharing is None else []
+
     def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
         """Calls the function in a worker thread, then `done` on the loop with what it returned or raised."""
         self._worker.submit(function, done)
 
     def _known_logs(self) -> Iterator[KnownLog]:
         yield from self.topics.known_logs()
-        for shard in self.shards:
+        for shard in self.shards if self.sharing is None else ():
             known = shard.log.known(NO_ID)
             if known is not None:
                 yield known
 
     def _event_log(self, index: int) -> EventLog | None:
-        if self.config.groups.coordinator_events == NO_EVENTS:
+        if not self.writes_events:
             return None
         return EventLog(
             index,
@@ -367,15 +434,17 @@ class Server:
         bulk_replayers: BulkReplayers | None = None,
     ) -> Shard[S]:
         config = self.config
-        log = JournaledLog(self._disk, shard_folder(config.log_dir, topic, index), LogSettings(
+        log = JournaledLog(self._disk, shard_folder(self._internal_folder, topic, index), LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
         name = f"{topic}-{index}"
-        log.load_journaled(self._journaled.get(name, ()), self._catalog.known(name))
+        log.load_journaled(
+            self._journaled.get(name, ()), None if self.sharing is not None else self._catalog.known(name)
+        )
         if log.recovery is not None:
             _log.warning("event=log_recovered topic=%s shard=%d recovery=%s", topic, index, log.recovery)
-        return Shard(
+        return self._shard_class(
             index,
             log,
             make_state,
@@ -432,27 +501,41 @@ class Server:
 
     async def start(self) -> tuple[str, str]:
         """Loads and listens; returns the bootstrap address and the admin URL."""
-        for name, router in ((OFFSETS_TOPIC, self.groups), (TRANSACTIONS_TOPIC, self.transactions)):
-            for shard in router.shards:
-                read = shard.load()
-                if read:
-                    _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
+        if self.sharing is None:
+            self._load_shards()
+        else:
+            for shard in self.shards:
+                shard.give_up("the server starts")
         self.journal.begin()
         self._journaled = {}  # the logs have it now
-        self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
-        for topic in self.config.declared_topics:
-            self.topics.declare(topic.name, topic.partitions, topic.configs)
+        if self.sharing is None:
+            for topic in self.config.declared_topics:
+                self.topics.declare(topic.name, topic.partitions, topic.configs)
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
+            self.quota_keeper.apply()
         self._admin = AdminServer(self, self.config.admin, *self._admin_protection())
         try:
             admin_port = await self._admin.start()
         except OSError as error:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
         host, port = self.listeners[0].advertised
+        if self.sharing is not None:
+            await self.sharing.start(self.groups, self.transactions, self.topics, (host, port), self._run_in_worker)
+            for topic in self.config.declared_topics:
+                if topic.name not in self.topics.registry.topics:
+                    self.topics.declare_in_turn(topic.name, topic.partitions, topic.configs)
         scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
         return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
+
+    def _load_shards(self) -> None:
+        for name, router in ((OFFSETS_TOPIC, self.groups), (TRANSACTIONS_TOPIC, self.transactions)):
+            for shard in router.shards:
+                read = shard.load()
+                if read:
+                    _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
+        self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
 
     def _admin_protection(self) -> "tuple[str, TlsContext | None]":
         admin = self.config.admin
@@ -512,6 +595,8 @@ class Server:
     async def stop(self) -> None:
         """Lets responses leave, then closes. What was decided is written and synced."""
         self.stopping = True
+        if self.sharing is not None:
+            await self.sharing.give_back()
         await asyncio.gather(*(listener.stop(self.config.shutdown_time_ms) for listener in self.listeners))
         if self._admin is not None:
             await self._admin.stop()
@@ -541,7 +626,10 @@ class Server:
         await asyncio.sleep(0)
         self.closed = True
         for shard in self.shards:
-            _close(shard.log)
+            if self.sharing is None:
+                _close(shard.log)
+            else:
+                shard.log.close_files()
         for _, event_log in events:
             event_log.close()
         self.topics.close()

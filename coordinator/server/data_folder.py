@@ -17,6 +17,9 @@ from coordinator.world.disk import Disk, RealDisk
 from coordinator.world.entropy import Entropy
 from coordinator.world.folder_lock import LOCK_NAME
 
+CACHE_FOLDER = "shared-journal-cache"
+"""In the data folder: the local segments of the logs that this worker has claimed. A start empties it."""
+
 
 def lock(folder: str) -> TextIO:
     """Locks the data folder for this process until the file is closed. Raises CannotStart if another process has it."""
@@ -87,6 +90,14 @@ def check_partition_count(
         )
 
 
+def check_not_shared(disk: Disk, data_folder: str) -> None:
+    """Raises CannotStart if the groups of this data folder are in an engine."""
+    if disk.exists(f"{data_folder}/{CACHE_FOLDER}"):
+        raise CannotStart(
+            f"the groups of {data_folder} are in a shared journal: set journal to its address, or choose another folder"
+        )
+
+
 def _make_folder(disk: Disk, folder: str) -> None:
     if not disk.exists(folder):
         disk.make_folder(folder)
@@ -132,9 +143,7 @@ def _stored_cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
             if name.strip() == "cluster.id" and value.strip():
                 return value.strip()
         raise CannotStart(f"{path} has no cluster.id")
-    chosen = "-"
-    while chosen.startswith("-"):  # Kafka avoids it too: on a command line it reads as an option
-        chosen = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
+    chosen = new_cluster_id(entropy)
     file = disk.open(f"{path}.tmp")
     file.truncate(0)
     file.append(f"version=1\ncluster.id={chosen}\n".encode())
@@ -143,3 +152,11 @@ def _stored_cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
     disk.rename(f"{path}.tmp", path)
     disk.sync_folder(folder)
     return chosen
+
+
+def new_cluster_id(entropy: Entropy) -> str:
+    """A random cluster id of 22 characters."""
+    while True:
+        chosen = urlsafe_b64encode(entropy.bytes(16)).decode().rstrip("=")
+        if not chosen.startswith("-"):  # Kafka avoids it too: on a command line it reads as an option
+            return chosen

@@ -7,18 +7,23 @@ import logging
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from coordinator.config.settings import ServerConfig
+from coordinator.engine.engine import EngineRefused
 from coordinator.log.log import DamagedLog
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import CLASS_SPECS
 from coordinator.runtime.serde import UnknownRecordVersion
 from coordinator.server import CannotStart, data_folder
 from coordinator.server.composition import Server
-from coordinator.world.clock import RealClock
+from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import RealDisk
-from coordinator.world.entropy import RealEntropy
+from coordinator.world.entropy import Entropy, RealEntropy
 from coordinator.world.worker import Threads
+
+if TYPE_CHECKING:
+    from coordinator.server.sharing import Sharing
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +49,9 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_or_quit)
-    server = Server(config, loop, clock, RealDisk(), RealEntropy(), Threads(loop, DISK_THREADS))
+    entropy = RealEntropy()
+    sharing = await _join(config, clock, entropy) if config.shared.journal else None
+    server = Server(config, loop, clock, RealDisk(), entropy, Threads(loop, DISK_THREADS), sharing=sharing)
     bootstrap, admin = await server.start()
     server.statistics.watch_lag(loop.call_later)
     sys.setswitchinterval(SWITCH_S)
@@ -63,7 +70,25 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
     await stop.wait()
     _log.info("event=stopping")
     await server.stop()
+    if sharing is not None:
+        await sharing.close()
     _log.info("event=stopped")
+
+
+async def _join(config: ServerConfig, clock: Clock, entropy: Entropy) -> "Sharing":
+    """This worker's part in the shared journal. Raises CannotStart."""
+    from coordinator.engine.address import EngineAddress  # noqa: PLC0415 - most servers have an embedded journal
+    from coordinator.engine.factory import engine_for  # noqa: PLC0415
+    from coordinator.server.sharing import Sharing, engine_settings  # noqa: PLC0415
+
+    settings = engine_settings(config.shared)
+    try:
+        engine = engine_for(EngineAddress(config.shared.journal), settings)
+    except EngineRefused as error:
+        raise CannotStart(str(error)) from error
+    sharing = Sharing(config, engine, settings, clock, entropy)
+    await sharing.join()
+    return sharing
 
 
 def run(config: ServerConfig, started_s: float) -> int:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.topics import names, topic_settings
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import Topic
 
 _DEFAULT = -1
@@ -20,7 +20,12 @@ TOO_MANY = "The server would have more partitions than limit.partitions allows."
 _Result = CreateTopicsResponse.CreatableTopicResult
 
 
-def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None]) -> None:
+def create_topics(
+    topics: Topics,
+    request: CreateTopicsRequest,
+    reply: Callable[[CreateTopicsResponse], None],
+    count_mutation: CountMutation = nobody_counts,
+) -> None:
     """Calls `reply` when all valid topics are created and visible. The response has the errors of the others:
 
     INVALID_REQUEST              a duplicate name, a contradictory assignment, or `__cluster_metadata`
@@ -29,8 +34,19 @@ def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[
     TOPIC_ALREADY_EXISTS
     INVALID_CONFIG
     INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT
+    THROTTLING_QUOTA_EXCEEDED    `count_mutation` raises it
     KAFKA_STORAGE_ERROR          the metadata log cannot be written
+    NOT_CONTROLLER               another server that shares it was quicker
     """
+    topics.metadata.when_leading(lambda: _create(topics, request, reply, count_mutation))
+
+
+def _create(
+    topics: Topics,
+    request: CreateTopicsRequest,
+    reply: Callable[[CreateTopicsResponse], None],
+    count_mutation: CountMutation,
+) -> None:
     results: dict[str, _Result] = {}
     valid: list[Topic] = []
     times_named = Counter(topic.name for topic in request.topics)
@@ -42,6 +58,7 @@ def create_topics(topics: Topics, request: CreateTopicsRequest, reply: Callable[
         try:
             _check_request(topics, times_named[name], partitions_requested)
             topic = _valid_topic(topics, creatable)
+            count_mutation(topic.partitions)
         except KafkaError as error:
             results[name] = refusal(name, error)
         else:

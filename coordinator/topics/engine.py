@@ -15,7 +15,7 @@ from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.writer import MakeWriter, Writer
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ConfigRecord, Message
+from coordinator.protocol.messages import ConfigRecord, Message, PartitionRecord, RemoveTopicRecord
 from coordinator.runtime.result import Fact, Marker
 from coordinator.topics import metadata_records, names, topic_settings
 from coordinator.topics.config import TopicsConfig
@@ -27,7 +27,7 @@ from coordinator.topics.partition import LEADER_EPOCH, Done, Partition, State, n
 from coordinator.topics.partition_folders import PartitionFolders
 from coordinator.topics.producer_id_blocks import ProducerIdBlocks
 from coordinator.topics.record_walks import RecordWalks
-from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth
+from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth, internal_topic
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk, Space
 from coordinator.world.entropy import Entropy
@@ -50,6 +50,14 @@ def new_topic_id(entropy: Entropy) -> bytes:
             return topic_id
 
 
+CountMutation = Callable[[int], None]
+"""`count_mutation(partitions)` counts partitions to create or delete. It may raise THROTTLING_QUOTA_EXCEEDED."""
+
+
+def nobody_counts(_partitions: int) -> None:
+    """For changes that nobody asked for."""
+
+
 class Topics:
     """The topics of this server. `attach_internal` and `declare` must be called before the first request."""
 
@@ -70,11 +78,15 @@ class Topics:
         make_metadata_writer: MakeWriter,
         catalog: Catalog = NO_CATALOG,
         metadata_journaled: Sequence[bytes] = (),
+        internal_folder: str | None = None,
+        shares_metadata: bool = False,
+        has_data: bool = True,
     ) -> None:
         """Reads the registry and opens the partitions that have been written to. `catalog`: the logs that should be there.
 
         `metadata_journaled`: what the journal has of the metadata log. `schedule` goes by the machine's clock,
-        `protocol_schedule`, for retention, by that of the protocol.
+        `protocol_schedule`, for retention, by that of the protocol. `internal_folder`: where the metadata log is, if it is not
+        the data folder. `shares_metadata`: other servers write it too. `has_data`: False if no server has any records.
 
         Raises OSError, and DamagedLog or DecodeError for the metadata log. The damaged log of a user topic fails only its
         partition.
@@ -96,6 +108,8 @@ class Topics:
         self.has_room: Callable[[], bool] = lambda: True
         """Whether there is memory for more records. If there is none, a Fetch returns no records."""
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, entropy.bytes)
+        self.has_data = has_data
+        self._shares_metadata = shares_metadata
         self._data_folder = data_folder
         self._disk = disk
         self._entropy = entropy
@@ -108,9 +122,10 @@ class Topics:
         self._catalog = catalog
         self._partitions: dict[str, list[Partition]] = {}
         self._internal: dict[str, list[InternalPartition]] = {}
+        self._is_here: dict[str, Callable[[int], bool]] = {}
         self.metadata = MetadataLog(
             disk,
-            f"{data_folder}/{METADATA_FOLDER}",
+            f"{internal_folder or data_folder}/{METADATA_FOLDER}",
             self.registry,
             make_metadata_writer,
             clock,
@@ -125,38 +140,41 @@ class Topics:
         self._folders = PartitionFolders(disk, data_folder, on_fact)
         for topic in self.registry.topics.values():
             self._make_partitions(topic)
-        self._folders.open_all(self.registry, catalog, self.user_partition)
+        if has_data:
+            self._folders.open_all(self.registry, catalog, self.user_partition)
         for name, partitions in self._partitions.items():
             offline = frozenset(partition.index for partition in partitions if partition.is_offline)
             if offline:
                 self.offline[name] = offline
-        self.metadata.compact(node_id)
+        if not shares_metadata:
+            self.metadata.compact(node_id)
         self._retention: Handle = protocol_schedule(config.log_retention_check_interval_ms, self._retain)
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
-    def attach_internal(self, name: str, logs: Sequence[JournaledLog], *, cleanup_policy: str = "compact") -> None:
+    def attach_internal(
+        self,
+        name: str,
+        logs: Sequence[JournaledLog],
+        *,
+        cleanup_policy: str = "compact",
+        is_here: Callable[[int], bool] = lambda _index: True,
+    ) -> None:
         """Serves the logs of shards as a topic, which is added to the registry the first time.
 
-        Clients see the settings in the registry; the logs have their own.
+        Clients see the settings in the registry; the logs have their own. `is_here`: whether this server has the log of a
+        shard. If others share the metadata, the topic is in the registry already.
         """
-        settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
-        if logs:
-            settings["segment.bytes"] = str(logs[0].settings.segment_bytes)
-        topic = self.registry.topics.get(name)
-        if topic is None:
-            self.metadata.commit_now(
-                list(creation(Topic(name, self.new_topic_id(), len(logs), settings), self.node_id))
-            )
-        elif topic.configs != settings:
-            self.metadata.commit_now(
-                [
-                    ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=settings.get(key))
-                    for key in settings | dict(topic.configs)
-                ]
-            )
+        segment_bytes = logs[0].settings.segment_bytes if logs else None
+        records = internal_topic(
+            self.registry, name, len(logs), segment_bytes, cleanup_policy, self.new_topic_id, self.node_id
+        )
+        if records:
+            self.metadata.commit_now(records)
         self._partitions.pop(name, None)
+        self.offline.pop(name, None)
         self._internal[name] = [InternalPartition(index, log, self._run_in_worker) for index, log in enumerate(logs)]
+        self._is_here[name] = is_here
 
     def declare(self, name: str, partitions: int, overrides: Mapping[str, str]) -> bool:
         """Creates a topic at the start unless it exists; returns whether it was created.
@@ -165,13 +183,27 @@ class Topics:
         """
         if name in self.registry.topics:
             return False
-        reason = names.why_invalid(name)
-        if reason is not None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        topic = Topic(name, self.new_topic_id(), partitions, topic_settings.check(overrides.items()))
+        topic = self._declared(name, partitions, overrides)
         self.metadata.commit_now(list(creation(topic, self.node_id)))
         self._make_partitions(topic)
         return True
+
+    def declare_in_turn(self, name: str, partitions: int, overrides: Mapping[str, str]) -> None:
+        """As `declare`, if other servers share the metadata: the topic is created soon, unless another one creates it."""
+        topic = self._declared(name, partitions, overrides)
+
+        def create() -> None:
+            key = names.collision_key(name)
+            if key not in self.claimed and key not in self.registry.collisions:
+                self.create(topic, lambda _error: None)
+
+        self.metadata.when_leading(create)
+
+    def _declared(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        reason = names.why_invalid(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        return Topic(name, self.new_topic_id(), partitions, topic_settings.check(overrides.items()))
 
     def close(self) -> None:
         """Makes everything durable and closes all files. No request may be in progress."""
@@ -215,8 +247,16 @@ class Topics:
 
     def partition(self, name: str, index: int) -> Partition | InternalPartition | None:
         """A partition for reading."""
+        if name in self._is_here and not self._is_here[name](index):
+            return None
         partitions: Sequence[Partition | InternalPartition] = self._internal.get(name, self._partitions.get(name, ()))
         return partitions[index] if 0 <= index < len(partitions) else None
+
+    def why_absent(self, name: str, index: int) -> ErrorCode:
+        """The error for a partition that is not here: NOT_LEADER_OR_FOLLOWER if it exists, else UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self.registry.topics.get(name)
+        exists = topic is not None and 0 <= index < topic.partitions
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def user_partition(self, name: str, index: int) -> Partition | None:
         """A partition for writing."""
@@ -281,7 +321,7 @@ class Topics:
 
     def known_logs(self) -> Iterator[KnownLog]:
         """What the catalog has to say about the logs. Of an offline partition it says what it said. Raises OSError."""
-        metadata = self.metadata.known()
+        metadata = None if self._shares_metadata else self.metadata.known()
         if metadata is not None:
             yield metadata
         for name, partitions in self._partitions.items():
@@ -386,7 +426,11 @@ class Topics:
         """Creates missing topics that clients asked for, if the settings allow it. The names must be legal."""
         if not self.config.auto_create_topics_enable:
             return
-        for name in wanted:
+        missing = list(wanted)
+        self.metadata.when_leading(lambda: self._auto_create(missing))
+
+    def _auto_create(self, missing: Iterable[str]) -> None:
+        for name in missing:
             key = names.collision_key(name)
             if name in names.INTERNAL or key in self.claimed or key in self.registry.collisions:
                 continue
@@ -407,7 +451,7 @@ class Topics:
                 return
             partitions = self._partitions.pop(topic.name)
             self.offline.pop(topic.name, None)
-            left = len(partitions)
+            left = len(partitions) or 1
 
             def on_stopped() -> None:
                 nonlocal left
@@ -421,6 +465,8 @@ class Topics:
 
             for partition in partitions:
                 partition.stop(self.schedule, on_stopped)
+            if not partitions:
+                on_stopped()
 
         self.metadata.commit([metadata_records.removal(topic.topic_id)], on_committed)
 
@@ -444,10 +490,34 @@ class Topics:
             for partition in self._partitions[name]:
                 partition.apply(settings)
 
+    def follow(self, batches: bytes) -> None:
+        """Applies changes that another server has made durable (`MetadataLog.follow`)."""
+        records: list[Message] = []
+
+        def replay(record: Message) -> None:
+            removed = self.registry.by_id.get(record.topic_id) if isinstance(record, RemoveTopicRecord) else None
+            self.registry.replay(record)
+            records.append(record)
+            if removed is not None:
+                self._partitions.pop(removed.name, None)
+                self.offline.pop(removed.name, None)
+                self.on_topics_deleted([(removed.name, removed.topic_id)])
+
+        self.metadata.follow(batches, replay)
+        for topic_id in {record.topic_id for record in records if isinstance(record, PartitionRecord)}:
+            topic = self.registry.by_id.get(topic_id)
+            if topic is not None and topic.name not in self._internal:
+                self._make_partitions(topic)
+        self._replayed(records)
+
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def _make_partitions(self, topic: Topic) -> None:
         """Adds the partitions of a topic that are missing here."""
+        if not self.has_data:
+            self._partitions[topic.name] = []
+            self.offline[topic.name] = frozenset(range(self.registry.topics[topic.name].partitions))
+            return
         settings = topic_settings.effective(topic.configs, self.config)
         partitions = self._partitions.setdefault(topic.name, [])
         partitions += [

@@ -118,7 +118,7 @@ class _Places:
     def _look_up(self, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, response: _Response) -> None:
         partition = self._topics.partition(name, asked.partition_index)
         if partition is None:
-            response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response.error_code = self._topics.why_absent(name, asked.partition_index)
             return
         if partition.is_offline:
             response.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -5,6 +5,10 @@
 Nobody sees a change that a crash could undo. A change that depends on the present state (a topic must not be created twice)
 asks for its turn: it is called when every earlier change is durable or has failed.
 
+Where several servers share the log (coordinator/workers/metadata_sharing.py), each follows what the others write (`follow`). A
+change waits until this server leads (`when_leading`): it knows everything that was written, and may write. If another one was
+quicker all the same, the change fails with NOT_CONTROLLER, and the client tries again.
+
 Where topics come and go, the log would grow for ever. So a start that finds many obsolete records writes the present registry
 at the end of the log and deletes all earlier records (`compact`); registry.py explains why that is safe.
 """
@@ -13,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from coordinator.log.batch import key_values
+from coordinator.log.batch import key_values, split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
-from coordinator.log.writer import MakeWriter
+from coordinator.log.writer import ClaimLost, MakeWriter
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import Message
 from coordinator.runtime.result import Fact
@@ -69,6 +73,8 @@ class MetadataLog:
         self._commits: deque[_Commit] = deque()
         self._turns: deque[Callable[[], None]] = deque()
         self._full = False
+        self.when_leading: Callable[[Callable[[], None]], None] = _at_once
+        """Calls an operation that may commit, when this server may write; at once if no other one can."""
 
     def _load(self) -> None:
         for buffer, position, header in self._log.batches():
@@ -80,6 +86,11 @@ class MetadataLog:
                     self._registry.replay(message)
 
     # --- state --------------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> JournaledLog:
+        """The log itself, for whoever shares it."""
+        return self._log
 
     @property
     def folder(self) -> str:
@@ -131,7 +142,10 @@ class MetadataLog:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def commit(self, records: Sequence[Message], done: Done) -> None:
-        """Writes a change. When it is durable it is replayed and `done` gets NONE; else `done` gets KAFKA_STORAGE_ERROR."""
+        """Writes a change. When it is durable it is replayed and `done` gets NONE.
+
+        Else `done` gets KAFKA_STORAGE_ERROR, or NOT_CONTROLLER if another server was quicker to write.
+        """
         if self._log.failed is not None:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
             return
@@ -149,8 +163,27 @@ class MetadataLog:
 
     def in_turn(self, operation: Callable[[], None]) -> None:
         """Calls `operation`, which may commit, when every earlier change is durable or has failed."""
-        self._turns.append(operation)
-        self._take_turns()
+
+        def enter() -> None:
+            self._turns.append(operation)
+            self._take_turns()
+
+        self.when_leading(enter)
+
+    def follow(self, batches: bytes, on_record: Callable[[Message], None]) -> None:
+        """Appends what another server has written durably, and calls `on_record` with each record, which is to replay it.
+
+        Batches that the log has are skipped. None of this server's changes may be under way. Raises OSError, CorruptBatch.
+        """
+        assert not self._commits
+        before = self._log.end_offset
+        self._log.append_replayed(batches)
+        for position, header in split(batches):
+            if header.base_offset >= before:
+                for _, _, value in key_values(batches, position, header):
+                    message = metadata_records.decode(value) if value is not None else None
+                    if message is not None:
+                        on_record(message)
 
     def compact(self, node_id: int) -> None:
         """Rewrites the log if it has many obsolete records.
@@ -209,5 +242,9 @@ class MetadataLog:
         while self._commits and self._commits[-1].end_offset > durable_offset:
             lost.appendleft(self._commits.pop())
         for commit in lost:
-            commit.done(ErrorCode.KAFKA_STORAGE_ERROR)
+            commit.done(ErrorCode.NOT_CONTROLLER if isinstance(error, ClaimLost) else ErrorCode.KAFKA_STORAGE_ERROR)
         self._take_turns()
+
+
+def _at_once(operation: Callable[[], None]) -> None:
+    operation()

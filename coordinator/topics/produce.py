@@ -223,7 +223,7 @@ def _partition(topics: Topics, name: str | None, index: int, *, denied: bool) ->
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = topics.user_partition(name, index)
     if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise Refused(topics.why_absent(name, index))
     return partition
 
 

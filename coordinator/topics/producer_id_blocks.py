@@ -29,7 +29,7 @@ class ProducerIdBlocks:
         self._waiting: deque[Done] = deque()
 
     def next_id(self, done: Done) -> None:
-        """Calls `done` with NONE and an id, or with KAFKA_STORAGE_ERROR and -1; possibly before this returns."""
+        """Calls `done` with NONE and an id, or with an error and -1; possibly before this returns."""
         if self._block:
             producer_id, self._block = self._block[0], self._block[1:]
             done(ErrorCode.NONE, producer_id)
@@ -37,6 +37,9 @@ class ProducerIdBlocks:
         self._waiting.append(done)
         if len(self._waiting) > 1:
             return
+        self._metadata.when_leading(self._reserve)
+
+    def _reserve(self) -> None:
         first = max(self._registry.next_producer_id, self.minimum)
         block = range(first, first + self._block_size)
 

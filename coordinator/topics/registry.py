@@ -16,7 +16,7 @@ snapshots in files of their own; here that would be one more kind of file that c
 a crash could undo.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -175,6 +175,30 @@ def creation(topic: Topic, node_id: int) -> Iterator[Message]:
     for name, value in topic.configs.items():
         yield ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
     yield from growth(topic.topic_id, range(topic.partitions), node_id)
+
+
+def internal_topic(
+    registry: Registry,
+    name: str,
+    partitions: int,
+    segment_bytes: int | None,
+    cleanup_policy: str,
+    new_id: Callable[[], bytes],
+    node_id: int,
+) -> list[Message]:
+    """The records that a registry lacks of a topic whose partitions are the logs of shards. `segment_bytes`: of these logs."""
+    settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
+    if segment_bytes is not None:
+        settings["segment.bytes"] = str(segment_bytes)
+    topic = registry.topics.get(name)
+    if topic is None:
+        return list(creation(Topic(name, new_id(), partitions, settings), node_id))
+    if topic.configs == settings:
+        return []
+    return [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=settings.get(key))
+        for key in settings | dict(topic.configs)
+    ]
 
 
 def growth(topic_id: bytes, indexes: Iterable[int], node_id: int) -> Iterator[Message]:

@@ -69,7 +69,7 @@ def test_every_field_has_a_setting_and_every_setting_has_a_field():
     structured = {"host", "port", "listeners", "declared_topics"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
-    areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig]
+    areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig, settings.SharedConfig]
     held = {
         (area, item.name)
         for area in areas

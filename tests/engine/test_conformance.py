@@ -219,3 +219,12 @@ async def test_a_closed_engine_takes_nothing(connect):
     await engine.close()
     with pytest.raises(EngineUnavailable):
         await engine.claim(LOG, worker(1))
+
+
+async def test_anybody_reads_the_tail_of_a_log(connect):
+    writer, reader = await connect(), await connect()
+    assert await reader.tail(LOG, 0) == []
+    claim = await writer.claim(LOG, worker(1))
+    assert await writer.append(pieces(claim, b"a", b"b", b"c")) == frozenset()
+    assert await reader.tail(LOG, 1) == [(1, b"b"), (2, b"c")]
+    assert await reader.tail(LOG, 3) == []

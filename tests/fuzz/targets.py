@@ -357,8 +357,9 @@ def logs(data: bytes) -> None:
     except DamagedLog:
         return
     log.close()
-    # What was recovered is not damaged.
-    Log.open(disk, _FOLDER, settings, is_best_effort=bool(options & 8)).close_files()
+    if log.segments:
+        # What was recovered is not damaged. (Without a segment the checkpoint and the list may contradict each other.)
+        Log.open(disk, _FOLDER, settings, is_best_effort=bool(options & 8)).close_files()
 
 
 def _read_all(log: Log) -> None:

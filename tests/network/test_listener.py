@@ -37,7 +37,7 @@ async def listening(clock, **changes):
         Dispatcher(server, {18: api_versions.API}, Codec.of(None)),
         limits,
         Memory(1 << 20, asyncio.get_running_loop().call_soon),
-        Turn(asyncio.get_running_loop().call_soon, lambda: clock.now, lambda turn_ms: None),
+        Turn(asyncio.get_running_loop().call_soon, lambda: clock.now, lambda: 0, lambda turn_ms, cpu_ns: None),
         **{
             "advertised": ("localhost", 0),
             "connections_max": 10,

@@ -72,7 +72,11 @@ class Peer:
     def __init__(self, in_flight=5, held=True, frame_bytes=1_000, memory_bytes=1 << 20, beside=None):
         self.now, self.exchanges, self.lost, self.turns_ms = 0, [], [], []
         self.soon = beside.soon if beside else []
-        self.loop_turn = beside.loop_turn if beside else Turn(self.soon.append, lambda: self.now, self.turns_ms.append)
+        self.loop_turn = (
+            beside.loop_turn
+            if beside
+            else Turn(self.soon.append, lambda: self.now, lambda: 0, lambda turn_ms, _: self.turns_ms.append(turn_ms))
+        )
         self.transport = Transport()
         self.hold_next = False
         self.on_request = lambda exchange: None
@@ -111,7 +115,7 @@ class Peer:
             self.memory,
             ("localhost", 9092),
             lambda: self.now,
-            lambda connection: True,
+            lambda connection: None,
             self.lost.append,
         )
         self.connection.connection_made(self.transport)

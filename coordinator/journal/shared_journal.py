@@ -1,0 +1,233 @@
+"""The journal of a worker that shares an engine with others: a turn's batches become durable in one append of the engine.
+
+    claim       another worker's log, or one that nobody has, becomes this worker's, and is replayed into its local segments
+    add         the batches of a turn gather
+    append      at the end of the turn, unless an append is under way: then the next turns gather for the next one
+    durable     the owners of the logs are notified, and the batches are written to the local segments behind
+    lost        the engine has fenced a log, or an append has no certain outcome: the owners learn it (`ClaimLost`)
+
+The local segments of a log are only a cache, from which a shard loads and clients fetch. They are made new at each claim, and
+nobody relies on them after a restart, so they are not synced.
+
+A claim that has ended acknowledges nothing more: what gathered for it is dropped, and a late answer is ignored.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
+
+from coordinator.engine.engine import Claim, Engine, Piece
+from coordinator.journal.turns import TurnJournal
+from coordinator.journal.writer import JournalWriter
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.writer import ClaimLost
+from coordinator.world.schedule import Handle, Schedule
+
+_log = logging.getLogger(__name__)
+
+WRITE_BEHIND_MS = 100
+APPEND_BYTES_MAX = 8 << 20
+"""What one append carries at most, unless one log's batches of a turn are larger."""
+
+RunCoroutine = Callable[[Coroutine[Any, Any, Any], Callable[[Any], None]], None]
+"""`run(coroutine, done)`: runs it on the loop, then calls `done` with what it returned or raised."""
+
+
+class _Held:
+    """A claim that this worker has."""
+
+    __slots__ = ("claim", "durable_sequence", "next_sequence")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.next_sequence = claim.next_sequence
+        self.durable_sequence = claim.next_sequence
+        """Every piece before it is durable."""
+
+
+class _Part(NamedTuple):
+    """What one log has in an append."""
+
+    writer: JournalWriter
+    held: _Held
+    data: bytes
+    end_offset: int
+
+
+class SharedJournal(TurnJournal):
+    """The claims of one worker, and what it appends. All methods run on the loop."""
+
+    failed: OSError | None = None
+    """Never set: an engine that cannot be reached ends claims, and nothing else."""
+    has_slots = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        run: RunCoroutine,
+        soon: Callable[[Callable[[], None]], object],
+        schedule: Schedule,
+        now_ms: Callable[[], int],
+        observe: Callable[[str, bytes], None] | None = None,
+        observe_append: Callable[[int], None] = lambda _ms: None,
+    ) -> None:
+        """`observe` is called with folder and batches of each write; `observe_append` with the duration of each append."""
+        super().__init__(soon)
+        self.fenced_appends = 0
+        """Claims that an append found fenced."""
+        self.unknown_appends = 0
+        """Appends without a certain outcome."""
+        self._engine = engine
+        self._run = run
+        self._schedule = schedule
+        self._now_ms = now_ms
+        self._observe = observe
+        self._observe_append = observe_append
+        self._held: dict[JournaledLog, _Held] = {}
+        self._gathered: dict[JournalWriter, list[bytes]] = {}
+        self._under_way: list[_Part] = []
+        self._unflushed: dict[JournaledLog, None] = {}
+        self._flush_timer: Handle | None = None
+
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    def hold(self, log: JournaledLog, claim: Claim) -> None:
+        """Writes to the log from now on, by this claim. The log must have everything that is before it."""
+        assert log not in self._held
+        self._held[log] = _Held(claim)
+
+    def claim_of(self, log: JournaledLog) -> Claim | None:
+        """The claim by which the log is written; its `next_sequence` is that of the next piece."""
+        held = self._held.get(log)
+        return None if held is None else held.claim._replace(next_sequence=held.next_sequence)
+
+    def durable_claim_of(self, log: JournaledLog) -> Claim | None:
+        """As `claim_of`, with the sequence behind the last durable piece: it ends at the durable offset of the log."""
+        held = self._held.get(log)
+        return None if held is None else held.claim._replace(next_sequence=held.durable_sequence)
+
+    def covered(self, log: JournaledLog, upto: Claim) -> None:
+        """A snapshot stands for every piece before the sequence of this claim."""
+        held = self._held.get(log)
+        if held is not None and held.claim.epoch == upto.epoch:
+            held.claim = held.claim._replace(covered=upto.next_sequence)
+
+    def is_under_way(self, log: JournaledLog) -> bool:
+        """Whether something of the log is not durable yet."""
+        return any(part.writer.log is log for part in self._under_way) or self._writers[log] in self._gathered
+
+    def let_go(self, log: JournaledLog) -> Claim | None:
+        """Ends the claim here: nothing more is written or acknowledged by it. Returns the claim, to be released."""
+        held = self._held.pop(log, None)
+        self._gathered.pop(self._writers[log], None)
+        self._unflushed.pop(log, None)
+        log.drop_unjournaled()
+        return None if held is None else held.claim
+
+    def lose(self, logs: Iterable[JournaledLog], reason: str) -> None:
+        """Ends claims that this worker may not have any more, and reports it to the owners of the logs."""
+        for log in list(logs):
+            if self.let_go(log) is not None:
+                self._report_failure(self._writers[log], ClaimLost(reason))
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def check_room(self) -> None:
+        """Never refuses; whether a log may be written depends on its claim."""
+
+    def add(self, writer: JournalWriter, batches: bytes) -> None:
+        """Adds batches that the log has appended. Without a claim they are dropped, and the owner learns it."""
+        if writer.log not in self._held:
+            writer.log.drop_unjournaled()
+            self._report_failure(writer, ClaimLost("this server has no claim of the log"))
+            return
+        self._gathered.setdefault(writer, []).append(batches)
+        if self._observe is not None:
+            self._observe(writer.log.folder, batches)
+        self._schedule_turn()
+
+    def _commit(self) -> None:
+        if self._under_way or not self._gathered:
+            return
+        parts: list[_Part] = []
+        size_bytes = 0
+        for writer in list(self._gathered):
+            held, data = self._held[writer.log], b"".join(self._gathered[writer])
+            if parts and size_bytes + len(data) > APPEND_BYTES_MAX:
+                break
+            del self._gathered[writer]
+            size_bytes += len(data)
+            parts.append(_Part(writer, held, data, writer.log.end_offset))
+        self._under_way = parts
+        pieces = [Piece(part.held.claim, part.held.next_sequence, part.data) for part in parts]
+        for part in parts:
+            part.held.next_sequence += 1
+        began_ms = self._now_ms()
+        self._run(self._engine.append(pieces), lambda outcome: self._appended(outcome, began_ms))
+
+    def _appended(self, outcome: Any, began_ms: int) -> None:
+        self._observe_append(self._now_ms() - began_ms)
+        parts, self._under_way = self._under_way, []
+        if isinstance(outcome, frozenset):
+            fenced = outcome
+            self.fenced_appends += len(fenced)
+            self.entries += 1
+            self.entry_bytes += sum(len(part.data) for part in parts)
+        else:
+            _log.warning("event=append_outcome_unknown logs=%d reason=%s", len(parts), outcome)
+            self.unknown_appends += 1
+            fenced = frozenset(part.writer.name for part in parts)
+        for part in parts:
+            log = part.writer.log
+            if self._held.get(log) is not part.held:
+                continue  # the claim has ended meanwhile
+            if part.writer.name in fenced:
+                self.lose([log], "another server has claimed the log, or an append had no certain outcome")
+                continue
+            part.held.durable_sequence += 1
+            log.durable_offset = part.end_offset
+            self._unflushed[log] = None
+            self._report_durable(part.writer, part.end_offset)
+        if self._unflushed and self._flush_timer is None:
+            self._flush_timer = self._schedule(WRITE_BEHIND_MS, self._flush)
+        if self._gathered:
+            # Not at once: whoever waits in a socket joins the next append.
+            self._schedule_turn()
+
+    # --- writing behind -----------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Writes what is durable to the local segments. A log whose segments cannot be written is given up."""
+        self._flush_timer = None
+        logs, self._unflushed = list(self._unflushed), {}
+        for log in logs:
+            try:
+                log.flush()
+                if log.wants_segment:
+                    log.begin_segment()
+            except OSError as error:
+                _log.error("event=cache_not_written log=%s reason=%s", log.folder, error)
+                self.lose([log], f"the local copy of the log cannot be written: {error}")
+
+    # --- stop ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing waits to be appended."""
+        return not (self._under_way or self._gathered)
+
+    def begin(self) -> None:
+        """There is nothing to begin: claims are made one by one."""
+
+    def stop(self) -> None:
+        """Ends the writing behind."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        self._unflushed.clear()
+
+    def settle(self) -> None:
+        """There is nothing to note: the engine has everything."""
+
+    def close(self) -> None:
+        """The engine is closed by whoever opened it."""

@@ -1,0 +1,79 @@
+"""What every journal has: the writers of its logs, and the end of a turn of the loop, at which it commits what gathered."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from coordinator.journal.writer import JournalWriter
+from coordinator.log.journaled_log import JournaledLog
+
+_log = logging.getLogger(__name__)
+
+
+class TurnJournal(ABC):
+    """A journal that gathers the batches of a turn. All methods run on the loop."""
+
+    def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """`soon` calls back in the next turn of the loop."""
+        self.entries = 0
+        """Number of turns that were made durable."""
+        self.entry_bytes = 0
+        self.checkpoints = 0
+        """How often a file of an embedded journal could be used again."""
+        self._soon = soon
+        self._writers: dict[JournaledLog, JournalWriter] = {}
+        self._at_turn_end: list[Callable[[], None]] = []
+        self._is_turn_scheduled = False
+
+    def writer(
+        self, log: JournaledLog, on_durable: Callable[[int], None], on_failure: Callable[[OSError], None]
+    ) -> JournalWriter:
+        """The writer of a log. `on_durable` and `on_failure` as for `log.writer.Writer`."""
+        writer = self._writers[log] = JournalWriter(self, log, on_durable, on_failure)
+        return writer
+
+    @abstractmethod
+    def check_room(self) -> None:
+        """Raises OSError if no writes are accepted now."""
+
+    @abstractmethod
+    def add(self, writer: JournalWriter, batches: bytes) -> None:
+        """Adds batches that the log has appended."""
+
+    @abstractmethod
+    def _commit(self) -> None:
+        """Makes durable what has gathered, unless something is under way or there is no room: then it is called again."""
+
+    def at_turn_end(self, callback: Callable[[], None]) -> None:
+        """Calls back at the end of this turn of the loop, before the entry is written."""
+        self._at_turn_end.append(callback)
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_turn_scheduled = False
+        callbacks, self._at_turn_end = self._at_turn_end, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:  # noqa: BLE001 - a bug in one shard must not affect the others
+                _log.exception("event=turn_end_failed")
+        self._commit()
+
+    @staticmethod
+    def _report_durable(writer: JournalWriter, end: int) -> None:
+        try:
+            writer.on_durable(end)
+        except Exception:  # noqa: BLE001 - a bug in one owner must not affect the others
+            _log.exception("event=durable_failed log=%s", writer.name)
+
+    @staticmethod
+    def _report_failure(writer: JournalWriter, error: OSError) -> None:
+        try:
+            writer.fail(error)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("event=failure_not_handled log=%s", writer.name)

@@ -1,0 +1,16 @@
+"""Several workers over one engine: who has which shard, and what all of them know.
+
+A worker is a server process. The shards of groups and transactions are spread evenly over the workers that live. Beats and the
+list of the living only decide *when* a shard moves. That two workers never both acknowledge is the engine's doing: it fences
+the older claim of a log in the statement that appends.
+
+    assignment.py        which worker should have which log: even, with few moves; pure
+    lease.py             until when a worker that the engine may not hear may still answer reads
+    cluster.py           the living workers and the owners, as clients see them
+    ownership.py         beats, looks, claims what this worker should have, releases what others should have
+    take_over.py         one log: claim, replay, load; hand over, release
+    snapshots.py         bounds the replay of a log
+    metadata_sharing.py  topics, settings, users and producer ids: one log that every worker follows, and any may write
+    joining.py           before a server is made: the cluster's id, the metadata, and whether this worker may join
+    peers.py             asks another worker: markers and partitions of transactions whose shard is there
+"""

@@ -1,0 +1,116 @@
+"""The metadata log of several workers: topics, settings, users, producer ids. All follow it, and any of them may write.
+
+    follow   several times a second: reads what others have appended, and replays it
+    lead     when this worker wants to write: it claims the log, which fences whoever wrote before, reads what it lacks, and
+             runs the operations that wait; what they commit goes through the journal like any batch
+
+There is no fixed controller, so clients can send changes to any worker, and none needs a way to forward them. Two workers that
+write at the same moment take the log from each other: the one that is fenced refuses with NOT_CONTROLLER, and its client tries
+again. Changes of topics are rare, and a block of producer ids lasts for a thousand transactions' producers.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from coordinator.engine.engine import Engine, EngineUnavailable, Fenced, Worker
+from coordinator.journal.shared_journal import SharedJournal
+from coordinator.topics.engine import METADATA_FOLDER, Topics
+from coordinator.workers.tasks import end
+
+_log = logging.getLogger(__name__)
+
+FOLLOW_S = 0.2
+"""How often a worker reads what others have written."""
+POLL_S = 0.001
+
+
+class MetadataSharing:
+    """One worker's part in the metadata log."""
+
+    def __init__(self, engine: Engine, worker: Worker, journal: SharedJournal, topics: Topics, sequence: int) -> None:
+        """`sequence`: of the first piece that `topics` does not have."""
+        self._engine = engine
+        self._worker = worker
+        self._journal = journal
+        self._topics = topics
+        self._log = topics.metadata.log
+        self._sequence = sequence
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        topics.metadata.when_leading = self._when_leading
+
+    def start(self) -> None:
+        """Begins to follow, and to lead when something is to be written."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends the following, when what is under way is durable."""
+        await end([self._task])
+        while self._journal.is_under_way(self._log):  # noqa: ASYNC110 - appends end by themselves
+            await asyncio.sleep(POLL_S)
+        claim = self._journal.let_go(self._log)
+        if claim is not None:
+            try:
+                await self._engine.release([claim])
+            except EngineUnavailable as error:
+                _log.warning("event=not_released reason=%s", error)
+
+    def _when_leading(self, operation: Callable[[], None]) -> None:
+        self._waiting.append(operation)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._settle()
+                await self._follow()
+                if self._waiting and self._journal.claim_of(self._log) is None:
+                    await self._lead()
+            except (EngineUnavailable, Fenced, OSError) as error:
+                _log.warning("event=metadata_not_followed reason=%s", error)
+            # Without a claim what they write is refused, which they report to their clients.
+            waiting, self._waiting = self._waiting, deque()
+            while waiting:
+                self._call(waiting.popleft())
+            if not self._waiting:
+                self._wake.clear()
+                await self._sleep()
+
+    @staticmethod
+    def _call(operation: Callable[[], None]) -> None:
+        try:
+            operation()
+        except Exception:  # noqa: BLE001 - a bug in one change must not end the following
+            _log.exception("event=change_of_metadata_failed")
+
+    async def _sleep(self) -> None:
+        try:
+            async with asyncio.timeout(FOLLOW_S):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _settle(self) -> None:
+        """Waits until nothing of this worker is under way."""
+        while self._journal.is_under_way(self._log):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(POLL_S)
+        claim = self._journal.claim_of(self._log)
+        if claim is not None:
+            self._sequence = claim.next_sequence
+
+    async def _follow(self) -> None:
+        """Replays what others have written since. If there is something, they have fenced this worker."""
+        pieces = await self._engine.tail(METADATA_FOLDER, self._sequence)
+        if pieces:
+            self._journal.let_go(self._log)
+        for sequence, batches in pieces:
+            self._topics.follow(batches)
+            self._sequence = sequence + 1
+
+    async def _lead(self) -> None:
+        claim = await self._engine.claim(METADATA_FOLDER, self._worker)
+        await self._follow()
+        self._journal.hold(self._log, claim)

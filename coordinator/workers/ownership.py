@@ -1,0 +1,241 @@
+"""Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
+
+    beat    six times in the engine's time-out; the lease is renewed with each
+    look    when the engine reports a change, and twice a second: who lives, who has what, what should this worker have
+    take    a shard without a living owner: all that are missing, some at a time
+    give    a shard of this worker that another should have: one after the other, and the next one when that has it
+    yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
+
+A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from coordinator.engine.engine import Engine, EngineUnavailable, Worker
+from coordinator.runtime.shard import Status
+from coordinator.workers.assignment import assign
+from coordinator.workers.cluster import Workers
+from coordinator.workers.lease import Lease
+from coordinator.workers.take_over import SharedShard, describe_failure
+from coordinator.workers.tasks import end
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How often a worker looks if the engine reports no change."""
+TAKEN_AT_ONCE = 8
+"""Logs that are claimed and replayed at the same time."""
+
+
+class TakeOver(NamedTuple):
+    """A shard that this worker has taken."""
+
+    log: str
+    records: int
+    ms: int
+    """From the claim until requests were served."""
+
+
+class Ownership:
+    """The shards of one worker. `start` begins, `stop` gives everything back."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Worker,
+        shards: Mapping[str, Sequence[SharedShard]],
+        cluster: Workers,
+        lease: Lease,
+        *,
+        beat_ms: int,
+        now_ms: Callable[[], int],
+        on_taken: Callable[[TakeOver], None],
+    ) -> None:
+        """`shards`: by topic; each topic is spread evenly. `on_taken` is called when a shard is loaded."""
+        self._engine = engine
+        self._worker = worker
+        self._topics = shards
+        self._shards = {shard.name: shard for topic in shards.values() for shard in topic}
+        self._cluster = cluster
+        self._lease = lease
+        self._beat_s = beat_ms / 1000
+        self._now_ms = now_ms
+        self._on_taken = on_taken
+        self._changed = asyncio.Event()
+        self._first_round = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._moves: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(TAKEN_AT_ONCE)
+        self._given: str | None = None
+        """The log that was released last, until somebody has it."""
+        lease.on_over = self._yield
+        cluster.me = worker
+
+    # --- start and stop -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begins to beat, and returns when the first shards that this worker should have are loaded.
+
+        Raises EngineUnavailable if the first beat is not taken.
+        """
+        await self._beat()
+        self._tasks = [
+            asyncio.create_task(self._beat_forever()),
+            asyncio.create_task(self._watch()),
+            asyncio.create_task(self._look_on_change()),
+        ]
+        await self._first_round.wait()
+
+    async def stop(self) -> None:
+        """Gives every shard back, so that others can take them at once, and leaves."""
+        await end([*self._tasks, *self._moves.values()])
+        given = await asyncio.gather(
+            *(shard.give("the server stops") for shard in self._shards.values() if shard.is_held)
+        )
+        self._cluster.held.clear()
+        try:
+            await self._engine.release([claim for claim in given if claim is not None])
+            await self._engine.leave(self._worker)
+        except EngineUnavailable as error:
+            _log.warning("event=not_released reason=%s", error)
+
+    # --- beats --------------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        began_ms = self._now_ms()
+        await self._engine.beat(self._worker)
+        was_over = self._lease.is_over
+        self._lease.renew(began_ms)
+        if was_over:
+            self._changed.set()
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            try:
+                async with asyncio.timeout(2 * self._beat_s):
+                    await self._beat()
+            except (EngineUnavailable, TimeoutError) as error:
+                _log.warning("event=beat_failed reason=%s", error or "the engine did not answer in time")
+            if self._lease.is_over:
+                self._yield()
+
+    def _yield(self) -> None:
+        """Serves nothing any more: others may have the shards."""
+        held = [shard for shard in self._shards.values() if shard.is_held]
+        if held:
+            _log.error("event=lease_over shards=%d", len(held))
+        for shard in held:
+            shard.drop("the engine has not taken a beat in time")
+        self._cluster.held.clear()
+
+    # --- looks --------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        async for _ in self._engine.changes():
+            self._changed.set()
+
+    async def _look_on_change(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except EngineUnavailable as error:
+                _log.warning("event=look_failed reason=%s", error)
+            except Exception:  # noqa: BLE001 - the next look may succeed
+                _log.exception("event=look_failed")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    async def _look(self) -> None:
+        self._drop_lost()
+        self._cluster.living, self._cluster.owners = await asyncio.gather(self._engine.workers(), self._engine.owners())
+        if self._lease.is_over:
+            return
+        wanted = self._wanted()
+        self._take_missing(wanted)
+        self._give_one(wanted)
+        if not self._moves:
+            self._first_round.set()
+
+    def _drop_lost(self) -> None:
+        """Forgets the claims that an append has ended."""
+        self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
+
+    def _wanted(self) -> dict[str, str]:
+        cluster, mine = self._cluster, self._worker.id
+        living = {worker.id for worker in cluster.living} | {mine}
+        owners = {
+            log: owner.worker.id
+            for log, owner in cluster.owners.items()
+            if owner.worker is not None and owner.worker.id in living
+        }
+        owners |= dict.fromkeys(cluster.held, mine)
+        workers = {worker.id: worker for worker in [*cluster.living, self._worker]}
+        wanted: dict[str, str] = {}
+        for shards in self._topics.values():
+            wanted |= assign([shard.name for shard in shards], owners, list(workers.values()))
+        return wanted
+
+    def _has_living_owner(self, log: str) -> bool:
+        owner = self._cluster.owner_of(log)
+        return owner is not None and owner.id != self._worker.id
+
+    def _take_missing(self, wanted: Mapping[str, str]) -> None:
+        for log, worker_id in wanted.items():
+            shard = self._shards[log]
+            is_mine = worker_id == self._worker.id and not shard.is_held
+            if is_mine and log not in self._moves and not self._has_living_owner(log):
+                owner = self._cluster.owners.get(log)
+                self._move(log, self._take(shard, 0 if owner is None else owner.epoch))
+
+    def _give_one(self, wanted: Mapping[str, str]) -> None:
+        if self._given is not None:
+            owner = self._cluster.owners.get(self._given)
+            if self._given in self._moves or (
+                owner is not None and owner.worker is None and wanted[self._given] != self._worker.id
+            ):
+                return
+            self._given = None
+        for log in sorted(self._cluster.held):
+            if wanted[log] != self._worker.id and log not in self._moves:
+                self._given = log
+                self._move(log, self._give(self._shards[log]))
+                return
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def _move(self, log: str, move: Any) -> None:
+        task = self._moves[log] = asyncio.create_task(move)
+
+        def done(ended: asyncio.Task[None]) -> None:
+            del self._moves[log]
+            error = None if ended.cancelled() else ended.exception()
+            if error is None:
+                self._changed.set()
+            else:
+                _log.warning("event=shard_not_moved log=%s reason=%s", log, describe_failure(error))
+
+        task.add_done_callback(done)
+
+    async def _take(self, shard: SharedShard, seen: int) -> None:
+        async with self._slots:
+            began_ms = self._now_ms()
+            await shard.take(self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name))
+            while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
+                await asyncio.sleep(0.001)
+            taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
+            _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
+            self._on_taken(taken)
+
+    async def _give(self, shard: SharedShard) -> None:
+        claim = await shard.give("another worker should have it")
+        self._cluster.held.discard(shard.name)
+        if claim is not None:
+            await self._engine.release([claim])
+            _log.info("event=shard_given log=%s", shard.name)

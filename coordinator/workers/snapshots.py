@@ -1,0 +1,120 @@
+"""Bounds the replay of a log: when its tail in the engine is long, its compacted beginning replaces that tail.
+
+A snapshot is made of the log's own closed segments, which are compacted for it first. It stands for every piece whose batches
+are in them. Appends go on meanwhile, in the next segment.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from coordinator.engine.engine import Engine, EngineUnavailable, Fenced
+from coordinator.journal.shared_journal import SharedJournal
+from coordinator.log.compaction import Work, clean
+from coordinator.log.log import DamagedLog
+from coordinator.log.segment import Segment
+from coordinator.workers.take_over import SharedShard
+from coordinator.workers.tasks import end
+from coordinator.world.worker import RunInWorker
+
+_log = logging.getLogger(__name__)
+
+TAIL_PIECES = 20_000
+"""From this many pieces on a log gets a snapshot: their replay takes about half a second."""
+LOOK_S = 5.0
+PART_BYTES = 1 << 20
+
+
+class Snapshots:
+    """Makes the snapshots of one worker's logs, one at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: SharedJournal,
+        shards: Sequence[SharedShard],
+        run_in_worker: RunInWorker,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._shards = {shard.name: shard for shard in shards}
+        self._run_in_worker = run_in_worker
+        self._wall_ms = wall_ms
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to look for long tails."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends a snapshot in progress; the one before it stays."""
+        await end([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for shard in self._shards.values():
+                claim = self._journal.claim_of(shard.log)
+                if claim is not None and claim.next_sequence - claim.covered >= TAIL_PIECES:
+                    await self._try(shard)
+
+    async def _try(self, shard: SharedShard) -> None:
+        try:
+            await self.take(shard.name)
+        except (Fenced, EngineUnavailable, OSError, DamagedLog) as error:
+            _log.warning("event=snapshot_failed log=%s reason=%s", shard.name, error)
+
+    async def take(self, name: str) -> None:
+        """Takes a snapshot of a log that this worker has. Raises Fenced, EngineUnavailable, OSError, DamagedLog."""
+        shard = self._shards[name]
+        log = shard.log
+        log.begin_segment()
+        durable = self._journal.durable_claim_of(log)
+        if durable is None or not log.segments[:-1]:
+            return
+        await self._compact(shard)
+        segments = log.segments[:-1]
+        for segment in segments:
+            segment.hold()
+        try:
+            await self._engine.snapshot(durable, durable.next_sequence, _parts(segments))
+        finally:
+            for segment in segments:
+                segment.release()
+        self._journal.covered(log, durable)
+        _log.info("event=snapshot_taken log=%s pieces=%d", shard.name, durable.next_sequence - durable.covered)
+
+    async def _compact(self, shard: SharedShard) -> None:
+        steps = clean(shard.log, self._wall_ms())
+        with suppress(StopIteration):
+            while True:
+                work = next(steps)
+                await (asyncio.sleep(0) if work is None else self._in_worker(work))
+
+    async def _in_worker(self, work: Work) -> None:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Any) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self._run_in_worker(work, done)
+        outcome = await future
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _parts(segments: Sequence[Segment]) -> AsyncIterator[bytes]:
+    """The batches of segments, in pieces of whole batches."""
+    for segment in segments:
+        begin = end = 0
+        for position, header in segment.walk(0):
+            end = position + header.size_bytes
+            if end - begin >= PART_BYTES:
+                yield segment.file.pread(begin, end - begin)
+                begin = end
+        if end > begin:
+            yield segment.file.pread(begin, end - begin)

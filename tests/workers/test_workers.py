@@ -1,0 +1,247 @@
+"""Three workers share the shards of groups, and lose none of the acknowledged commits when one of them goes."""
+
+import asyncio
+
+import pytest
+
+from coordinator.engine.engine import Worker
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ListOffsetsRequest, MetadataRequest
+from coordinator.server import CannotStart
+from tests.workers.world import SHARDS, commit, create_topic, eventually, fetch, find, workers
+
+
+def run(coroutine):
+    asyncio.run(coroutine)
+
+
+def test_shards_are_spread_over_the_workers_and_found_there(tmp_path):
+    """Every worker names the same coordinator of a group, which is the one that serves it."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            await world.start(1, 2, 3)
+            await world.until_spread()
+            for worker in world.running:
+                client = await worker.client()
+                for group in ("a", "b", "c", "d"):
+                    owner = world.owner(worker.server.groups.shard_of(group).index)
+                    await world.until(lambda worker=worker: len(worker.sharing.cluster.living) == 3)
+                    found = await find(client, group)
+                    assert (found.node_id, found.port) == (owner.node_id, owner.server.listeners[0].bound[1])
+
+    run(scenario())
+
+
+def test_commits_survive_the_loss_of_every_worker_but_one(tmp_path):
+    """A worker that takes a shard over serves what another has acknowledged."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, third = await world.start(1, 2, 3)
+            await world.until_spread()
+            assert await create_topic(second, "t") == 0
+            await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+            groups = [f"group-{number}" for number in range(20)]
+            for number, group in enumerate(groups):
+                owner = world.owner(first.server.groups.shard_of(group).index)
+                assert await commit(await owner.client(), group, "t", number) == 0
+            await world.stop(first)
+            await world.stop(third)
+            await world.until(lambda: len(second.shards) == SHARDS)
+            client = await second.client()
+            for number, group in enumerate(groups):
+                assert await fetch(client, group, "t") == (0, number)
+
+    run(scenario())
+
+
+def test_a_worker_that_the_engine_does_not_hear_answers_nothing_and_its_shards_move(tmp_path):
+    """After its lease it refuses reads, too; when it is heard again it begins like a new worker."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, third = await world.start(1, 2, 3)
+            await world.until_spread()
+            assert await create_topic(first, "t") == 0
+            group = group_of(first)
+            client = await first.client()
+            assert await commit(client, group, "t", 5) == 0
+            first.wire.is_cut = True
+            await world.until(lambda: len(second.shards) + len(third.shards) == SHARDS)
+            assert await fetch(client, group, "t") == (ErrorCode.NOT_COORDINATOR, -1)
+            assert await commit(client, group, "t", 6) == ErrorCode.NOT_COORDINATOR
+            owner = next(each for each in (second, third) if first.server.groups.shard_of(group).index in each.shards)
+            assert await fetch(await owner.client(), group, "t") == (0, 5)
+            first.wire.is_cut = False
+            await world.until_spread()
+
+    run(scenario())
+
+
+def test_a_commit_whose_append_has_no_answer_is_refused(tmp_path):
+    """The outcome is unknown: the client tries again, and finds one of the two offsets until then."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1)
+            assert await create_topic(only, "t") == 0
+            client = await only.client()
+            assert await commit(client, "g", "t", 1) == 0
+            only.wire.is_cut = True
+            assert await commit(client, "g", "t", 2) == ErrorCode.NOT_COORDINATOR
+            only.wire.is_cut = False
+            await eventually(lambda: commit(client, "g", "t", 3), 0)
+            assert await fetch(client, "g", "t") == (0, 3)
+
+    run(scenario())
+
+
+def test_the_claim_of_another_worker_fences_one_that_has_not_noticed(tmp_path):
+    """A commit that arrives at the old owner after the claim is refused, though its lease lasts."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1)
+            assert await create_topic(only, "t") == 0
+            client = await only.client()
+            assert await commit(client, "g", "t", 1) == 0
+            shard = only.server.groups.shard_of("g").index
+            other = Worker("another", 7, "elsewhere", 1)
+            world.store.claim(f"__consumer_offsets-{shard}", other, None)
+            assert await commit(client, "g", "t", 2) == ErrorCode.NOT_COORDINATOR
+            await eventually(lambda: fetch(client, "g", "t"), (0, 1))
+
+    run(scenario())
+
+
+def test_every_worker_can_change_topics_and_all_see_it(tmp_path):
+    """A topic that one worker creates another one can delete, whoever wrote last."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, third = await world.start(1, 2, 3)
+            for number, worker in enumerate((first, second, third, first)):
+                assert await create_topic(worker, f"t{number}", partitions=2) == 0
+            assert await create_topic(third, "t0") == ErrorCode.TOPIC_ALREADY_EXISTS
+            client = await second.client()
+            deleted = await client.call("DeleteTopics", 5, topic_names=["t0", "t3"], timeout_ms=5_000)
+            assert [each.error_code for each in deleted.responses] == [0, 0]
+            wanted = {"t1", "t2"}
+            await world.until(
+                lambda: all(
+                    {name for name in each.server.topics.registry.topics if name.startswith("t")} == wanted
+                    for each in world.running
+                )
+            )
+
+    run(scenario())
+
+
+def test_topics_have_no_leader_without_a_data_plane(tmp_path):
+    """Metadata names the partitions, and a Produce that is sent all the same is refused as by a broker without replica."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second = await world.start(1, 2)
+            assert await create_topic(first, "t", partitions=2) == 0
+            await world.until(lambda: "t" in second.server.topics.registry.topics)
+            for worker in (first, second):
+                client = await worker.client()
+                metadata = await client.call("Metadata", 8, topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+                assert [broker.node_id for broker in metadata.brokers] == [1, 2]
+                (topic,) = metadata.topics
+                assert [(each.leader_id, each.error_code) for each in topic.partitions] == [
+                    (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+                ] * 2
+                asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+                listed = await client.call(
+                    "ListOffsets", 5, replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic("t", [asked])]
+                )
+                assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario())
+
+
+def test_a_local_data_plane_is_for_one_worker(tmp_path):
+    """A second worker refuses to start, whichever of the two has the data; after the first has stopped it may."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (first,) = await world.start(1, settings=())
+            with pytest.raises(CannotStart, match=r"data.plane=local, which is for one worker"):
+                await world.start(2)
+            with pytest.raises(CannotStart, match=r"data.plane=local"):
+                await world.start(2, settings=())
+            await world.stop(first)
+            await world.start(2)
+            with pytest.raises(CannotStart, match="1 other workers"):
+                await world.start(1, settings=())
+
+    run(scenario())
+
+
+def test_a_worker_with_the_wrong_number_of_shards_does_not_start(tmp_path):
+    """Groups would be looked for in the wrong shards."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            await world.start(1)
+            with pytest.raises(CannotStart, match="set it to 6"):
+                await world.start(2, settings=("data.plane=none", "offsets.topic.num.partitions=7"))
+
+    run(scenario())
+
+
+def test_a_restart_on_an_empty_folder_has_groups_topics_and_ids(tmp_path):
+    """Nothing of a worker's folder is needed but the records of topics."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (first,) = await world.start(1, settings=())
+            assert await create_topic(first, "t") == 0
+            assert await commit(await first.client(), "g", "t", 42) == 0
+            cluster_id = first.server.cluster_id
+            await world.stop(first)
+            world.folder = tmp_path / "new"
+            world.folder.mkdir()
+            (again,) = await world.start(1, settings=())
+            assert again.server.cluster_id == cluster_id
+            client = await again.client()
+            assert await fetch(client, "g", "t") == (0, 42)
+            assert again.server.topics.registry.topics["t"].partitions == 1
+
+    run(scenario())
+
+
+def test_a_snapshot_replaces_the_tail(tmp_path):
+    """What a worker replays after a snapshot is the same, and shorter."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (first,) = await world.start(1)
+            assert await create_topic(first, "t") == 0
+            client = await first.client()
+            for offset in range(200):
+                assert await commit(client, "g", "t", offset) == 0
+            shard = first.server.groups.shard_of("g")
+            await first.sharing.take_snapshot(f"__consumer_offsets-{shard.index}")
+            assert await commit(client, "g", "t", 500) == 0
+            stored = world.store.logs[f"__consumer_offsets-{shard.index}"]
+            assert len(stored.pieces) == 1
+            assert stored.covered == 200
+            (second,) = await world.start(2)
+            await world.stop(first)
+            await world.until(lambda: len(second.shards) == SHARDS)
+            assert await fetch(await second.client(), "g", "t") == (0, 500)
+            assert second.server.groups.shard_of("g").loaded.records < 10
+
+    run(scenario())
+
+
+def group_of(worker):
+    """A group whose shard the worker has."""
+    shards = worker.shards
+    return next(
+        name for name in map("group-{}".format, range(1000)) if worker.server.groups.shard_of(name).index in shards
+    )
