@@ -3,8 +3,9 @@
 `/health/live` responds whenever the event loop runs. A supervisor that restarted the server for other reasons would restart
 it when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard that this server has
 is loaded and accepts writes, topics and settings can be changed, the disk has space for records, and the server is not
-stopping. Otherwise it responds with status 503 and the reasons. Two problems are reported without making the server unready, because it can still
-do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no events (`events_lost`).
+stopping. Otherwise it responds with status 503 and the reasons. Two problems are reported without making the server unready,
+because it can still do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no
+events (`events_lost`).
 """
 
 from msgspec import Struct

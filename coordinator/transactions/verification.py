@@ -74,10 +74,11 @@ class Verification:
         waited_ms = 0
 
         def ask() -> None:
-            shard = self._transactions.shard_of(transactional_id)
-            if shard.status is Status.ELSEWHERE and self.elsewhere is not None:
-                self.elsewhere(shard.index, addition, adds, on_outcome)
-                return
+            if self.elsewhere is not None:
+                shard = self._transactions.shard_of(transactional_id)
+                if shard.status is Status.ELSEWHERE:
+                    self.elsewhere(shard.index, addition, adds, on_outcome)
+                    return
             operation = add_partitions if adds else verify_partitions
             self._transactions.submit(transactional_id, operation, InternalRequest(addition, on_outcome, writes=adds))
 

@@ -746,6 +746,17 @@ async def test_the_batched_form_is_for_brokers(guarded):
     assert error_codes(await client.call("AddPartitionsToTxn", 4, transactions=[transaction])) == []
 
 
+async def test_the_batched_form_may_add_offsets_and_no_other_internal_topic(guarded):
+    async with everything(guarded) as client:
+        producer = await begin(client, "t")
+        codes = {}
+        for name in ("__consumer_offsets", "__transaction_state"):
+            topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [0])]
+            transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction("t", *producer, False, topics)
+            codes[name] = error_codes(await client.call("AddPartitionsToTxn", 4, transactions=[transaction]))
+    assert codes == {"__consumer_offsets": [], "__transaction_state": [TOPIC_DENIED]}
+
+
 async def test_offsets_in_a_transaction_need_the_transaction_then_the_group(guarded):
     async with everything(guarded) as client:
         producer = await begin(client, "t")

@@ -42,9 +42,10 @@ async def begin(client, transactional_id):
 
 async def commit_in(client, version, name, producer, offset):
     partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, offset)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
     response = await client.call(
         "TxnOffsetCommit", version, transactional_id=name, group_id=name, producer_id=producer[0],
-        producer_epoch=producer[1], topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+        producer_epoch=producer[1], topics=[topic],
     )  # fmt: skip
     return response.topics[0].partitions[0].error_code
 
