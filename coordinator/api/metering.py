@@ -54,6 +54,8 @@ class Metering:
         self.schedule = schedule
         self.frame_bytes = 0
         """The size of the frame that is being handled, if its route counts it."""
+        self.subscribers: list[Callable[[Exchange[Any], Wait], None]] = []
+        """Called with each request whose client has to wait, when it has its answer."""
         self._classes: dict[type[Exchange[Any]], type[Exchange[Any]]] = {Exchange: MeteredExchange}
 
     def concerns(self, api: str) -> bool:
@@ -207,6 +209,8 @@ class Meter:
         exchange = self._exchange
         mute(exchange.queue, self._metering.schedule, wait.throttle_ms)
         self._metering.quotas.throttling.count(wait.kind, wait.throttle_ms)
+        for subscriber in self._metering.subscribers:
+            subscriber(exchange, wait)
         _log.debug(
             "event=client_throttled quota=%s api=%s user=%s client=%s throttle_ms=%d",
             wait.kind, exchange.route.name, exchange.queue.principal.name, exchange.client_id, wait.throttle_ms,
