@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coordinator.api.exchange import Exchange, Parts
+from coordinator.api.exchange import Exchange, LearnTemplate, Parts, ReplyQueue, Route
 from coordinator.api.muting import mute
 from coordinator.api.payloads import throttled
 from coordinator.api.server import Server
@@ -94,6 +94,17 @@ class Metering:
             return decode(frame, position)
 
         return measured
+
+    def learn(self, learn: LearnTemplate) -> LearnTemplate:
+        """Takes the place of this function of a route: the requests of a client that has a limit must not pass by here."""
+
+        def learn_if_unlimited(
+            queue: ReplyQueue, frame: bytes, position: int, route: Route, client_id: str | None
+        ) -> None:
+            if self.quotas.budget(queue.principal.name, client_id) is None:
+                learn(queue, frame, position, route, client_id)
+
+        return learn_if_unlimited
 
     def exchange(self, base: type[Exchange[Any]]) -> type[Exchange[Any]]:
         """The class of metered exchanges that takes the place of this one."""
