@@ -1,7 +1,7 @@
 """Requests about several resources, of which the user may use some; each user has the rules of one case and no others.
 
 Resources are those of probes.py, and the topics team-a and team-b; missing and the like do not exist. Everybody may read
-and write the topic public.
+the topic public.
 """
 
 import zlib
@@ -373,8 +373,6 @@ case("produce, no topic", "READ topic:mine", "Produce", 9, probes.produce(*names
 case("produce with one ack", "WRITE topic:mine", "Produce", 9, probes.produce(*THREE, acks=1))
 case("produce with bad acks", "WRITE topic:mine", "Produce", 9, probes.produce(*THREE, acks=3))
 case("produce to an internal topic", "WRITE topic:*", "Produce", 9, probes.produce(*names("__consumer_offsets")))
-case("produce as everybody", "", "Produce", 9, probes.produce(*names("public", "mine")))
-case("produce as everybody but one", "!WRITE topic:public", "Produce", 9, probes.produce(*names("public", "mine")))
 case(
     "produce with an idle transactional id",
     "WRITE topic:mine",
@@ -410,6 +408,8 @@ for version in (4, 7, 12):
     case(f"fetch v{version} of topics", "READ topic:mine", "Fetch", version, asked)
 for version in (13, 17):
     case(f"fetch v{version} by id", "READ topic:mine", "Fetch", version, probes.fetch(*THREE_IDS))
+case("fetch as everybody", "", "Fetch", 12, probes.fetch(*names("public", "mine", field="topic")))
+case("fetch as everybody but one", "!READ topic:public", "Fetch", 12, probes.fetch(*names("public", field="topic")))
 case("fetch, no topic", "DESCRIBE topic:mine", "Fetch", 12, probes.fetch(*names("mine", field="topic")))
 case("fetch by id, no topic", "DESCRIBE topic:mine", "Fetch", 17, probes.fetch(*ids("mine", "missing")))
 case(
@@ -743,9 +743,7 @@ for rules_ in (
     "WRITE group:mine",
     "ALL cluster; !IDEMPOTENT_WRITE cluster",
 ):
-    # Everybody may write to the topic public, unless it is denied.
-    case(f"producer with {rules_}", f"{rules_}; !WRITE topic:public", "InitProducerId", 4, probes.producer(None))
-case("producer as everybody", "", "InitProducerId", 4, probes.producer(None))
+    case(f"producer with {rules_}", rules_, "InitProducerId", 4, probes.producer(None))
 case(
     "added partitions, half",
     "WRITE txn:x-mine; WRITE topic:mine; WRITE topic:missing",

@@ -132,6 +132,9 @@ def rule_filter(principal: str) -> Values:
 PROBES: dict[tuple[str, int, str], Ask] = {
     ("Produce", 9, ""): lambda _: produce({"name": "written"}),
     ("Produce", 13, ""): lambda _: produce({"topic_id": TopicId("written")}),
+    ("Produce", 9, "in a transaction"): lambda _: produce(
+        {"name": "mine"}, records=TRANSACTIONAL_RECORDS, transactional_id="x-mine"
+    ),
     ("Fetch", 12, ""): lambda _: fetch({"topic": "mine"}),
     ("Fetch", 17, ""): lambda _: fetch({"topic_id": TopicId("mine")}),
     ("Fetch", 12, "of a replica"): lambda _: fetch({"topic": "mine"}, replica_id=1),
@@ -164,6 +167,7 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ("FindCoordinator", 3, "of a group"): lambda _: {"key": "g-mine", "key_type": 0},
     ("FindCoordinator", 6, "of groups"): lambda _: {"key_type": 0, "coordinator_keys": ["g-mine"]},
     ("FindCoordinator", 6, "of transactional ids"): lambda _: {"key_type": 1, "coordinator_keys": ["x-mine"]},
+    ("FindCoordinator", 6, "of share keys"): lambda _: {"key_type": 2, "coordinator_keys": ["no key"]},
     ("JoinGroup", 0, ""): lambda user: join(f"old-{user}"),
     ("JoinGroup", 9, ""): lambda user: join(f"j-{user}"),
     ("Heartbeat", 4, ""): lambda _: {"group_id": "classic", "generation_id": 1, "member_id": "nobody"},
@@ -206,6 +210,7 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ("DescribeConfigs", 4, "of a broker"): lambda _: describe_configs((BROKER, "1")),
     ("DescribeConfigs", 4, "of a group"): lambda _: describe_configs((GROUP, "g-mine")),
     ("AlterConfigs", 2, "of a topic"): lambda _: alter_configs((TOPIC, "mine")),
+    ("AlterConfigs", 2, "of a broker"): lambda _: alter_configs((BROKER, "7")),
     ("AlterConfigs", 2, "of a group"): lambda _: alter_configs((GROUP, "g-mine")),
     ("IncrementalAlterConfigs", 1, "of a topic"): lambda _: alter_configs((TOPIC, "mine")),
     ("IncrementalAlterConfigs", 1, "of a broker"): lambda _: alter_configs((BROKER, "7")),

@@ -41,20 +41,25 @@ def _all(resource_type: str) -> str:
     return "cluster" if resource_type == "cluster" else f"{resource_type}:*"
 
 
+def single_permissions() -> Iterator[tuple[str, str, str]]:
+    """Each operation on each type of resource, and the end of the names of its users."""
+    for resource_type, operations in SUPPORTED.items():
+        for operation in operations:
+            yield operation, resource_type, f"{operation}-{resource_type}".lower().replace("_", "-")
+
+
 def matrix_users() -> dict[str, str]:
     """The users of the matrix, with their rules."""
     everything = "; ".join(f"ALL {_all(each)}" for each in TYPES)
     users = {furnish.ROOT: "", "nothing": "", "everything": everything}
-    for resource_type, operations in SUPPORTED.items():
-        for operation in operations:
-            name = f"{operation}-{resource_type}".lower().replace("_", "-")
-            users[f"only-{name}"] = f"{operation} {_all(resource_type)}"
-            users[f"but-{name}"] = f"{everything}; !{operation} {_all(resource_type)}"
+    for operation, resource_type, name in single_permissions():
+        users[f"only-{name}"] = f"{operation} {_all(resource_type)}"
+        users[f"but-{name}"] = f"{everything}; !{operation} {_all(resource_type)}"
     return users
 
 
 assert set(OPERATIONS) >= {each for operations in SUPPORTED.values() for each in operations}
-EVERYBODY = "READ topic:public; WRITE topic:public"
+EVERYBODY = "READ topic:public"
 """The rules of User:*."""
 
 

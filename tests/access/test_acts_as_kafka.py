@@ -12,12 +12,23 @@ import pytest
 
 from coordinator import requests
 from coordinator.api.dispatch import supported_apis
+from coordinator.security.access import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC,
+    Access,
+    AclOperation,
+    ResourceType,
+)
 from tests.access import servers, table
 from tests.access.cases import CASES, OPEN_CASES
 from tests.access.differences import DIFFERENCES
 from tests.access.probes import PROBES
+from tests.access.rules import TYPES
 
 OPEN = {"allow.everyone.if.no.acl.found": "true"}
+APIS = {api.name: api for api in supported_apis(requests).values()}
+RESOURCE_TYPES = {name: ResourceType(code) for name, code in TYPES.items()}
 ROWS = [table.row_name(*row) for row in PROBES]
 
 
@@ -76,7 +87,49 @@ def test_a_request_about_several_resources_is_answered_as_by_kafka(case, ours, r
 
 def test_every_api_is_in_the_table():
     """All may ask for versions."""
-    assert {api for api, _, _ in PROBES} == {api.name for api in supported_apis(requests).values()} - {"ApiVersions"}
+    assert {api for api, _, _ in PROBES} == set(APIS) - {"ApiVersions"}
+
+
+SHOW_OPERATIONS = {
+    "ConsumerGroupDescribe",
+    "DescribeCluster",
+    "DescribeGroups",
+    "DescribeTopicPartitions",
+    "Metadata",
+    "StreamsGroupDescribe",
+}
+"""The APIs whose answers show the authorized operations, so that any operation on the resource matters."""
+IMPLIED_BY = {
+    AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
+    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
+}
+IN_CASES = {
+    "JoinGroup": {DESCRIBE_TOPIC},
+    "StreamsGroupHeartbeat": {CREATE_CLUSTER, CREATE_TOPIC},
+}
+"""Permissions that matter in combinations that no row has: for the topics of a pattern, and for topics that are created."""
+
+
+def mattering(api: str, matrix: dict[str, Any]) -> set[Access]:
+    """The permissions of which one more or less changes Kafka's answer to a request of the API."""
+    found = set()
+    for row in (table.row_name(*probe) for probe in PROBES if probe[0] == api):
+        answers = table.long(matrix[row])
+        for operation, resource_type, user in table.single_permissions():
+            only, but = answers[f"only-{user}"], answers[f"but-{user}"]
+            if only != answers["nothing"] or but != answers["everything"]:
+                found.add(Access(AclOperation[operation], RESOURCE_TYPES[resource_type]))
+    return found
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
+def test_the_declared_permissions_are_those_that_matter_to_kafka(api, recorded):
+    declared = set(api.access)
+    implied = {Access(by, each.resource_type) for each in declared for by in IMPLIED_BY.get(each.operation, ())}
+    found = mattering(api.name, recorded["matrix"])
+    assert declared - IN_CASES.get(api.name, set()) <= found
+    if api.name not in SHOW_OPERATIONS:
+        assert found <= declared | implied
 
 
 @pytest.mark.java

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from coordinator.api import visible_lists
+from coordinator.api.sliced_work import SLICE_PIECES, SlicedWork
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -413,6 +415,26 @@ async def test_groups_are_listed_that_may_be_described_unless_the_cluster_may_be
     assert await listed() == ["a", "b"]
 
 
+async def test_many_groups_are_looked_through_in_slices(guarded, monkeypatch):
+    monkeypatch.setattr(visible_lists, "PIECE_ELEMENTS", 2)
+    slices, take_slice = [], SlicedWork.take_slice
+
+    def count(work):
+        slices.append(work)
+        take_slice(work)
+
+    monkeypatch.setattr(SlicedWork, "take_slice", count)
+    groups = [f"g{number:02}" for number in range(50)]
+    async with everything(guarded) as client:
+        for group in groups:
+            await client.call("OffsetCommit", 9, commit(group, {"orders": [0]}))
+    mine = groups[::3]
+    guarded.permits.allow(DESCRIBE_GROUP, *mine)
+    client = await guarded.client()
+    assert [group.group_id for group in (await client.call("ListGroups", 5)).groups] == mine
+    assert len(slices) >= len(groups) / 2 // SLICE_PIECES
+
+
 async def test_a_description_of_groups_begins_with_those_that_are_refused(guarded):
     await commit_everything(guarded)
     guarded.permits.allow(DESCRIBE_GROUP, GROUP, "")
@@ -744,6 +766,17 @@ async def test_the_batched_form_is_for_brokers(guarded):
         assert (answer.error_code, answer.results_by_transaction) == (CLUSTER_DENIED, [])
     guarded.permits.allow(CLUSTER_ACTION, ANY_NAME)
     assert error_codes(await client.call("AddPartitionsToTxn", 4, transactions=[transaction])) == []
+
+
+async def test_the_batched_form_may_add_offsets_and_no_other_internal_topic(guarded):
+    async with everything(guarded) as client:
+        producer = await begin(client, "t")
+        codes = {}
+        for name in ("__consumer_offsets", "__transaction_state"):
+            topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [0])]
+            transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction("t", *producer, False, topics)
+            codes[name] = error_codes(await client.call("AddPartitionsToTxn", 4, transactions=[transaction]))
+    assert codes == {"__consumer_offsets": [], "__transaction_state": [TOPIC_DENIED]}
 
 
 async def test_offsets_in_a_transaction_need_the_transaction_then_the_group(guarded):
