@@ -48,7 +48,7 @@ async def commit_until(world, group, over, acknowledged):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_acknowledged_commit_is_lost(tmp_path, seed):
-    """Whatever the engine's network does, what a client was told is what the next owner has, or something later."""
+    """What a client got acknowledged, or something later, is what the next owner has."""
 
     async def scenario():
         async with workers(tmp_path) as world:
