@@ -71,6 +71,9 @@ class ReplyTarget:
     def wait(self):
         pass
 
+    def reply_in_slices(self, message):
+        self.reply(message)
+
     def run_in_slices(self, pieces, *, even_if_lost=False):
         self.pieces = sum(1 for _ in pieces)
 
