@@ -11,7 +11,7 @@ The Prometheus library takes a tenth of a second to import, so the first scrape 
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.admin import named_groups
@@ -22,6 +22,7 @@ from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.groups.kinds import LABELS
 from coordinator.protocol.errors import ErrorCode
+from coordinator.quotas.enforcement import Throttling
 from coordinator.rules.model import KINDS
 from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
@@ -97,6 +98,21 @@ def _faults_acted(server: ServerView) -> Samples:
 def _fault_rules(server: ServerView) -> Samples:
     rules = server.interceptor.faults.by_id.values() if server.has_interceptor else ()
     return [((), sum(fault.active for fault in rules))]
+
+
+def _throttled(server: ServerView) -> Samples:
+    found = server.quotas.throttling if server.quotas is not None else Throttling()
+    return [((kind,), times) for kind, times in found.times.items()]
+
+
+def _throttle_seconds(server: ServerView) -> Samples:
+    found = server.quotas.throttling if server.quotas is not None else Throttling()
+    return [((kind,), throttle_ms / 1000) for kind, throttle_ms in found.throttle_ms.items()]
+
+
+def _quota_bytes(server: ServerView) -> Samples:
+    found = server.quotas.throttling if server.quotas is not None else Throttling()
+    return [((kind,), size_bytes) for kind, size_bytes in found.bytes.items()]
 
 
 def _connections_closed(server: ServerView) -> Samples:
@@ -330,23 +346,23 @@ def _syncs_failed(server: ServerView) -> Samples:
 
 
 def _syncs(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.syncs_s)
+    yield (), cumulative(server.statistics.syncs_s)
 
 
 def _rebalance_times(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.rebalances_s)
+    yield (), cumulative(server.statistics.rebalances_s)
 
 
 def _lag(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.lag_s)
+    yield (), cumulative(server.statistics.lag_s)
 
 
 def _turns(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.turns_s)
+    yield (), cumulative(server.statistics.turns_s)
 
 
 def _turns_cpu(server: ServerView) -> Histograms:
-    yield (), _cumulative(server.statistics.turns_cpu_s)
+    yield (), cumulative(server.statistics.turns_cpu_s)
 
 
 def _durations(server: ServerView) -> Histograms:
@@ -382,6 +398,12 @@ METRICS = (
            "Clients that could not authenticate by SASL.", _authentications_failed),
     Metric("coordinator_connections_closed", COUNTER, ("reason",),
            "Closed connections by reason. peer: the client closed it.", _connections_closed),
+    Metric("coordinator_quota_throttled", COUNTER, ("quota",),
+           "How often clients had to wait because of a quota, by what it limits.", _throttled),
+    Metric("coordinator_quota_throttle_seconds", COUNTER, ("quota",),
+           "For how long clients had to wait because of a quota.", _throttle_seconds),
+    Metric("coordinator_quota_bytes", COUNTER, ("quota",),
+           "Bytes of requests and answers of clients that have a quota of bytes.", _quota_bytes),
     Metric("coordinator_faults_acted", COUNTER, ("action",),
            "Requests on which fault rules acted, by kind of action.", _faults_acted),
     Metric("coordinator_fault_rules", GAUGE, (), "Fault rules that may still act.", _fault_rules),
@@ -457,13 +479,14 @@ METRICS = (
 class Collector:
     """A custom collector of `prometheus_client` for one server."""
 
-    def __init__(self, server: ServerView) -> None:
+    def __init__(self, server: ServerView, table: Sequence[Metric] = METRICS) -> None:
         self._server = server
+        self._table = table
 
     def collect(self) -> Iterable[Any]:
         from prometheus_client import core  # noqa: PLC0415 - already imported; see the module's docstring
 
-        for metric in METRICS:
+        for metric in self._table:
             read = metric.read(self._server)
             family: Any
             if metric.kind == HISTOGRAM:
@@ -478,7 +501,7 @@ class Collector:
             yield family
 
 
-def _cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
+def cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
     """The cumulative buckets and the sum."""
     buckets, count = [], 0
     for bound, here in zip([*map(str, histogram.bounds), "+Inf"], histogram.counts, strict=True):
@@ -494,6 +517,10 @@ async def metrics(server: ServerView, _request: Request) -> Response:
     library.ProcessCollector(registry=registry)
     library.GCCollector(registry=registry)
     registry.register(Collector(server))
+    if server.worker is not None:
+        from coordinator.admin.worker_metrics import WORKER_METRICS  # noqa: PLC0415 - most servers share nothing
+
+        registry.register(Collector(server, WORKER_METRICS))
     return Response(body=library.generate_latest(registry), content_type=library.CONTENT_TYPE_LATEST)
 
 

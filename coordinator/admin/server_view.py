@@ -17,10 +17,12 @@ from coordinator.runtime.statistics import Statistics
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
+from coordinator.workers.statistics import WorkerStatistics
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
 
 if TYPE_CHECKING:
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
 
 
@@ -53,6 +55,11 @@ class ServerView(Protocol):
     @property
     def journal(self) -> TurnJournal: ...
     @property
+    def worker(self) -> WorkerStatistics | None:
+        """The counts of a worker that shares its journal; None: the journal is embedded."""
+        ...
+
+    @property
     def memory(self) -> Memory: ...
     @property
     def replays(self) -> Semaphore:
@@ -77,6 +84,11 @@ class ServerView(Protocol):
     @property
     def has_interceptor(self) -> bool:
         """Whether there ever were some."""
+        ...
+
+    @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
         ...
 
     @property

@@ -72,9 +72,9 @@ class _Handshake(asyncio.Protocol):
         self.principal = ANONYMOUS
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def admit(self, _peer: Any) -> bool:
-        """Whether there is a place for it."""
-        return self._listener.connections.admit(self)
+    def admit(self, _peer: Any) -> int | None:
+        """None if there is a place for it; else it is closed at once."""
+        return None if self._listener.connections.admit(self) else 0
 
     def connection_made(self, transport: Any) -> None:
         self._leave()

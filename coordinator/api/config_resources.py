@@ -169,7 +169,7 @@ class _Loggers:
 
 class _Groups:
     lists: Mapping[str, str] = {}
-    legacy = False
+    legacy = True
 
     def names(self, server: Server) -> list[str]:
         return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
@@ -233,9 +233,8 @@ def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> C
     if inherited != original:
         synonyms.append(Synonym(row.server_name, inherited, SOURCE_STATIC_BROKER))
     synonyms.append(Synonym(row.server_name, original, SOURCE_DEFAULT))
-    # Kafka reports a config that the group does not override as a default, wherever the server has it from.
-    source = SOURCE_DEFAULT if own is None else _SOURCE_GROUP
-    return ConfigValue(row.name, inherited if own is None else own, source, Kind(row.kind), row.about, tuple(synonyms))
+    value = inherited if own is None else own
+    return ConfigValue(row.name, value, synonyms[0].source, Kind(row.kind), row.about, tuple(synonyms))
 
 
 def _loggers() -> list[str]:

@@ -47,14 +47,16 @@ def describe_groups(
     *,
     refused: Callable[[str, ErrorCode], D],
     hide: Callable[[Permits, list[D]], list[D]] | None = None,
+    sort: Callable[[list[str]], list[str]] = list,
 ) -> None:
     """Describes every group on its own shard, and answers `response(descriptions)`.
 
-    They come in the order of the ids, behind those of the groups that the client may not describe, which are
+    They come in the order of the ids, or as `sort` orders these. Groups that the client may not describe come first, as
     `refused(group id, error)`. `hide` replaces descriptions of which the client may not see all.
     """
     permits = exchange.permits
     allowed, denied = split_by_permit(permits, DESCRIBE_GROUP, group_ids, str)
+    allowed = sort(allowed)
     described: dict[str, D] = {}
 
     def describe_on_shard(state: Groups, ids: list[str], _context: RequestContext, _now_ms: int) -> Result:

@@ -14,7 +14,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from coordinator.api.declaration import Api
-from coordinator.api.exchange import CachedRequest, Exchange, Interceptor, LearnTemplate, ReplyQueue, Route
+from coordinator.api.exchange import CachedRequest, Exchange, Interceptor, LearnTemplate, Metering, ReplyQueue, Route
 from coordinator.api.server import Server
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.header import decode_request_header
@@ -88,6 +88,7 @@ class Dispatcher:
         self._intercepted: Collection[str] = ()
         """The names of the APIs whose requests the interceptor gets."""
         self._interceptor: Interceptor | None = None
+        self._metering: Metering | None = None
 
     @property
     def routes(self) -> list[Route]:
@@ -134,6 +135,12 @@ class Dispatcher:
         for route in self._routes.values():
             route.intercept(interceptor if route.name in names else None)
 
+    def meter(self, metering: Metering) -> None:
+        """Lets quotas count the requests of the APIs that they concern now, and of no others any more."""
+        self._metering = metering
+        for route in self._routes.values():
+            route.meter(metering if metering.concerns(route.name) else None)
+
     def _route(self, api_key: int, version: int) -> Route:
         api = self._apis.get(api_key)
         if api is None:
@@ -164,6 +171,8 @@ class Dispatcher:
         )
         if route.name in self._intercepted:
             route.intercept(self._interceptor)
+        if self._metering is not None and self._metering.concerns(route.name):
+            route.meter(self._metering)
         if answered_in == version:
             self._routes[api_key << 16 | version] = route
         return route

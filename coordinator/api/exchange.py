@@ -54,9 +54,10 @@ class Route:
     """
 
     __slots__ = (
-        "access", "answered", "authorizer", "decode", "dialect", "duration_ns", "durations", "encode", "encode_parts",
-        "errors", "exchange", "handle", "has_error_code", "head", "head_bytes", "is_cacheable", "is_flexible", "learn", "name",
-        "own_handle", "own_learn", "refuse", "skipped", "supported", "version", "writes",
+        "_interceptor", "_metering", "access", "answered", "authorizer", "decode", "dialect", "duration_ns", "durations",
+        "encode", "encode_parts", "errors", "exchange", "handle", "has_error_code", "head", "head_bytes", "is_cacheable",
+        "is_flexible", "learn", "name", "own_decode", "own_handle", "own_learn", "refuse",
+        "skipped", "supported", "version", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -82,10 +83,10 @@ class Route:
         """The API's name."""
         self.version = version
         self.handle = self.own_handle = handle
-        """Called with each request: the API's own function, unless the route is intercepted."""
+        """Called with each request: the API's own function, unless the route is intercepted or metered."""
         self.exchange: type[Exchange[Any]] = Exchange
         self.refuse = refuse
-        self.decode = decode
+        self.decode = self.own_decode = decode
         self.encode = encode
         self.encode_parts = encode_parts
         header = _FLEXIBLE_HEADER if flexible_response else _PLAIN_HEADER
@@ -116,13 +117,30 @@ class Route:
         """The sum of these durations."""
         self.skipped = 0
         """A bit mask: an exchange is timed if `answered` has none of these bits set."""
+        self._interceptor: Interceptor | None = None
+        self._metering: Metering | None = None
 
     def intercept(self, interceptor: "Interceptor | None") -> None:
-        """Lets the interceptor have every request, or the API again. No templates are made of intercepted requests."""
-        if interceptor is None:
-            self.handle, self.exchange, self.learn = self.own_handle, Exchange, self.own_learn
-        else:
-            self.handle, self.exchange, self.learn = interceptor.handle, interceptor.exchange, None
+        """Lets the interceptor have every request, or the API again."""
+        self._interceptor = interceptor
+        self._install()
+
+    def meter(self, metering: "Metering | None") -> None:
+        """Lets quotas count every request, or none."""
+        self._metering = metering
+        self._install()
+
+    def _install(self) -> None:
+        """No templates are made of requests that are intercepted or metered."""
+        interceptor, metering = self._interceptor, self._metering
+        is_own = interceptor is None and metering is None
+        self.decode, self.learn = self.own_decode, self.own_learn if is_own else None
+        self.handle, self.exchange = self.own_handle, Exchange
+        if interceptor is not None:
+            self.handle, self.exchange = interceptor.handle, interceptor.exchange
+        if metering is not None:
+            self.handle, self.exchange = metering.handle(self.handle), metering.exchange(self.exchange)
+            self.decode = metering.decode(self.own_decode)
 
     def timed(self, duration_ns: int) -> None:
         """Counts how long a response took."""
@@ -228,6 +246,17 @@ class Interceptor(Protocol):
         ...
 
 
+class Metering(Protocol):
+    """Counts the requests of clients that have quotas (metering.py)."""
+
+    def concerns(self, api: str) -> bool: ...
+    def handle(
+        self, handle: Callable[[Server, "Exchange[Any]"], None]
+    ) -> Callable[[Server, "Exchange[Any]"], None]: ...
+    def decode(self, decode: Callable[[bytes, int], tuple[Any, int]]) -> Callable[[bytes, int], tuple[Any, int]]: ...
+    def exchange(self, base: type["Exchange[Any]"]) -> type["Exchange[Any]"]: ...
+
+
 LearnTemplate = Callable[[ReplyQueue, bytes, int, Route, str | None], None]
 """`learn(queue, frame, position, route, client_id)` may set `queue.template`. The request's body begins at `position`."""
 
@@ -241,12 +270,16 @@ class Exchange(Generic[R]):
         "client_id",
         "correlation_id",
         "fresh_id",
+        "meter",
         "on_close",
         "payload",
         "queue",
         "request",
         "route",
     )
+
+    meter: Any
+    """Set by quotas, for the requests of clients that have a limit (metering.py)."""
 
     def __init__(self, route: Route, queue: ReplyQueue, request: R, correlation_id: int, client_id: str | None) -> None:
         self.route = route
@@ -287,10 +320,8 @@ class Exchange(Generic[R]):
         return Permits(route.authorizer, queue.principal, queue.client_host[1:], route.access, route.name)
 
     @property
-    def may_describe(self) -> Callable[[str], bool] | None:
-        """Whether the client may describe the topic of this name; None: there is no authorizer."""
-        if self.route.authorizer is None:
-            return None
+    def may_describe(self) -> Callable[[str], bool]:
+        """Whether the client may describe the topic of a name."""
         return partial(self.permits.allows, DESCRIBE_TOPIC, quiet=True)
 
     @property
@@ -431,6 +462,14 @@ class Exchange(Generic[R]):
         self._count(message, size)
         parts = [route.head(size + route.head_bytes, self.correlation_id), *parts]
         self.send(b"".join(parts) if size <= COUNTED_BYTES else Parts(size, parts))
+
+    @property
+    def admits(self) -> Callable[[Message], bool] | None:
+        """Whether a Fetch may have this response, or must be empty; None: it may. Quotas decide (metering.py)."""
+        return None
+
+    def count_mutation(self, partitions: int) -> None:
+        """Counts partitions that the request creates or deletes. Raises THROTTLING_QUOTA_EXCEEDED."""
 
     def authenticated(self, principal: Principal, dispatch: Callable[[bytes, ReplyQueue], None]) -> None:
         """Notes who the client is; `dispatch` handles its next requests."""

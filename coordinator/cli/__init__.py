@@ -29,7 +29,7 @@ COMMANDS = {
     "log": Loaded("log", "Inspect log folders, repair damaged ones, and settle journals."),
     "certify": Loaded("certify", "Put a consumer program of any language through rare events, and judge what it did."),
     "pipeline": Loaded("pipeline", "Analyse logs with Spark: tables, audits, reports."),
-    "protocol": Loaded("protocol", "Show protocol messages."),
+    "protocol": Loaded("protocol", "Show protocol messages, and the permissions of the APIs."),
     "simulate": Loaded("simulate", "Run the whole server in a simulated world of faults, from a seed."),
     "bench": Loaded("bench", "Measure the server CPU per request."),
     "completion": Loaded("completion", "Print the script that completes commands in bash, zsh or fish."),

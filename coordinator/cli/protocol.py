@@ -1,4 +1,4 @@
-"""`coordinator protocol`: shows protocol messages."""
+"""`coordinator protocol`: shows protocol messages, and the permissions of the APIs."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def protocol() -> None:
-    """Show protocol messages."""
+    """Show protocol messages, and the permissions of the APIs."""
 
 
 @protocol.command(
@@ -50,6 +50,27 @@ def show(message: str, version: int, dialect: str | None) -> int:
         print("\n".join(_fields(codec.definition(name), version)))
         print(f"\n{codec.source(name, version)}\n")
     return 0
+
+
+@protocol.command(
+    epilog=examples("coordinator protocol access"),
+)
+def access() -> int:
+    """Show the permissions that each API asks an authorizer for, as a table in Markdown."""
+    print("\n".join(access_table()))
+    return 0
+
+
+def access_table() -> Iterator[str]:
+    """A row for each API, with its permissions in the order in which it asks for them."""
+    from coordinator import requests
+    from coordinator.api.dispatch import supported_apis
+
+    yield "| API | permissions |"
+    yield "|---|---|"
+    for api in sorted(supported_apis(requests).values(), key=lambda each: each.name):
+        permissions = ", ".join(f"{each.operation.name} of {each.resource_type.name}" for each in api.access)
+        yield f"| {api.name} | {permissions or 'none'} |"
 
 
 @protocol.command(

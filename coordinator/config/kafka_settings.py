@@ -60,7 +60,6 @@ _ONE_NODE = "there is one node"
 _ONE_FOLDER = "there is one data folder"
 _ONE_LOOP = "one event loop serves all clients and groups"
 _NO_QUORUM = "the controller is part of the one node"
-_NO_QUOTAS = "there are no quotas"
 _NO_CLASSES = "the server loads no Java classes"
 _NO_PURGATORY = "waiting requests are removed at once when they end"
 _METRICS = "admin HTTP serves the metrics"
@@ -78,7 +77,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "broker.heartbeat.": _ONE_NODE,
     "broker.rack": _NEAREST,
     "broker.session.": _ONE_NODE,
-    "client.quota.": _NO_QUOTAS,
+    "client.quota.": _NO_CLASSES,
     "compression.": "the server stores batches as the producer compressed them",
     "config.providers": _NO_CLASSES,
     "controlled.shutdown.": _ONE_NODE,
@@ -114,7 +113,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "offsets.load.buffer.": "the buffers for loading a log have a fixed size",
     "process.roles": "the one node has both roles",
     "producer.purgatory.": _NO_PURGATORY,
-    "quota.": _NO_QUOTAS,
     "replica.selector.": _NEAREST,
     "replica.": _ONE_NODE,
     "replication.quota.": _ONE_NODE,

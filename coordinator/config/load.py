@@ -43,6 +43,7 @@ from coordinator.config.settings import (
     ListenerConfig,
     LogConfig,
     NetworkConfig,
+    QuotasConfig,
     ServerConfig,
     value_of,
 )
@@ -396,6 +397,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         tls=TlsConfig(**area(TlsConfig)),
         sasl=SaslConfig(**area(SaslConfig)),
         access_control=AccessControlConfig(**area(AccessControlConfig)),
+        quotas=QuotasConfig(**area(QuotasConfig)),
         shared=SharedConfig(**area(SharedConfig)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),

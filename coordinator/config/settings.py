@@ -123,6 +123,16 @@ class AdminConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotasConfig:
+    """How the rates of clients are measured that have quotas."""
+
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTopic:
     """A topic that the server creates when it starts, unless it exists."""
 
@@ -145,6 +155,7 @@ class ServerConfig:
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    quotas: QuotasConfig = field(default_factory=QuotasConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     """The settings of all listeners; those of each are in its `security`."""
     sasl: SaslConfig = field(default_factory=SaslConfig)
@@ -502,6 +513,17 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("limit.write.time.ms", NetworkConfig, POSITIVE, "milliseconds",
          "The server closes a connection whose write buffer has been full for this long. Not a Kafka setting."),
     ),
+    "Quotas": (
+        ("quota.window.num", QuotasConfig, POSITIVE, "windows",
+         "A client's rate of bytes and of request time is measured over so many windows, one of which is the current one."),
+        ("quota.window.size.seconds", QuotasConfig, POSITIVE, "seconds",
+         "The length of such a window. It is also the longest time for which a request quota or the quota of an address lets a"
+         " client wait at once."),
+        ("controller.quota.window.num", QuotasConfig, POSITIVE, "windows",
+         "A client can change as many partitions at once as its quota allows in so many windows."),
+        ("controller.quota.window.size.seconds", QuotasConfig, POSITIVE, "seconds",
+         "The length of such a window."),
+    ),
     "TLS and SASL": security.ROWS,
     "Several workers": sharing.ROWS,
     "Access control": access_control.ROWS,
@@ -584,7 +606,7 @@ def value_of(config: ServerConfig, name: str) -> Any:
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-        config.sasl, config.access_control, config.shared,
+        config.sasl, config.access_control, config.quotas, config.shared,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+WORK_NS = 50_000
+"""What a piece of work takes on a simulated machine, for those that measure it."""
+
 
 class ManualClock:
     """A `world.clock.Clock` that a test advances. The wall clock can be set to any time; the monotonic one only advances."""
@@ -20,6 +23,9 @@ class ManualClock:
 
     machine_ms = monotonic_ms
 
+    def work_ns(self) -> int:
+        return self._monotonic_ms * 1_000_000
+
     def advance(self, duration_ms: int) -> None:
         """Advances both clocks."""
         assert duration_ms >= 0
@@ -34,10 +40,11 @@ class ManualClock:
 class LoopClock:
     """The clock of a simulated machine: it follows the loop, and the wall clock can be skewed."""
 
-    __slots__ = ("_time_s", "skew_ms")
+    __slots__ = ("_time_s", "_work_ns", "skew_ms")
 
     def __init__(self, time_s: Callable[[], float], wall_ms: int = 1_700_000_000_000) -> None:
         self._time_s = time_s
+        self._work_ns = 0
         self.skew_ms = wall_ms
         """Wall clock minus monotonic clock; changing it makes the wall clock jump."""
 
@@ -48,3 +55,8 @@ class LoopClock:
         return int(self._time_s() * 1000)
 
     machine_ms = monotonic_ms
+
+    def work_ns(self) -> int:
+        """No simulated time passes during a piece of work; it takes as long each time that it is asked."""
+        self._work_ns += WORK_NS
+        return self._work_ns

@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         memory: Memory,
         advertised: tuple[str, int],
         now_ms: Callable[[], int],
-        admit: Callable[["Connection"], bool],
+        admit: Callable[["Connection"], int | None],
         lost: Callable[["Connection"], None],
     ) -> None:
         self.advertised = advertised
@@ -147,12 +147,21 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
-        if not self.admit(transport.get_extra_info("peername")):
-            self._flow.on(FlowEvent.CLOSE)
+        closes_after_ms = self.admit(transport.get_extra_info("peername"))
+        if closes_after_ms is None:
+            return
+        self._flow.on(FlowEvent.CLOSE)
+        if closes_after_ms:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(closes_after_ms / 1000, self._transport.abort)
+        else:
             self._transport.abort()
 
-    def admit(self, peer: Any) -> bool:
-        """Whether the connection is within the limits; then it counts. `peer`: the client's address, as sockets have it."""
+    def admit(self, peer: Any) -> int | None:
+        """None if the connection is within the limits, and counts now; else the time after which to close it, unread.
+
+        `peer`: the client's address, as sockets have it.
+        """
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
         return self._admit(self)
 

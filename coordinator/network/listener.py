@@ -69,6 +69,8 @@ class Listener:
         """The host and port of the socket, once it listens."""
         self.connections: dict[Connection, None] = {}
         self.refused_count = 0
+        self.throttle_ms: Callable[[str], int] | None = None
+        """For how long an address has to wait that opens a connection now. None: no address has a quota."""
         self.closed = dict.fromkeys(Closed, 0)
         """Lost connections by reason."""
         self._limits = limits
@@ -161,10 +163,10 @@ class Listener:
         connection.closed_by = Closed.HANDSHAKE
         self._lost(connection)
 
-    def _admit(self, connection: Connection) -> bool:
-        """Counts a connection that is within the limits and returns True; refuses any other."""
+    def _admit(self, connection: Connection) -> int | None:
+        """Counts a connection that is within the limits and returns None; any other is to be closed after so long."""
         if connection in self.connections:  # since its handshake of TLS
-            return True
+            return None
         host = connection.client_host
         held = self._per_ip.get(host, 0)
         second = self._now_ms() // 1_000
@@ -178,11 +180,16 @@ class Listener:
         if limit:
             self.refused_count += 1
             self._once.warn((host, limit), "event=connection_refused host=%s limit=%s", host, limit)
-            return False
+            return 0
+        throttle_ms = 0 if self.throttle_ms is None else self.throttle_ms(host.removeprefix("/"))
+        if throttle_ms:
+            self.refused_count += 1
+            _log.debug("event=connection_throttled host=%s throttle_ms=%d", host, throttle_ms)
+            return throttle_ms
         self.connections[connection] = None
         self._per_ip[host] = held + 1
         self._second = (second, before + 1)
-        return True
+        return None
 
     def _lost(self, connection: Connection) -> None:
         if connection not in self.connections:

@@ -25,8 +25,8 @@ class AcceptedConnection(Protocol):
 
     principal: Principal
 
-    def admit(self, peer: Any) -> bool:
-        """Whether the connection is within the limits; then it counts."""
+    def admit(self, peer: Any) -> int | None:
+        """None if the connection is within the limits, and counts now; else the time after which to close it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is done."""
@@ -95,10 +95,11 @@ class TlsAcceptor:
                 await asyncio.sleep(PAUSE_S)
                 continue
             connection: AcceptedConnection = self._make_connection()
-            if connection.admit(address):
+            closes_after_ms = connection.admit(address)
+            if closes_after_ms is None:
                 self._handshakes[connection] = self._run(self._begin(connection, accepted))
             else:
-                accepted.close()
+                loop.call_later(closes_after_ms / 1000, accepted.close)
 
     async def _begin(self, connection: AcceptedConnection, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()

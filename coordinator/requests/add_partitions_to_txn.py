@@ -2,8 +2,9 @@
 
 Up to v3 the request is a client's, about one transaction. v4 and v5 are batched: in Kafka brokers send them, to add partitions
 or to verify that they were added (KIP-890); here any client may that an authorizer allows CLUSTER_ACTION. A partition that does
-not exist, belongs to an internal topic, or to which the client may not write, fails its whole transaction: the transaction's
-other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
+not exist, belongs to an internal topic (since v4: other than `__consumer_offsets`), or to which the client may not write, fails
+its whole transaction: the transaction's other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers PRODUCER_FENCED,
+earlier versions INVALID_PRODUCER_EPOCH.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +30,8 @@ from coordinator.transactions.verify import verify_partitions
 
 _BATCHED_SINCE = 4
 _FENCED_SINCE = 2
+_UNTOUCHED = names.INTERNAL - {names.CONSUMER_OFFSETS}
+"""The topics that brokers do not add. (Kafka's may add every topic, and write its markers into it.)"""
 
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -70,7 +73,7 @@ class _Requested:
 
 
 def handle(server: Server, exchange: Exchange[AddPartitionsToTxnRequest]) -> None:
-    _add(server, exchange, names.INTERNAL)
+    _add(server, exchange, names.INTERNAL if exchange.api_version < _BATCHED_SINCE else _UNTOUCHED)
 
 
 def guard(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], permits: Permits) -> None:

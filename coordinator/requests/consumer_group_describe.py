@@ -26,11 +26,12 @@ def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> 
 
     describe_groups(
         server.groups,
-        invalid_ids_first(exchange.request.group_ids),
+        exchange.request.group_ids,
         exchange,
         describe_consumer_group,
         lambda groups: ConsumerGroupDescribeResponse(groups=groups),
         refused=_refused,
+        sort=invalid_ids_first,
         hide=hide_by_topics(_topics_of, _hidden),
     )
 

@@ -6,7 +6,7 @@ The valid ACLs of a request are one batch. An ACL that exists already is created
 from coordinator.api.acl_requests import CHANGES_MAX, NO_AUTHORIZER, close_unread
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
+from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AccessControlEntryRecord, CreateAclsRequest, CreateAclsResponse
@@ -32,8 +32,8 @@ def handle(server: Server, exchange: Exchange[CreateAclsRequest]) -> None:
 
 
 def guard(server: Server, exchange: Exchange[CreateAclsRequest], permits: Permits) -> None:
-    if not _has_unknown_code(exchange.request):
-        permits.require(ALTER_CLUSTER)
+    if not _has_unknown_code(exchange.request) and not permits.allows(ALTER_CLUSTER):
+        raise denial(ALTER_CLUSTER.resource_type)
     handle(server, exchange)
 
 

@@ -12,7 +12,7 @@ from coordinator.topics.create_partitions import create_partitions, refusal
 
 
 def handle(server: Server, exchange: Exchange[CreatePartitionsRequest]) -> None:
-    create_partitions(server.topics, exchange.request, exchange.reply)
+    create_partitions(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
 
 
 def guard(server: Server, exchange: Exchange[CreatePartitionsRequest], permits: Permits) -> None:
@@ -28,7 +28,7 @@ def guard(server: Server, exchange: Exchange[CreatePartitionsRequest], permits: 
         exchange.reply(response)
 
     rest = [topic for topic in request.topics if topic.name not in denied]
-    create_partitions(server.topics, with_topics(request, rest), reply)
+    create_partitions(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
 
 
 def refuse(request: CreatePartitionsRequest, error: KafkaError, _api_version: int) -> CreatePartitionsResponse:

@@ -7,6 +7,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names, named_once, with_topics
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
@@ -46,7 +47,10 @@ def _create(
     request: CreateTopicsRequest,
     reply: Callable[[CreateTopicsResponse], None],
 ) -> None:
-    create_topics(server.topics, request, reply, lambda pieces: exchange.run_in_slices(pieces, even_if_lost=True))
+    def run(pieces: Pieces) -> None:
+        exchange.run_in_slices(pieces, even_if_lost=True)
+
+    create_topics(server.topics, request, reply, exchange.count_mutation, run)
 
 
 def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -> CreateTopicsResponse:

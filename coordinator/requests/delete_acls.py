@@ -6,7 +6,7 @@ Kafka: `AclApis.handleDeleteAcls`, `AclControlManager.deleteAcls`.
 from coordinator.api.acl_requests import CHANGES_MAX, NO_AUTHORIZER, close_unread, has_unknown_code, read_filter, select
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
+from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -34,8 +34,8 @@ def handle(server: Server, exchange: Exchange[DeleteAclsRequest]) -> None:
 
 
 def guard(server: Server, exchange: Exchange[DeleteAclsRequest], permits: Permits) -> None:
-    if not has_unknown_code(exchange.request.filters):
-        permits.require(ALTER_CLUSTER)
+    if not has_unknown_code(exchange.request.filters) and not permits.allows(ALTER_CLUSTER):
+        raise denial(ALTER_CLUSTER.resource_type)
     handle(server, exchange)
 
 

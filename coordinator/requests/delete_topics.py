@@ -16,7 +16,9 @@ from coordinator.topics.delete import Rights, delete_topics, wanted
 
 
 def handle(server: Server, exchange: Exchange[DeleteTopicsRequest]) -> None:
-    delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply)
+    delete_topics(
+        server.topics, exchange.request, exchange.api_version, exchange.reply, Rights(), exchange.count_mutation
+    )
 
 
 def guard(server: Server, exchange: Exchange[DeleteTopicsRequest], permits: Permits) -> None:
@@ -25,7 +27,9 @@ def guard(server: Server, exchange: Exchange[DeleteTopicsRequest], permits: Perm
         handle(server, exchange)
         return
     rights = Rights(partial(permits.allows, DESCRIBE_TOPIC), partial(permits.allows, DELETE_TOPIC))
-    delete_topics(server.topics, exchange.request, exchange.api_version, exchange.reply, rights)
+    delete_topics(
+        server.topics, exchange.request, exchange.api_version, exchange.reply, rights, exchange.count_mutation
+    )
 
 
 def refuse(request: DeleteTopicsRequest, error: KafkaError, _api_version: int) -> DeleteTopicsResponse:

@@ -3,7 +3,7 @@
 from coordinator.api.acl_requests import PIECE_ACLS, close_unread, has_unknown_code, read_filter, select
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
+from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -26,8 +26,8 @@ def handle(server: Server, exchange: Exchange[DescribeAclsRequest]) -> None:
 
 
 def guard(server: Server, exchange: Exchange[DescribeAclsRequest], permits: Permits) -> None:
-    if not has_unknown_code([exchange.request]):
-        permits.require(DESCRIBE_CLUSTER)
+    if not has_unknown_code([exchange.request]) and not permits.allows(DESCRIBE_CLUSTER):
+        raise denial(DESCRIBE_CLUSTER.resource_type)
     handle(server, exchange)
 
 

@@ -2,12 +2,13 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import guarded_by_cluster
+from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from coordinator.quotas.describe import find_quotas
 from coordinator.security.access import DESCRIBE_CLUSTER_CONFIGS
+from coordinator.security.authorizer import CLUSTER_NAME
 
 
 def handle(server: Server, exchange: Exchange[DescribeClientQuotasRequest]) -> None:
@@ -26,6 +27,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER_CONFIGS,),
     handle=handle,
     refuse=refuse,
-    guard=guarded_by_cluster(DESCRIBE_CLUSTER_CONFIGS, handle),
+    guard=guarded_by(DESCRIBE_CLUSTER_CONFIGS, lambda _request: CLUSTER_NAME, handle),
     writes=False,
 )

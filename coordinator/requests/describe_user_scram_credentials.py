@@ -7,11 +7,12 @@ from collections import Counter
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import guarded_by_cluster
+from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
+from coordinator.security.authorizer import CLUSTER_NAME
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 _Info = DescribeUserScramCredentialsResponse.CredentialInfo
@@ -44,9 +45,11 @@ def _described(name: str, times: int, infos: list[_Info] | None) -> _Result:
 
 
 def refuse(
-    _request: DescribeUserScramCredentialsRequest, error: KafkaError, _api_version: int
+    request: DescribeUserScramCredentialsRequest, error: KafkaError, _api_version: int
 ) -> DescribeUserScramCredentialsResponse:
-    return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message)
+    """Kafka leaves out the names."""
+    results = [_Result(error_code=error.code, error_message=error.message) for _ in request.users or ()]
+    return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=results)
 
 
 API = Api(
@@ -55,7 +58,7 @@ API = Api(
     versions=(0, 0),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
-    guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
+    guard=guarded_by(DESCRIBE_CLUSTER, lambda _request: CLUSTER_NAME, handle),
     refuse=refuse,
     writes=False,
 )

@@ -37,6 +37,7 @@ def _fetch(server: Server, exchange: Exchange[FetchRequest], is_denied: IsDenied
         exchange.reply_in_parts,
         exchange.run_in_slices,
         is_denied,
+        exchange.admits,
     )
     if exchange.payload is None:
         exchange.on_close = fetch.cancel

@@ -14,7 +14,7 @@ from typing import Any
 from coordinator.api.cluster import Node
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.permits import DENIED, Permits
+from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
@@ -39,7 +39,8 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
     permits, access = exchange.permits, _ACCESS[request.key_type]
     if exchange.api_version < _BATCHED_SINCE:
-        permits.require(access, request.key)
+        if not permits.allows(access, request.key):
+            raise denial(access.resource_type)
         node = _coordinator(server, exchange, request.key)
         if node is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
@@ -58,8 +59,9 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
 
 
 def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: Permits) -> None:
-    if exchange.request.key_type == SHARE and exchange.api_version >= _SHARE_SINCE:
-        permits.require(CLUSTER_ACTION)
+    is_share = exchange.request.key_type == SHARE and exchange.api_version >= _SHARE_SINCE
+    if is_share and not permits.allows(CLUSTER_ACTION):
+        raise denial(CLUSTER_ACTION.resource_type)
     handle(server, exchange)
 
 

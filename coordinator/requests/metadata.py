@@ -57,7 +57,10 @@ def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
 
 def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     request, version, permits = exchange.request, exchange.api_version, exchange.permits
-    form = Form(exchange.route.encode, version, authorized_operations.NOT_REQUESTED)
+    is_requested = request.include_topic_authorized_operations
+    operations = authorized_operations.TOPIC if is_requested else authorized_operations.NOT_REQUESTED
+    form = Form(exchange.route.encode, version, operations)
+    operations_vary = is_requested and not permits.everything
     encoded: list[bytes] = []
     count = 0
     missing: list[ResponseTopic] = []
@@ -65,8 +68,9 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     for number, found in enumerate(_topics(server, request, version, permits, creatable), 1):
         if isinstance(found, Topic):
             _encode_missing(form, missing, encoded)
-            of_topic = form._replace(operations=_operations(request, permits, found.name))
-            encoded.append((yield from _encoded(server, of_topic, found)))
+            if operations_vary:
+                form = form._replace(operations=permits.operations(ResourceType.TOPIC, found.name))
+            encoded.append((yield from _encoded(server, form, found)))
             count += 1
         elif found is not None:
             missing.append(found)
@@ -126,8 +130,11 @@ def _topics(
 
 
 def _all_topics(server: Server, permits: Permits) -> Iterator[Topic | None]:
-    for topic in list(server.topics.registry.topics.values()):
-        if topic.name not in names.UNLISTED:
+    listed = [topic for topic in server.topics.registry.topics.values() if topic.name not in names.UNLISTED]
+    if permits.everything:
+        yield from listed
+    else:
+        for topic in listed:
             yield topic if permits.allows(DESCRIBE_TOPIC, topic.name, quiet=True) else None
 
 
@@ -203,12 +210,12 @@ def _encode_missing(form: Form, missing: list[ResponseTopic], encoded: list[byte
 
 def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, bytes]:
     """The bytes of a topic: those that are kept, or new ones."""
-    leader_of = leaders(server, topic.name)
     offline = server.topics.offline.get(topic.name, frozenset())
     moves = topic.is_internal and server.cluster.moves
     kept = None if moves else server.encoded_topics.get(form, topic, offline)
     if kept is not None:
         return kept
+    leader_of = leaders(server, topic.name)
 
     def partition(index: int) -> MetadataResponse.MetadataResponsePartition:
         leader = leader_of(index)

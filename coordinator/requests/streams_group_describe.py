@@ -29,11 +29,12 @@ def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> N
 
     describe_groups(
         server.groups,
-        invalid_ids_first(request.group_ids),
+        request.group_ids,
         exchange,
         partial(describe_streams_group, wants_description=request.include_topology_description),
         lambda groups: StreamsGroupDescribeResponse(groups=groups),
         refused=_refused,
+        sort=invalid_ids_first,
         hide=hide_by_topics(_topics_of, _hidden),
     )
 

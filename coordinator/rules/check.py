@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from coordinator.api.declaration import Api
+from coordinator.api.payloads import has_field
 from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.streams.group import State as StreamsState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.rules.elements import Named, has_partitions, named_by
-from coordinator.rules.errors import can_carry, errors_met, has_field, has_partition_errors
+from coordinator.rules.errors import can_carry, errors_met, has_partition_errors
 from coordinator.rules.matching import names_test
 from coordinator.rules.model import Match, Names, Rule
 

@@ -7,6 +7,7 @@ KafkaAdminClient), and the code of its broker where both are silent. A rule that
 
 from functools import cache
 
+from coordinator.api.payloads import has_field
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.schema import Definition, Structure
@@ -166,14 +167,6 @@ def errors_met(api: str) -> frozenset[ErrorCode]:
 
 
 @cache
-def has_field(api: str, version: int, attribute: str) -> bool:
-    """Whether the response of this version has a field of this name at its top."""
-    return any(
-        field.attribute == attribute and version in field.versions
-        for field in Codec.of().definition(f"{api}Response").root.fields
-    )
-
-
 def can_carry(api: str, version: int, code: ErrorCode) -> bool:
     """Whether the response of this version has a place for the error, at its top or in an element."""
     if code in _OF_WHOLE.get(api, ()):

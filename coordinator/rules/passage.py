@@ -1,15 +1,17 @@
 """The passage of one intercepted request through its API: what its rule does to it, and to its answer."""
 
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from coordinator.api.exchange import Exchange, Parts, ReplyQueue, Route
+from coordinator.api.muting import mute
+from coordinator.api.payloads import decoded, encoded, throttled
 from coordinator.rules.failure import Failure
 from coordinator.rules.faults import Fault
 from coordinator.rules.matching import Hit, Seen
 from coordinator.rules.model import Action
 from coordinator.rules.recordings import Pending
-from coordinator.rules.responses import decoded, encoded, merge, throttled
+from coordinator.rules.responses import merge
 from coordinator.world.schedule import Schedule
 
 Payload = bytes | Parts
@@ -188,10 +190,8 @@ class Passage:
     def _throttle(self, throttle_ms: int, payload: Payload) -> None:
         """Says so in the answer, and lets the requests behind it wait (Kafka mutes the channel)."""
         exchange = self._exchange
-        mute = _Mute(exchange.queue)
         self._give(throttled(exchange.route, exchange.correlation_id, payload, throttle_ms))
-        exchange.queue.hold(cast(Exchange[Any], mute))
-        self._clocks.machine_schedule(throttle_ms, mute.end)
+        mute(exchange.queue, self._clocks.machine_schedule, throttle_ms)
 
     def _give(self, payload: Payload) -> None:
         if not self._exchange.is_over:
@@ -212,17 +212,3 @@ class Passage:
             message = None if payload is None else decoded(self._exchange.route, payload)
             for entry in entries:
                 entry.finish(outcome, message)
-
-
-class _Mute:
-    """Holds a connection as an unanswered request would."""
-
-    __slots__ = ("_queue", "payload")
-
-    def __init__(self, queue: ReplyQueue) -> None:
-        self._queue = queue
-        self.payload: bytes | None = None
-
-    def end(self) -> None:
-        self.payload = b""
-        self._queue.ready()

@@ -7,10 +7,10 @@ only one of them.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from coordinator.api.exchange import Parts, Route
+from coordinator.api.exchange import Route
+from coordinator.api.payloads import has_field
 from coordinator.groups.offsets.fetch import NO_OFFSET
 from coordinator.groups.offsets.value import NO_LEADER_EPOCH
-from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     DescribeLogDirsResponse,
@@ -21,10 +21,9 @@ from coordinator.protocol.messages import (
     OffsetDeleteResponse,
 )
 from coordinator.rules.elements import FetchedOffset, Path
-from coordinator.rules.errors import OF_MEMBERS, OF_PARTITIONS, SESSION_ERRORS, has_field
+from coordinator.rules.errors import OF_MEMBERS, OF_PARTITIONS, SESSION_ERRORS
 from coordinator.topics.fetch import IDS_SINCE, refusal
 
-_SIZE_BYTES = 4
 _NO_LEADER = -1
 _MEMBERS_SINCE = 3
 _GROUPS_SINCE = 8
@@ -192,30 +191,3 @@ def _merge_arrays(elements: list[Any], added: list[Any]) -> None:
 
 def _key(element: Any) -> tuple[Any, ...]:
     return tuple(getattr(element, each) for each in _KEYS if each in type(element).__slots__)
-
-
-# --- encoded responses ------------------------------------------------------------------------------------------------
-
-
-def decoded(route: Route, payload: bytes | Parts) -> Any:
-    """The message in an encoded response; None if it is empty (a Produce with acks=0)."""
-    frame = payload if isinstance(payload, bytes) else b"".join(payload.parts)
-    if not frame:
-        return None
-    decode = Codec.of(route.dialect).decoder(f"{route.name}Response", route.version)
-    return decode(frame, _SIZE_BYTES + route.head_bytes)[0]
-
-
-def encoded(route: Route, correlation_id: int, message: Any) -> bytes:
-    """The whole response frame. Raises EncodeError."""
-    body = route.encode(message)
-    return route.head(len(body) + route.head_bytes, correlation_id) + body
-
-
-def throttled(route: Route, correlation_id: int, payload: bytes | Parts, throttle_ms: int) -> bytes | Parts:
-    """The same response with this throttle time, if its version has the field."""
-    message = decoded(route, payload) if has_field(route.name, route.version, "throttle_time_ms") else None
-    if message is None:
-        return payload
-    message.throttle_time_ms = throttle_ms
-    return encoded(route, correlation_id, message)

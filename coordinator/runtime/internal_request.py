@@ -17,7 +17,9 @@ class UnencodedReplies:
     """The part of a ShardRequest that leaves replies as they are: the reply of the operation, or a KafkaError."""
 
     __slots__ = ()
-    may_describe: Callable[[str], bool] | None = None
+
+    def may_describe(self, _name: str) -> bool:
+        return True
 
     def encode(self, message: Any) -> Any:
         return message

@@ -132,8 +132,8 @@ class RequestContext(Protocol):
         ...
 
     @property
-    def may_describe(self) -> Callable[[str], bool] | None:
-        """Whether the client may see the topic of this name; None: it may see all. It may be asked after the request, too."""
+    def may_describe(self) -> Callable[[str], bool]:
+        """Whether the client may see the topic of a name. The answer may change; the function may be kept and called later."""
         ...
 
     @property

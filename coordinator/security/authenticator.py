@@ -21,7 +21,7 @@ from coordinator.world.clock import Clock
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 REAUTHENTICATION_MS_MIN = 1_000
-"""A connection can authenticate again after this time (Kafka: MIN_REAUTH_INTERVAL_ONE_SECOND)."""
+"""The least time between two authentications after the first (Kafka: MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS of KafkaChannel)."""
 
 
 class SaslState(Enum):
@@ -64,7 +64,7 @@ class Authenticator:
     """The authentication of one connection."""
 
     __slots__ = (
-        "_began_ms", "_clock", "_ends_ms", "_mechanism", "_name", "_setups",
+        "_began_again_ms", "_clock", "_ends_ms", "_mechanism", "_name", "_setups",
         "principal", "sends_headers", "state",
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ class Authenticator:
         self._clock = clock
         self._name = ""
         self._mechanism: Mechanism | None = None
-        self._began_ms = 0
+        self._began_again_ms: int | None = None
         self._ends_ms: int | None = None
 
     @property
@@ -103,9 +103,14 @@ class Authenticator:
         return self._ends_ms is not None and self._clock.monotonic_ms() >= self._ends_ms
 
     def begins_again(self, api_key: int) -> bool:
-        """Whether a request of an authenticated client begins another authentication."""
-        is_late_enough = self._clock.monotonic_ms() - self._began_ms >= REAUTHENTICATION_MS_MIN
-        return api_key == SASL_HANDSHAKE and self._ends_ms is not None and is_late_enough
+        """Whether a request of an authenticated client begins another authentication, which is noted."""
+        if api_key != SASL_HANDSHAKE or self._ends_ms is None:
+            return False
+        now_ms, last_ms = self._clock.monotonic_ms(), self._began_again_ms
+        if last_ms is not None and now_ms - last_ms < REAUTHENTICATION_MS_MIN:
+            return False
+        self._began_again_ms = now_ms
+        return True
 
     def handshake(self, name: str, version: int) -> ErrorCode:
         """Begins with a mechanism. UNSUPPORTED_SASL_MECHANISM ends the authentication."""
@@ -159,6 +164,5 @@ class Authenticator:
         lengths = [self._setups[self._name].session_ms_max] if self._setups[self._name].session_ms_max else []
         if expires_ms is not None:
             lengths.append(max(0, expires_ms - self._clock.wall_ms()))
-        self._began_ms = self._clock.monotonic_ms()
-        self._ends_ms = self._began_ms + min(lengths) if lengths else None
+        self._ends_ms = self._clock.monotonic_ms() + min(lengths) if lengths else None
         return min(lengths, default=0)

@@ -63,6 +63,7 @@ class Scram:
         self._is_known = False
         import scramp  # noqa: PLC0415 - 5 MiB that a server without SASL does not need; listener_security.py imports it early
 
+        scramp.core.Salt.MIN_LENGTH = 1  # Kafka's clients choose the salts
         self._refused = scramp.ScramException
         self._server = scramp.ScramMechanism(mechanism).make_server(self._credential)
         self._has_first = False

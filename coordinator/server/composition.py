@@ -67,6 +67,7 @@ from coordinator.server.data_folder import (
     shard_folder,
 )
 from coordinator.server.event_logs import open_event_logs
+from coordinator.server.quota_keeper import QuotaKeeper
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import METADATA_FOLDER, Topics
@@ -85,10 +86,12 @@ from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
     from coordinator.journal.shared_journal import SharedJournal
+    from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.standard_authorizer import StandardAuthorizer
     from coordinator.security.tls import TlsContext
     from coordinator.server.sharing import Sharing
+    from coordinator.workers.statistics import WorkerStatistics
 
 _log = logging.getLogger(__name__)
 
@@ -245,6 +248,8 @@ class Server:
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
         )
+        self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
+        self.topics.metadata_observers.append(self.quota_keeper.observe)
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
 
@@ -271,6 +276,11 @@ class Server:
         return self._interceptor is not None
 
     @property
+    def quotas(self) -> "ClientQuotas | None":
+        """The client quotas; None: there has been none since the start."""
+        return self.quota_keeper.quotas
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """The listeners, once they listen."""
         return [
@@ -279,6 +289,11 @@ class Server:
             )
             for config, listener in zip(self.config.listeners, self.listeners, strict=True)
         ]
+
+    @property
+    def worker(self) -> "WorkerStatistics | None":
+        """The counts of a worker that shares its journal."""
+        return None if self.sharing is None else self.sharing.statistics
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -499,6 +514,7 @@ class Server:
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
+            self.quota_keeper.apply()
         self._admin = AdminServer(self, self.config.admin, *self._admin_protection())
         try:
             admin_port = await self._admin.start()
@@ -507,6 +523,9 @@ class Server:
         host, port = self.listeners[0].advertised
         if self.sharing is not None:
             await self.sharing.start(self.groups, self.transactions, self.topics, (host, port), self._run_in_worker)
+            for topic in self.config.declared_topics:
+                if topic.name not in self.topics.registry.topics:
+                    self.topics.declare_in_turn(topic.name, topic.partitions, topic.configs)
         scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
         return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
 

@@ -48,7 +48,7 @@ class Sharing:
     ) -> None:
         self.engine = engine
         self.cluster = Workers()
-        self.statistics = WorkerStatistics()
+        self.statistics = WorkerStatistics(self.cluster)
         self.has_data = config.shared.data_plane == LOCAL
         self._config = config
         self._settings = settings
@@ -140,6 +140,7 @@ class Sharing:
             observe=observe,
             observe_append=self.statistics.appended,
         )
+        self.statistics.journal = self._journal
         return self._journal
 
     def _run(self, coroutine: Coroutine[Any, Any, Any], done: Callable[[Any], None]) -> None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.topics import names, topic_settings
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import Topic
 
 _DEFAULT = -1
@@ -32,6 +32,7 @@ def create_topics(
     topics: Topics,
     request: CreateTopicsRequest,
     reply: Callable[[CreateTopicsResponse], None],
+    count_mutation: CountMutation = nobody_counts,
     run: Callable[[Iterator[None]], None] = at_once,
 ) -> None:
     """Calls `reply` when all valid topics are created and visible. `run` does the work, which may be in slices.
@@ -44,14 +45,18 @@ def create_topics(
     TOPIC_ALREADY_EXISTS
     INVALID_CONFIG
     INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT
+    THROTTLING_QUOTA_EXCEEDED    `count_mutation` raises it
     KAFKA_STORAGE_ERROR          the metadata log cannot be written
     NOT_CONTROLLER               another server that shares it was quicker
     """
-    topics.metadata.when_leading(lambda: run(_create(topics, request, reply)))
+    topics.metadata.when_leading(lambda: run(_create(topics, request, reply, count_mutation)))
 
 
 def _create(
-    topics: Topics, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None]
+    topics: Topics,
+    request: CreateTopicsRequest,
+    reply: Callable[[CreateTopicsResponse], None],
+    count_mutation: CountMutation,
 ) -> Iterator[None]:
     """Validates or creates a few topics in each step."""
     results: dict[str, _Result] = {}
@@ -68,6 +73,7 @@ def _create(
         try:
             _check_request(topics, times_named[name], partitions_requested)
             topic = _valid_topic(topics, creatable)
+            count_mutation(topic.partitions)
         except KafkaError as error:
             results[name] = refusal(name, error)
         else:

@@ -13,13 +13,16 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.topics import names
 from coordinator.topics.create import TOO_MANY, check_brokers
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(
-    topics: Topics, request: CreatePartitionsRequest, reply: Callable[[CreatePartitionsResponse], None]
+    topics: Topics,
+    request: CreatePartitionsRequest,
+    reply: Callable[[CreatePartitionsResponse], None],
+    count_mutation: CountMutation = nobody_counts,
 ) -> None:
     """Calls `reply` when the new partitions are visible. The response has the errors of the topics that were not extended:
 
@@ -28,10 +31,11 @@ def create_partitions(
     UNKNOWN_TOPIC_OR_PARTITION
     INVALID_PARTITIONS            the topic has as many already, or more
     INVALID_REPLICA_ASSIGNMENT
+    THROTTLING_QUOTA_EXCEEDED     `count_mutation` raises it
     KAFKA_STORAGE_ERROR           the metadata log cannot be written
     NOT_CONTROLLER                another server that shares it was quicker
     """
-    topics.metadata.in_turn(lambda: _create(topics, request, reply))
+    topics.metadata.in_turn(lambda: _create(topics, request, reply, count_mutation))
 
 
 def refusal(name: str, error: KafkaError) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
@@ -40,7 +44,10 @@ def refusal(name: str, error: KafkaError) -> CreatePartitionsResponse.CreatePart
 
 
 def _create(
-    topics: Topics, request: CreatePartitionsRequest, reply: Callable[[CreatePartitionsResponse], None]
+    topics: Topics,
+    request: CreatePartitionsRequest,
+    reply: Callable[[CreatePartitionsResponse], None],
+    count_mutation: CountMutation,
 ) -> None:
     times_named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsResponse.CreatePartitionsTopicResult] = {}
@@ -50,6 +57,7 @@ def _create(
         try:
             _check_request(topics, times_named[topic.name], added)
             _check(topics, topic)
+            count_mutation(_added(topics, topic))
         except KafkaError as error:
             results[topic.name] = refusal(topic.name, error)
         else:

@@ -14,7 +14,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.topics import names
 from coordinator.topics.allowed import IsAllowed, everything
-from coordinator.topics.engine import Topics
+from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import NO_ID, Topic
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
@@ -50,12 +50,14 @@ def delete_topics(
     api_version: int,
     reply: Callable[[DeleteTopicsResponse], None],
     rights: Rights = Rights(),  # noqa: B008 - immutable
+    count_mutation: CountMutation = nobody_counts,
 ) -> None:
     """Calls `reply` when all valid topics are deleted. The response has the errors of the others:
 
         INVALID_REQUEST               neither or both of name and id, a duplicate, or an internal topic
         TOPIC_AUTHORIZATION_FAILED
         UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
+        THROTTLING_QUOTA_EXCEEDED     `count_mutation` raises it
         KAFKA_STORAGE_ERROR           the metadata log cannot be written
         NOT_CONTROLLER                another server that shares it was quicker
 
@@ -64,11 +66,15 @@ def delete_topics(
     if not topics.config.delete_topic_enable:
         has_code = api_version >= _DISABLED_SINCE
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
-    topics.metadata.when_leading(lambda: _delete(topics, request, reply, rights))
+    topics.metadata.when_leading(lambda: _delete(topics, request, reply, rights, count_mutation))
 
 
 def _delete(
-    topics: Topics, request: DeleteTopicsRequest, reply: Callable[[DeleteTopicsResponse], None], rights: Rights
+    topics: Topics,
+    request: DeleteTopicsRequest,
+    reply: Callable[[DeleteTopicsResponse], None],
+    rights: Rights,
+    count_mutation: CountMutation,
 ) -> None:
     asked = Counter(wanted(request))
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}
@@ -87,6 +93,7 @@ def _delete(
     for entry, count in asked.items():
         try:
             found = _found(topics, entry, count, named_by_id, rights)
+            count_mutation(found.partitions)
         except KafkaError as error:
             name = error.name if isinstance(error, _Denied) else entry.name
             results.append(_Result(name, entry.topic_id, error.code, error.message))

@@ -75,7 +75,7 @@ def _described(
     if not is_allowed(name):
         return _refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     if topics.topic_id(name) is None:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server has no topic named {name}")
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     partition = topics.partition(name, index)
     if partition is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -50,6 +50,14 @@ def new_topic_id(entropy: Entropy) -> bytes:
             return topic_id
 
 
+CountMutation = Callable[[int], None]
+"""`count_mutation(partitions)` counts partitions to create or delete. It may raise THROTTLING_QUOTA_EXCEEDED."""
+
+
+def nobody_counts(_partitions: int) -> None:
+    """For changes that nobody asked for."""
+
+
 class Topics:
     """The topics of this server. `attach_internal` and `declare` must be called before the first request."""
 
@@ -175,13 +183,27 @@ class Topics:
         """
         if name in self.registry.topics:
             return False
-        reason = names.why_invalid(name)
-        if reason is not None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        topic = Topic(name, self.new_topic_id(), partitions, topic_settings.check(overrides.items()))
+        topic = self._declared(name, partitions, overrides)
         self.metadata.commit_now(list(creation(topic, self.node_id)))
         self._make_partitions(topic)
         return True
+
+    def declare_in_turn(self, name: str, partitions: int, overrides: Mapping[str, str]) -> None:
+        """As `declare`, if other servers share the metadata: the topic is created soon, unless another one creates it."""
+        topic = self._declared(name, partitions, overrides)
+
+        def create() -> None:
+            key = names.collision_key(name)
+            if key not in self.claimed and key not in self.registry.collisions:
+                self.create(topic, lambda _error: None)
+
+        self.metadata.when_leading(create)
+
+    def _declared(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        reason = names.why_invalid(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        return Topic(name, self.new_topic_id(), partitions, topic_settings.check(overrides.items()))
 
     def close(self) -> None:
         """Makes everything durable and closes all files. No request may be in progress."""

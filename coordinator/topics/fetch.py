@@ -48,8 +48,8 @@ class Fetch:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_denied", "_done", "_fetched", "_reply", "_request",
-        "_run", "_session", "_timer", "_topics", "_version", "_waits_for",
+        "_admits", "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_denied", "_done", "_fetched", "_reply",
+        "_request", "_run", "_session", "_timer", "_topics", "_version", "_waits_for",
     )  # fmt: skip
 
     def __init__(
@@ -60,8 +60,10 @@ class Fetch:
         reply: Callable[[FetchResponse], None],
         run: Callable[[Iterator[None]], None],
         is_denied: IsDenied | None = None,
+        admits: Callable[[FetchResponse], bool] | None = None,
     ) -> None:
-        """Calls `reply` once, now or later. `run` reads the partitions in pieces.
+        """Calls `reply` once, now or later. `run` reads the partitions in pieces. `admits`: whether the client may have this
+        response; if not, it gets an empty one, and its session remains as it was. None: it may.
 
         The response has the errors of single partitions: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
         UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (a follower, or a disk error
@@ -74,6 +76,7 @@ class Fetch:
         self._version = api_version
         self._reply = reply
         self._run = run
+        self._admits = admits
         self._timer: Handle | None = None
         self._done = False
         self._session: Session | None = None
@@ -227,6 +230,10 @@ class Fetch:
         """Builds the response and updates the session."""
         request, session = self._request, self._session
         response = FetchResponse()
+        if self._admits is not None and not self._admits(self._preview(found)):
+            found = []
+            if session is None:
+                return response
         if session is not None:
             response.session_id = session.id
             if session.epoch != next_epoch(request.session_epoch):
@@ -242,6 +249,14 @@ class Fetch:
             )
         for fetched, data in found:
             _add(response.responses, fetched.topic or "", fetched.topic_id, data)
+        return response
+
+    def _preview(self, found: list[tuple[FetchedPartition, _Data]]) -> FetchResponse:
+        """The partitions of the response, for those who want to know its size."""
+        response = FetchResponse()
+        for fetched, data in found:
+            if self._session is None or fetched.is_news(data):
+                _add(response.responses, fetched.topic or "", fetched.topic_id, data)
         return response
 
     def _read(self) -> Generator[None, None, tuple[list[tuple[FetchedPartition, _Data]], int, bool]]:

@@ -50,15 +50,19 @@ class FetchedPartition:
         self.high_watermark = _NOT_REPORTED
         self.log_start_offset = _NOT_REPORTED
 
-    def update(self, data: FetchResponse.PartitionData) -> bool:
-        """Remembers the response; returns whether any of it is new (CachedPartition.maybeUpdateResponseData)."""
-        is_new = bool(
+    def is_news(self, data: FetchResponse.PartitionData) -> bool:
+        """Whether any of the response is new (CachedPartition.maybeUpdateResponseData)."""
+        return bool(
             data.records
             or data.error_code
             or data.diverging_epoch.epoch >= 0
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
         )
+
+    def update(self, data: FetchResponse.PartitionData) -> bool:
+        """Remembers the response; returns whether any of it is new."""
+        is_new = self.is_news(data)
         self.high_watermark, self.log_start_offset = data.high_watermark, data.log_start_offset
         return is_new
 

@@ -1,35 +1,30 @@
 """Counts of one worker, for its metrics."""
 
+from coordinator.journal.shared_journal import SharedJournal
+from coordinator.runtime.statistics import Histogram
+from coordinator.workers.cluster import Workers
 from coordinator.workers.ownership import TakeOver
 
-APPEND_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+APPEND_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+TAKE_OVER_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class WorkerStatistics:
     """Take-overs and appends since the start."""
 
-    def __init__(self) -> None:
-        self.take_overs = 0
-        self.take_over_ms = 0
-        """The sum of their durations, from the claim until requests were served."""
-        self.take_over_ms_max = 0
+    def __init__(self, cluster: Workers) -> None:
+        self.cluster = cluster
+        self.journal: SharedJournal | None = None
+        self.take_overs_s = Histogram(TAKE_OVER_S)
+        """From the claim until requests were served: mostly the replay."""
         self.records_replayed = 0
-        self.appends = 0
-        self.append_ms = 0
-        self.appends_within = dict.fromkeys(APPEND_BOUNDS_MS, 0)
-        """Upper bound in ms -> appends that took at most as long."""
+        self.appends_s = Histogram(APPEND_S)
 
     def taken(self, taken: TakeOver) -> None:
         """A shard was taken."""
-        self.take_overs += 1
-        self.take_over_ms += taken.ms
-        self.take_over_ms_max = max(self.take_over_ms_max, taken.ms)
+        self.take_overs_s.observe(taken.ms / 1000)
         self.records_replayed += taken.records
 
     def appended(self, ms: int) -> None:
         """An append was answered, or given up."""
-        self.appends += 1
-        self.append_ms += ms
-        for bound in APPEND_BOUNDS_MS:
-            if ms <= bound:
-                self.appends_within[bound] += 1
+        self.appends_s.observe(ms / 1000)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """All clocks return integer milliseconds, so that floats never reach records or comparisons."""
+    """All clocks return integers, so that floats never reach records or comparisons."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may go back."""
@@ -23,6 +23,9 @@ class Clock(Protocol):
 
     def machine_ms(self) -> int:
         """As `monotonic_ms`, for what does not belong to the protocol."""
+
+    def work_ns(self) -> int:
+        """Nanoseconds of the machine's clock, to measure how long a piece of work takes."""
 
 
 class RealClock:
@@ -37,3 +40,6 @@ class RealClock:
         return time.monotonic_ns() // 1_000_000
 
     machine_ms = monotonic_ms
+
+    def work_ns(self) -> int:
+        return time.perf_counter_ns()

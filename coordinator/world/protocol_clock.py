@@ -49,7 +49,7 @@ class ProtocolClock:
 
     __slots__ = (
         "_ahead_ms", "_machine", "_monotonic_ms", "_schedule", "_wall_ahead_ms", "_wall_ms", "is_manual", "machine_ms",
-        "monotonic_ms", "moving", "on_fired", "wake_ups", "wall_ms",
+        "monotonic_ms", "moving", "on_fired", "wake_ups", "wall_ms", "work_ns",
     )  # fmt: skip
 
     def __init__(self, machine: Clock, schedule: Schedule) -> None:
@@ -58,6 +58,7 @@ class ProtocolClock:
         self.wall_ms: Callable[[], int] = machine.wall_ms
         self.monotonic_ms: Callable[[], int] = machine.monotonic_ms
         self.machine_ms: Callable[[], int] = machine.machine_ms
+        self.work_ns: Callable[[], int] = machine.work_ns
         self.is_manual = False
         self.moving = asyncio.Lock()
         """Held by whoever advances the clock or changes its mode."""

@@ -101,6 +101,7 @@ def server(
     )
     return SimpleNamespace(
         has_interceptor=False,
+        worker=None,
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
         shards=[*shards, *transactions],
@@ -237,6 +238,7 @@ def test_gauges_add_up_over_shards():
         ("loading",): 0,
         ("failed",): 0,
         ("stopped",): 0,
+        ("elsewhere",): 0,
     }
     assert samples["coordinator_parked_replies"] == {(): 6}
     assert samples["coordinator_log_end_offset"] == {("0",): 100, ("1",): 101}

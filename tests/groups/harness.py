@@ -58,7 +58,7 @@ class SentRequest:
         self.dialect = dialect
         self.fresh_id = fresh_id
         self.permits = EVERYTHING
-        self.may_describe: Callable[[str], bool] | None = None
+        self.may_describe: Callable[[str], bool] = lambda _name: True
         self.reply: Any = None
 
     def answer(self, message: Message) -> None:
@@ -117,6 +117,8 @@ class GroupHarness:
         """Key -> (deadline in milliseconds, sequence number of the arming)."""
         self.sent: list[SentRequest] = []
         """Every request, oldest first."""
+        self.may_describe: Callable[[str], bool] = lambda _name: True
+        """What the clients of the next requests may see of the topics."""
         self.groups = self._loaded(())
         self.epochs_seen = EpochsSeen()
         self._armed = 0
@@ -138,6 +140,7 @@ class GroupHarness:
         """Runs one operation. Without an `api`, a KafkaError is raised and the reply skips the codec."""
         self._ids += 1
         sent = SentRequest(api, version, client_id, client_host, f"{self._ids:036d}", dialect)
+        sent.may_describe = self.may_describe
         self.sent.append(sent)
         if api is not None:
             request = _through_the_codec(request, version)

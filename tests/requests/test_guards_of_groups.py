@@ -384,8 +384,10 @@ async def test_coordinators_are_found_for_the_keys_that_may_be_described(guarded
         ("theirs", denied, -1, False),
         ("mine", 0, 1, True),
     ]
-    for key, code in (("theirs", denied), ("mine", 0)):
-        assert (await client.call("FindCoordinator", 3, key=key, key_type=key_type)).error_code == code
+    refused = "Transactional Id authorization failed." if key_type else "Group authorization failed."
+    for key, code, text in (("theirs", denied, refused), ("mine", 0, "NONE")):
+        response = await client.call("FindCoordinator", 3, key=key, key_type=key_type)
+        assert (response.error_code, response.error_message) == (code, text)
 
 
 async def test_a_share_coordinator_is_looked_for_by_brokers_only(guarded):
@@ -515,7 +517,15 @@ async def member_with_pattern(folder, regex):
         world.server.clock.stop()
         client = await world.client()
         response = await beat(client, subscribed_topic_regex=regex)
+        await world.server.clock.advance(world.server.clock.monotonic_ms() + 1, lambda: asyncio.sleep(0))
+        assert matched(world) == {"orders"}
         yield world, client, await follow(world, client, response.member_epoch, {"orders"})
+
+
+def matched(world):
+    """The topics that the group's only pattern has found."""
+    (pattern,) = world.server.groups.shard_of(GROUP).state.by_id[GROUP].regexes.values()
+    return pattern.topics
 
 
 async def test_a_pattern_finds_the_topics_that_the_member_may_describe(tmp_path):
@@ -539,8 +549,7 @@ async def test_a_classic_member_that_joins_may_be_the_one_who_asks_for_a_match(t
         joined = await classic.call("JoinGroup", 3, **joining)
         assert joined.error_code == 0
         await clock.advance(clock.monotonic_ms() + 1_000, lambda: asyncio.sleep(0))
-        (pattern,) = world.server.groups.shard_of(GROUP).state.by_id[GROUP].regexes.values()
-        assert pattern.topics == {"orders", "events"}
+        assert matched(world) == {"orders", "events"}
 
 
 async def test_a_group_with_topics_that_may_not_be_described_is_not_described(guarded):
@@ -735,6 +744,17 @@ async def test_the_batched_form_is_for_brokers(guarded):
         assert (answer.error_code, answer.results_by_transaction) == (CLUSTER_DENIED, [])
     guarded.permits.allow(CLUSTER_ACTION, ANY_NAME)
     assert error_codes(await client.call("AddPartitionsToTxn", 4, transactions=[transaction])) == []
+
+
+async def test_the_batched_form_may_add_offsets_and_no_other_internal_topic(guarded):
+    async with everything(guarded) as client:
+        producer = await begin(client, "t")
+        codes = {}
+        for name in ("__consumer_offsets", "__transaction_state"):
+            topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [0])]
+            transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction("t", *producer, False, topics)
+            codes[name] = error_codes(await client.call("AddPartitionsToTxn", 4, transactions=[transaction]))
+    assert codes == {"__consumer_offsets": [], "__transaction_state": [TOPIC_DENIED]}
 
 
 async def test_offsets_in_a_transaction_need_the_transaction_then_the_group(guarded):

@@ -22,7 +22,7 @@ _TEXTS = {
 _ARRAYS = {
     "topic_data", "partition_data", "topics", "partitions", "partition_indexes", "groups", "members", "transactions",
     "v3_and_below_topics", "markers", "resources", "dirs", "topic_partitions", "coordinator_keys", "groups_names", "group_ids",
-    "transactional_ids", "topic_names", "subscribed_topic_names", "deletions", "creations", "filters",
+    "transactional_ids", "topic_names", "subscribed_topic_names", "deletions", "creations", "filters", "entries",
 }  # fmt: skip
 _NUMBERS = {"acks": -1, "resource_type": 2, "endpoint_type": 1, "max_wait_ms": 60_000, "min_bytes": 1_000, "count": 8}
 

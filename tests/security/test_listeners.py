@@ -179,11 +179,11 @@ def authenticated(connect, address, user="alice", password="s3cret-alice"):
 
 
 def test_a_client_that_authenticates_again_in_time_goes_on_and_another_is_cut_off(addresses, connect):
-    """KIP-368. The times are the server's, and the session is as short as a second interval between two allows."""
+    """KIP-368. The times are the server's."""
     address = addresses["SHORT"]
     late, punctual = authenticated(connect, address), authenticated(connect, address)
     assert late.session_ms == punctual.session_ms == 1500
-    time.sleep(1.1)  # the server allows no other authentication within a second
+    time.sleep(0.5)  # its second session ends later than the other's first
     assert punctual.call("SaslHandshake", 1, mechanism="PLAIN")["error_code"] == 0
     answer = punctual.call("SaslAuthenticate", 2, auth_bytes=b"\0alice\0s3cret-alice")
     assert (answer["error_code"], answer["session_lifetime_ms"]) == (0, 1500)
@@ -201,7 +201,6 @@ def test_a_client_that_authenticates_again_in_time_goes_on_and_another_is_cut_of
 
 def test_another_user_cannot_take_over_a_session(addresses, connect):
     connection = authenticated(connect, addresses["SHORT"])
-    time.sleep(1.1)  # as above
     assert connection.call("SaslHandshake", 1, mechanism="PLAIN")["error_code"] == 0
     answer = connection.call("SaslAuthenticate", 2, auth_bytes=b"\0bob\0s3cret-bob")
     assert answer["error_code"] == SASL_AUTHENTICATION_FAILED

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from coordinator import requests
+from coordinator.api.cluster import OneNode
 from coordinator.api.dispatch import supported_apis
 from coordinator.api.encoded_topics import EncodedTopics
 from coordinator.api.server import Endpoint
@@ -25,6 +26,8 @@ class Server:
         self.apis = supported_apis(requests)
         self.config = ServerConfig(log_dir=FOLDER, topics=self.topics.config)
         self.cluster_id = CLUSTER_ID
+        self.cluster = OneNode(1)
+        self.groups = self.transactions = SimpleNamespace(shard_of=lambda _key: SimpleNamespace(index=0))
         self.node_id = 1
         self.endpoints = [Endpoint("PLAINTEXT", ("0.0.0.0", 9092), ("kafka.example", 9092))]
         self.encoded_topics = EncodedTopics()

@@ -41,9 +41,12 @@ TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
 
 
 class KafkaBroker:
-    """One broker and its folder. Its ports are chosen once, so that clients see a new start as a restart."""
+    """One broker and its folder. Its ports are chosen once, so that clients see a new start as a restart.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
+    `protocol`: the security protocol of its listener, which needs settings of its own if it is not PLAINTEXT.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, protocol: str = "PLAINTEXT"):
         self.folder = folder
         self.classpath = kafka_classpath(BROKER, exclude=(TOOLS_API,))
         self._held = [HeldPort(), HeldPort()]
@@ -54,10 +57,11 @@ class KafkaBroker:
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": f"{protocol}://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"{protocol}://{self.bootstrap}",
+            "inter.broker.listener.name": protocol,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocol}:{protocol}",
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",

@@ -115,7 +115,7 @@ class Peer:
             self.memory,
             ("localhost", 9092),
             lambda: self.now,
-            lambda connection: True,
+            lambda connection: None,
             self.lost.append,
         )
         self.connection.connection_made(self.transport)

@@ -4,6 +4,7 @@ Who may change it, and when it is lost: epochs/soft_state.py.
 """
 
 from collections.abc import Callable
+from typing import Self
 
 from coordinator.groups.assignors.assignor import MemberSpec
 from coordinator.groups.consumer.member import ConsumerMember
@@ -70,11 +71,15 @@ class ConsumerSoftState(SoftState):
         self.target_version: int | None = None
         """The catalog version for which the target was computed; None: not since the log was read."""
         self.may_describe: Callable[[str], bool] | None = None
-        """Whether patterns match a topic's name for the client whose request asked for a match; None: they match every name."""
+        """Which topics the client may see whose request armed the timer of the patterns; None: the timer is not armed."""
         self.regexes_version: int | None = None
         """The catalog version that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0
         """When they were, by the wall clock."""
+
+    def take_over(self, uncommitted: Self) -> None:
+        super().take_over(uncommitted)
+        self.may_describe = uncommitted.may_describe
 
     def on_member_removed(self, member_id: str) -> None:
         super().on_member_removed(member_id)

@@ -19,7 +19,7 @@ holds for all members of the group, and what changes in that client's permission
 Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -135,24 +135,21 @@ def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: 
     return Timer(regex_key(group.group_id), delay_ms)
 
 
-def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Record], set[str], set[str], bool]:
-    """Matches the group's patterns against the topics.
+def resolve(
+    groups: Groups, group: ConsumerGroup, may_describe: Callable[[str], bool], now_ms: int
+) -> tuple[list[Record], set[str], set[str], bool]:
+    """Matches the group's patterns against the topics that may be seen.
 
     Returns the records of what changed, the topics to which the group no longer subscribes, those to which it newly does, and
     whether the target may have to change.
     """
     catalog = groups.catalog
-    names = _visible(
-        catalog.topic_names(), [_compiled(regex) for regex in group.regex_members], group.soft.may_describe
-    )
+    matched = _matched(group.regex_members, catalog.topic_names(), may_describe)
     counts: dict[str, int] = {}
     written: list[Record] = []
     changes_target = False
-    for regex in group.regex_members:
-        matches = _compiled(regex).fullmatch
-        resolved = ResolvedRegex(
-            topics=frozenset(name for name in names if matches(name)), version=catalog.version, timestamp_ms=now_ms
-        )
+    for regex, topics in matched.items():
+        resolved = ResolvedRegex(topics=topics, version=catalog.version, timestamp_ms=now_ms)
         old = group.regexes.get(regex)
         if old is not None and old.topics == resolved.topics:
             continue
@@ -172,13 +169,16 @@ def resolve(groups: Groups, group: ConsumerGroup, now_ms: int) -> tuple[list[Rec
     return written, removed, added, changes_target
 
 
-def _visible(
-    names: Sequence[str], patterns: Sequence[Any], may_describe: Callable[[str], bool] | None
-) -> Sequence[str]:
-    """The names among which patterns may find theirs. Only what some pattern matches is asked about, and once."""
-    if may_describe is None:
-        return names
-    return [name for name in names if any(each.fullmatch(name) for each in patterns) and may_describe(name)]
+def _matched(
+    patterns: Iterable[str], names: Sequence[str], may_describe: Callable[[str], bool]
+) -> dict[str, frozenset[str]]:
+    """Pattern -> the names that it matches and that may be seen. Only what some pattern matches is asked about, and once."""
+    matched = {}
+    for pattern in patterns:
+        matches = _compiled(pattern).fullmatch
+        matched[pattern] = frozenset(name for name in names if matches(name))
+    hidden = [name for name in frozenset[str]().union(*matched.values()) if not may_describe(name)]
+    return {pattern: topics.difference(hidden) for pattern, topics in matched.items()} if hidden else matched
 
 
 @lru_cache(maxsize=4_096)

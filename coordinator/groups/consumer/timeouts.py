@@ -58,7 +58,10 @@ def fire_regex(groups: Groups, key: TimerKey, now_ms: int) -> Result:
     if update is None or not update.group.regex_members:
         return Result()
     group, soft = update.group, update.group.soft
-    written, removed, added, changes_target = resolve(groups, group, now_ms)
+    if soft.may_describe is None:
+        return Result()
+    written, removed, added, changes_target = resolve(groups, group, soft.may_describe, now_ms)
+    soft.may_describe = None
     update.records += written
     soft.regexes_looked_at_ms = now_ms
     soft.regexes_version = groups.catalog.version

@@ -1,0 +1,234 @@
+"""Counts the requests of clients that have quotas, and lets those wait that exceed them (quotas/).
+
+A route is metered while somebody has a quota that can concern its API (`Route.meter`); every other route is as if this module
+did not exist. On a metered route the requests of a client that has no limit pass.
+
+A limited client's requests are handled one at a time, as Kafka handles those of every connection: what it sends next is not
+handled before its answer, and the wait that follows, are known. The answer leaves at once and has the time; then the connection
+is muted for as long (KIP-219). Fault rules and recordings come before: what leaves in the end is counted.
+
+Clients wait by their own clocks, so rates and waits go by the machine's, which no test can stop.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coordinator.api.exchange import Exchange, Parts
+from coordinator.api.muting import mute
+from coordinator.api.payloads import throttled
+from coordinator.api.server import Server
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message
+from coordinator.quotas.enforcement import Budget, ClientQuotas, QuotaType
+from coordinator.world.clock import Clock
+from coordinator.world.schedule import Schedule
+
+_log = logging.getLogger(__name__)
+
+Handle = Callable[[Server, Exchange[Any]], None]
+Payload = bytes | Parts
+
+EXEMPT = frozenset({"SaslHandshake", "SaslAuthenticate", "WriteTxnMarkers"})
+"""APIs whose time does not count: those of authentication, which Kafka answers before quotas, and those between brokers."""
+STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
+"""The versions from which a client that exceeds its quota is refused instead of served and made to wait (KIP-599)."""
+_SIZE_BYTES = 4
+_BYTES_COUNTED = {QuotaType.PRODUCE: "Produce", QuotaType.FETCH: "Fetch"}
+
+
+class Wait(NamedTuple):
+    """For how long a client has to wait, and because of which quota."""
+
+    throttle_ms: int
+    kind: QuotaType
+
+
+class Metering:
+    """The quotas of a server, as its routes see them."""
+
+    def __init__(self, quotas: ClientQuotas, clock: Clock, schedule: Schedule) -> None:
+        """`schedule`: by the machine's clock."""
+        self.quotas = quotas
+        self.clock = clock
+        self.schedule = schedule
+        self.frame_bytes = 0
+        """The size of the frame that is being handled, if its route counts it."""
+        self._classes: dict[type[Exchange[Any]], type[Exchange[Any]]] = {Exchange: MeteredExchange}
+
+    def concerns(self, api: str) -> bool:
+        """Whether somebody has a quota that can limit requests of this API."""
+        limits = self.quotas.limits
+        return (
+            (limits(QuotaType.REQUEST) and api not in EXEMPT)
+            or (limits(QuotaType.CONTROLLER_MUTATION) and api in STRICT_SINCE)
+            or any(api == counted and limits(kind) for kind, counted in _BYTES_COUNTED.items())
+        )
+
+    def handle(self, handle: Handle) -> Handle:
+        """Takes the place of this function of a route."""
+
+        def metered(server: Server, exchange: Exchange[Any]) -> None:
+            queue = exchange.queue
+            budget = self.quotas.budget(queue.principal.name, exchange.client_id)
+            if budget is None or queue.sasl is not None:
+                handle(server, exchange)
+                return
+            meter = exchange.meter = Meter(self, exchange, budget)
+            exchange.wait()
+            meter.limit_fetch()
+            try:
+                handle(server, exchange)
+            finally:
+                meter.handled()
+
+        return metered
+
+    def decode(self, decode: Callable[[bytes, int], tuple[Any, int]]) -> Callable[[bytes, int], tuple[Any, int]]:
+        """Takes the place of this function of a route whose requests are counted by their size."""
+
+        def measured(frame: bytes, position: int) -> tuple[Any, int]:
+            self.frame_bytes = len(frame)
+            return decode(frame, position)
+
+        return measured
+
+    def exchange(self, base: type[Exchange[Any]]) -> type[Exchange[Any]]:
+        """The class of metered exchanges that takes the place of this one."""
+        if base not in self._classes:
+            self._classes[base] = type(f"Metered{base.__name__}", (base, MeteredExchange), {"__slots__": ()})
+        return self._classes[base]
+
+
+class MeteredExchange(Exchange[Any]):
+    """An exchange whose answer passes through a `Meter`, if its client has a limit."""
+
+    __slots__ = ()
+
+    def send(self, payload: Payload) -> None:
+        meter: Meter | None = getattr(self, "meter", None)
+        if meter is None or self.payload is not None:
+            super().send(payload)
+            return
+        self.meter = None
+        wait = meter.finish(payload)
+        if wait is None:
+            super().send(payload)
+        else:
+            super().send(throttled(self.route, self.correlation_id, payload, wait.throttle_ms))
+            meter.throttle(wait)
+
+    @property
+    def admits(self) -> Callable[[Message], bool] | None:
+        meter: Meter | None = getattr(self, "meter", None)
+        return None if meter is None else meter.admit
+
+    def count_mutation(self, partitions: int) -> None:
+        meter: Meter | None = getattr(self, "meter", None)
+        if meter is not None:
+            meter.count_mutation(partitions)
+
+
+class Meter:
+    """One request of a client that has a limit."""
+
+    __slots__ = (
+        "_began_ns",
+        "_budget",
+        "_busy_ns",
+        "_exchange",
+        "_frame_bytes",
+        "_metering",
+        "_waits",
+        "_was_admitted",
+    )
+
+    def __init__(self, metering: Metering, exchange: Exchange[Any], budget: Budget) -> None:
+        self._metering = metering
+        self._exchange = exchange
+        self._budget = budget
+        self._frame_bytes = metering.frame_bytes
+        self._began_ns = metering.clock.work_ns()
+        self._busy_ns: int | None = None
+        self._waits: list[Wait] = []
+        self._was_admitted = False
+
+    def handled(self) -> None:
+        """The handler has returned; the request may still wait for its answer, which takes none of the server's time."""
+        self._busy_ns = self._metering.clock.work_ns() - self._began_ns
+
+    def limit_fetch(self) -> None:
+        """Lets a Fetch return no more than its client may have in all windows, or it would wait for ever (KAFKA-9677)."""
+        exchange, share = self._exchange, self._budget.fetch
+        if exchange.route.name == "Fetch" and share is not None:
+            most = int(min(self._metering.quotas.fetch.most_at_once(share.limit), exchange.request.max_bytes))
+            exchange.request.max_bytes = most
+
+    def admit(self, response: Message) -> bool:
+        """Counts the answer to a Fetch; returns whether the client may have it. If not, it does not count."""
+        self._was_admitted = True
+        size_bytes = _SIZE_BYTES + sum(map(len, self._exchange.route.encode_parts(response)))
+        self._count_request()
+        share = self._budget.fetch
+        if share is not None:
+            self._count_bytes(QuotaType.FETCH, size_bytes)
+            if self._waits:
+                quotas = self._metering.quotas
+                quotas.fetch.take_back(share.account, size_bytes, self._metering.clock.machine_ms())
+                quotas.throttling.bytes[QuotaType.FETCH] -= size_bytes
+        return not self._waits
+
+    def count_mutation(self, partitions: int) -> None:
+        """Counts partitions that are created or deleted. Raises THROTTLING_QUOTA_EXCEEDED."""
+        share, route = self._budget.mutation, self._exchange.route
+        if share is None:
+            return
+        is_strict = route.version >= STRICT_SINCE[route.name]
+        throttle_ms = self._metering.quotas.mutation.record(
+            share.account, share.limit, partitions, self._metering.clock.machine_ms(), is_strict=is_strict
+        )
+        if throttle_ms:
+            self._waits.append(Wait(throttle_ms, QuotaType.CONTROLLER_MUTATION))
+            if is_strict:
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    def finish(self, payload: Payload) -> Wait | None:
+        """Counts what is counted with the answer. Returns the longest wait, if the client has to wait."""
+        name = self._exchange.route.name
+        if name == "Produce":
+            self._count_bytes(QuotaType.PRODUCE, self._frame_bytes)
+        if not self._was_admitted and payload:
+            # Time does not count where there is no answer, as in Kafka.
+            self._count_request()
+        return max(self._waits, default=None)
+
+    def throttle(self, wait: Wait) -> None:
+        """Lets what the client sends next wait."""
+        exchange = self._exchange
+        mute(exchange.queue, self._metering.schedule, wait.throttle_ms)
+        self._metering.quotas.throttling.count(wait.kind, wait.throttle_ms)
+        _log.debug(
+            "event=client_throttled quota=%s api=%s user=%s client=%s throttle_ms=%d",
+            wait.kind, exchange.route.name, exchange.queue.principal.name, exchange.client_id, wait.throttle_ms,
+        )  # fmt: skip
+
+    def _count_bytes(self, kind: QuotaType, size_bytes: int) -> None:
+        quotas = self._metering.quotas
+        is_produce = kind is QuotaType.PRODUCE
+        share, quota = (self._budget.produce, quotas.produce) if is_produce else (self._budget.fetch, quotas.fetch)
+        if share is None:
+            return
+        quotas.throttling.bytes[kind] += size_bytes
+        throttle_ms = quota.record(share.account, share.limit, size_bytes, self._metering.clock.machine_ms())
+        if throttle_ms:
+            self._waits.append(Wait(throttle_ms, kind))
+
+    def _count_request(self) -> None:
+        share = self._budget.request
+        if share is None:
+            return
+        metering = self._metering
+        busy_ns = self._busy_ns if self._busy_ns is not None else metering.clock.work_ns() - self._began_ns
+        throttle_ms = metering.quotas.request_throttle_ms(share, busy_ns, metering.clock.machine_ms())
+        if throttle_ms:
+            self._waits.append(Wait(throttle_ms, QuotaType.REQUEST))

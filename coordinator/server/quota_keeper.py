@@ -1,0 +1,74 @@
+"""Puts the client quotas of the metadata log in force, and takes them out of the way where there are none."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coordinator.api.exchange import NO_TEMPLATE, NoTemplate
+from coordinator.config.settings import QuotasConfig
+from coordinator.network.listener import Listener
+from coordinator.protocol.messages import ClientQuotaRecord, Message
+from coordinator.topics.registry import Registry
+from coordinator.world.clock import Clock
+from coordinator.world.schedule import Schedule
+
+if TYPE_CHECKING:
+    from coordinator.api.metering import Metering
+    from coordinator.quotas.enforcement import ClientQuotas
+
+
+class QuotaKeeper:
+    """The quotas of a server, made when there is the first one: most servers never have any."""
+
+    def __init__(
+        self,
+        config: QuotasConfig,
+        registry: Registry,
+        clock: Clock,
+        schedule: Schedule,
+        listeners: Sequence[Listener],
+    ) -> None:
+        """`schedule`: by the machine's clock."""
+        self.quotas: ClientQuotas | None = None
+        """None: there has been no quota since the start."""
+        self._config = config
+        self._registry = registry
+        self._clock = clock
+        self._schedule = schedule
+        self._listeners = listeners
+        self._metering: Metering | None = None
+
+    def observe(self, records: Sequence[Message]) -> None:
+        """These records of the metadata log have been replayed."""
+        if any(isinstance(record, ClientQuotaRecord) for record in records):
+            self.apply()
+
+    def apply(self) -> None:
+        """The quotas have changed, or there is another listener."""
+        found = self._registry.client_quotas
+        if self._metering is None and not found:
+            return
+        metering = self._made()
+        metering.quotas.update(found)
+        for listener in self._listeners:
+            listener.dispatcher.meter(metering)
+            self._throttle_connections(listener, metering.quotas)
+            for connection in listener.connections:
+                # A template answers without its route; another is learned when the route is free again.
+                template = connection.template
+                if not isinstance(template, NoTemplate) and metering.concerns(template.route.name):
+                    connection.template = NO_TEMPLATE
+
+    def _made(self) -> "Metering":
+        if self._metering is None:
+            from coordinator.api.metering import Metering  # noqa: PLC0415 - as the class says
+            from coordinator.quotas.enforcement import ClientQuotas  # noqa: PLC0415
+
+            self.quotas = ClientQuotas(self._config)
+            self._metering = Metering(self.quotas, self._clock, self._schedule)
+        return self._metering
+
+    def _throttle_connections(self, listener: Listener, quotas: "ClientQuotas") -> None:
+        if quotas.addresses:
+            listener.throttle_ms = lambda address: quotas.connection_throttle_ms(address, self._clock.machine_ms())
+        else:
+            listener.throttle_ms = None

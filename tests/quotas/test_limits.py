@@ -1,0 +1,71 @@
+"""The limit of a client is that of the most specific entity, in Kafka's order."""
+
+import pytest
+
+from coordinator.quotas.address_limits import AddressLimits
+from coordinator.quotas.limits import Account, Limits
+from coordinator.topics.client_quotas import quota_entity
+
+KEY = "producer_byte_rate"
+IN_ORDER = [
+    {"user": "ann", "client-id": "app"},
+    {"user": "ann", "client-id": None},
+    {"user": "ann"},
+    {"user": None, "client-id": "app"},
+    {"user": None, "client-id": None},
+    {"user": None},
+    {"client-id": "app"},
+    {"client-id": None},
+]
+
+
+def limits(*entities):
+    return Limits({quota_entity(names): {KEY: value} for value, names in enumerate(entities, 1)}, KEY)
+
+
+def limit(found, user="ann", client_id="app"):
+    return found.limit(found.account(user, client_id))
+
+
+@pytest.mark.parametrize("first", range(len(IN_ORDER)))
+def test_of_several_entities_the_most_specific_one_counts(first):
+    assert limit(limits(*IN_ORDER[first:])) == 1
+
+
+@pytest.mark.parametrize("names", IN_ORDER)
+def test_each_entity_counts_alone(names):
+    found = limits(names)
+    assert limit(found) == 1
+    others = {"user": "bob", "client_id": "tool"}
+    assert limit(found, **others) == (1 if set(names.values()) == {None} else None)
+
+
+def test_clients_share_what_names_them_and_a_default_is_one_for_each():
+    of_user = limits({"user": "ann"})
+    assert of_user.account("ann", "a") == of_user.account("ann", "b") == Account("ann", "")
+    by_default = limits({"client-id": None})
+    assert by_default.account("ann", "a") == by_default.account("bob", "a") == Account("", "a")
+    assert by_default.account("ann", "b") != by_default.account("ann", "a")
+    pairs = limits({"user": "ann", "client-id": None})
+    assert pairs.account("ann", "a") != pairs.account("ann", "b")
+
+
+def test_a_client_without_a_client_id_has_the_limit_of_its_user():
+    found = limits({"user": "ann", "client-id": None}, {"user": "ann"})
+    assert limit(found, client_id="") == 2
+
+
+def test_other_keys_and_addresses_do_not_count():
+    quotas = {quota_entity({"user": "ann"}): {"consumer_byte_rate": 1.0}, quota_entity({"ip": None}): {KEY: 2.0}}
+    assert not Limits(quotas, KEY)
+
+
+def test_an_address_has_its_own_limit_or_the_default():
+    rate = "connection_creation_rate"
+    quotas = {quota_entity({"ip": "::1"}): {rate: 3.0}, quota_entity({"ip": None}): {rate: 5.0}}
+    found = AddressLimits(quotas)
+    assert found.limit("0:0:0:0:0:0:0:1") == 3
+    assert found.limit("127.0.0.1") == 5
+    assert found.limit("unknown") == 5
+    del quotas[quota_entity({"ip": None})]
+    assert AddressLimits(quotas).limit("127.0.0.1") is None
