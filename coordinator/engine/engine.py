@@ -94,7 +94,7 @@ class Engine(Protocol):
     async def open(self) -> None:
         """Connects, checks version and durability, and makes the schema where it is missing.
 
-        Raises: EngineRefused; EngineUnavailable.
+        Raises: EngineRefused; EngineUnavailable. The engine is closed then.
         """
 
     async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:

@@ -18,8 +18,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NoReturn
 
-import asyncpg
-
 from coordinator.engine import postgresql_sql as sql
 from coordinator.engine.address import EngineAddress
 from coordinator.engine.ended import EndedClaims
@@ -32,7 +30,7 @@ from coordinator.engine.engine import (
     Piece,
     Worker,
 )
-from coordinator.engine.postgresql_link import Link
+from coordinator.engine.postgresql_link import LOST, Link
 from coordinator.engine.postgresql_primary import Primary, PrimaryConnection
 from coordinator.engine.postgresql_schema import check_cluster_name, make_schema
 
@@ -63,13 +61,16 @@ class PostgresqlEngine:
 
         Raises: EngineRefused; EngineUnavailable.
         """
-        connection = await self._logs.connected()
         try:
+            connection = await self._logs.connected()
             await make_schema(connection, self._primary.schema)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise EngineUnavailable(self._primary.text_of(error)) from None
-        await self._appends.connected()
-        await self._members.connected()
+            await self._appends.connected()
+            await self._members.connected()
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, LOST):
+                raise EngineUnavailable(self._primary.text_of(error)) from None
+            raise
 
     async def close(self) -> None:
         self._is_closed = True

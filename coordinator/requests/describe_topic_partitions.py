@@ -8,9 +8,11 @@ Topics that the client may not describe are in no page: of all topics they are l
 page (`DescribeTopicPartitionsRequestHandler`).
 """
 
+from collections.abc import Sequence
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import ask_in_slices
 from coordinator.api.leaders import leaders
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -40,16 +42,18 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    exchange.run_in_slices(_respond(server, exchange, wanted, first))
+
+    def respond(allowed: frozenset[str]) -> None:
+        exchange.run_in_slices(_respond(server, exchange, wanted, allowed))
+
+    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, respond)
 
 
 def _respond(
-    server: Server, exchange: Exchange[DescribeTopicPartitionsRequest], wanted: list[str], first: str
+    server: Server, exchange: Exchange[DescribeTopicPartitionsRequest], wanted: Sequence[str], allowed: frozenset[str]
 ) -> Pieces:
-    """`first`: the topic of the cursor."""
-    request, topics, permits = exchange.request, server.topics.registry.topics, exchange.permits
+    request, permits, topics = exchange.request, exchange.permits, server.topics.registry.topics
     cursor = request.cursor
-    allowed = allowed_names(permits, DESCRIBE_TOPIC, wanted)
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
     for number, name in enumerate(wanted, 1):
@@ -72,7 +76,7 @@ def _respond(
             described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         described.topic_id = topic.topic_id
-        start = cursor.partition_index if cursor is not None and name == first else 0
+        start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         end = min(topic.partitions, start + left)
         described.partitions = [_partition(server, name, index) for index in range(start, end)]
         if end < topic.partitions:

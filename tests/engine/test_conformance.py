@@ -143,7 +143,7 @@ async def test_a_replay_of_an_old_owner_ends(connect):
 async def test_long_logs_and_snapshots_are_replayed_whole(connect):
     engine = await connect()
     claim = await engine.claim(LOG, worker(1))
-    parts, data = [b"p%d" % number for number in range(1200)], [b"d%d" % number for number in range(1200)]
+    parts, data = [b"p%d" % number for number in range(600)], [b"d%d" % number for number in range(1200)]
     await engine.append(pieces(claim, b"covered"))
     await engine.snapshot(claim, 1, parts_of(parts))
     await engine.append(pieces(claim, *data, first=1))
