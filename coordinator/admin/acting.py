@@ -165,7 +165,7 @@ def _reason(body: Why) -> str | None:
 
 
 def _fail_over(shard: Shard[Any], for_ms: int) -> int:
-    if shard.status in (Status.FAILED, Status.STOPPED):
+    if shard.status in (Status.FAILED, Status.STOPPED, Status.ELSEWHERE) or shard.awaits_log:
         raise RefusedRequest(503, f"the shard is {shard.status}: {shard.reason}")
     return shard.fail_over(for_ms)
 

@@ -1,10 +1,11 @@
 """Two health checks: is the event loop running, and should clients use this server?
 
 `/health/live` responds whenever the event loop runs. A supervisor that restarted the server for other reasons would restart
-it when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard is loaded and accepts
-writes, topics and settings can be changed, the disk has space for records, and the server is not stopping. Otherwise it
-responds with status 503 and the reasons. Two problems are reported without making the server unready, because it can still
-do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no events (`events_lost`).
+it when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard that this server has
+is loaded and accepts writes, topics and settings can be changed, the disk has space for records, and the server is not
+stopping. Otherwise it responds with status 503 and the reasons. Two problems are reported without making the server unready,
+because it can still do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no
+events (`events_lost`).
 """
 
 from msgspec import Struct
@@ -59,8 +60,10 @@ def not_ready(server: ServerView) -> list[str]:
         problems += [
             f"{what} {shard.index} is {shard.status}: {shard.reason}"
             for shard in router.shards
-            if shard.status is not Status.ACTIVE
+            if shard.status not in (Status.ACTIVE, Status.ELSEWHERE)
         ]
+    if server.worker is not None and server.worker.lease.is_over:
+        problems.append("the engine has not taken a beat in time, so other workers may have the shards")
     if reason := server.topics.metadata.problem:
         problems.append(reason)
     problems += _partitions(server, "full")

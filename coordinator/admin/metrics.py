@@ -126,6 +126,12 @@ def _authentications_failed(server: ServerView) -> Samples:
     return (((_listener_name(i),), listener.authentications_failed) for i, listener in enumerate(server.listeners))
 
 
+def _authorization_denied(server: ServerView) -> Samples:
+    audit = server.authorizer.audit if server.authorizer is not None else None
+    denied = audit.denied if audit is not None else {}
+    return [((of.name, operation.name), count) for (operation, of), count in list(denied.items())]
+
+
 def _listener_name(index: int) -> str:
     return str(index)
 
@@ -396,6 +402,8 @@ METRICS = (
            "Connections refused because of a limit.", _connections_refused),
     Metric("coordinator_authentications_failed", COUNTER, ("listener",),
            "Clients that could not authenticate by SASL.", _authentications_failed),
+    Metric("coordinator_authorization_denied", COUNTER, ("resource", "operation"),
+           "What the authorizer refused clients that asked for it, by type of resource.", _authorization_denied),
     Metric("coordinator_connections_closed", COUNTER, ("reason",),
            "Closed connections by reason. peer: the client closed it.", _connections_closed),
     Metric("coordinator_quota_throttled", COUNTER, ("quota",),

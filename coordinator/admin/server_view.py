@@ -14,6 +14,7 @@ from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
+from coordinator.security.standard_authorizer import StandardAuthorizer
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
@@ -52,6 +53,8 @@ class ServerView(Protocol):
     def group_rebalances(self) -> GroupRebalances: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def authorizer(self) -> StandardAuthorizer | None: ...
     @property
     def journal(self) -> TurnJournal: ...
     @property

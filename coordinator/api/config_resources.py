@@ -26,6 +26,7 @@ from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.security import audit
 from coordinator.security.access import Access, AclOperation, ResourceType
 from coordinator.security.authorizer import CLUSTER_NAME
 from coordinator.topics import names, topic_settings
@@ -238,10 +239,10 @@ def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> C
 
 
 def _loggers() -> list[str]:
-    """The root logger, and every logger of this server that has been used."""
+    """The root logger, and every logger of this server that has been used, with that of the audit log."""
     ours = __name__.partition(".")[0]
     known = logging.root.manager.loggerDict
-    return [_ROOT, *sorted(name for name in known if name == ours or name.startswith(f"{ours}."))]
+    return [_ROOT, *sorted(name for name in known if name in (ours, audit.LOGGER) or name.startswith(f"{ours}."))]
 
 
 def _logger(name: str) -> logging.Logger:

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, TypeVar
 
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.security.access import DESCRIBE_CLUSTER, Access, ResourceType
@@ -21,6 +23,8 @@ Reply = Callable[[Any], None]
 Serve = Callable[[Server, Exchange[R], R, Reply], None]
 """Handles a request that may be a part of the exchange's, and gives `reply` the response."""
 Refuse = Callable[[R, KafkaError, int], Message]
+PIECE_NAMES = 100
+"""Names that the authorizer is asked about in about a millisecond, where there are many rules."""
 
 
 def guarded_by(access: Access, name_of: Callable[[R], str], handle: Handle[R]) -> Guard[R]:
@@ -49,6 +53,29 @@ def allowed_names(permits: Permits, access: Access, names: Iterable[str], *, qui
     return frozenset(name for name in dict.fromkeys(names) if permits.allows(access, name, quiet=quiet))
 
 
+def ask_in_slices(
+    exchange: Exchange[Any],
+    permits: Permits,
+    access: Access,
+    names: Iterable[str],
+    then: Callable[[frozenset[str]], None],
+) -> None:
+    """Calls `then` with the names with which the client may do this: at once, or after slices if there are many names."""
+    wanted = list(dict.fromkeys(names))
+    if len(wanted) <= PIECE_NAMES:
+        then(allowed_names(permits, access, wanted))
+    else:
+        exchange.run_in_slices(_ask(permits, access, wanted, then))
+
+
+def _ask(permits: Permits, access: Access, wanted: list[str], then: Callable[[frozenset[str]], None]) -> Pieces:
+    allowed: set[str] = set()
+    for first in range(0, len(wanted), PIECE_NAMES):
+        allowed |= allowed_names(permits, access, wanted[first : first + PIECE_NAMES])
+        yield
+    then(frozenset(allowed))
+
+
 def split_by_permit(
     permits: Permits, access: Access, elements: Sequence[E], name_of: Callable[[E], str]
 ) -> tuple[list[E], list[E]]:
@@ -69,8 +96,12 @@ def guarded_by_topic(
     """
 
     def guard(server: Server, exchange: Exchange[R], permits: Permits) -> None:
+        topics: list[Any] = exchange.request.topics  # type: ignore[attr-defined]
+        ask_in_slices(exchange, permits, access, map(name_of, topics), partial(serve_allowed, server, exchange))
+
+    def serve_allowed(server: Server, exchange: Exchange[R], names: frozenset[str]) -> None:
         request: Any = exchange.request
-        allowed, denied = split_by_permit(permits, access, request.topics, name_of)
+        denied = [topic for topic in request.topics if name_of(topic) not in names]
         if not denied:
             serve(server, exchange, request, exchange.reply)
             return
@@ -80,6 +111,7 @@ def guarded_by_topic(
             getattr(response, answers).extend(getattr(refused, answers))
             exchange.reply(response)
 
+        allowed = [topic for topic in request.topics if name_of(topic) in names]
         if allowed:
             serve(server, exchange, with_topics(request, allowed), reply)
         else:

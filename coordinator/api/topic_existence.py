@@ -8,7 +8,6 @@ that may not read a topic does not learn whether it exists, unless it knows the 
 from collections.abc import Collection
 from typing import Any
 
-from coordinator.api.guards import allowed_names
 from coordinator.api.permits import Permits
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.offsets.partial_commit import PartialCommit, RefusedPartition
@@ -44,8 +43,8 @@ def fill_in_topics(request: Commit, catalog: Catalog, *, by_id: bool) -> bool:
 
 def denied_topics(request: Commit, permits: Permits) -> Collection[str]:
     """The names of the topics of a request that the client may not read. Topics were filled in."""
-    names = {topic.name for topic in request.topics}
-    return names - allowed_names(permits, READ_TOPIC, names)
+    names = dict.fromkeys([topic.name for topic in request.topics])
+    return [name for name in names if not permits.allows(READ_TOPIC, name)]
 
 
 def split_commit(

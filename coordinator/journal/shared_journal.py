@@ -102,6 +102,10 @@ class SharedJournal(TurnJournal):
         held = self._held.get(log)
         return None if held is None else held.claim._replace(next_sequence=held.next_sequence)
 
+    def epoch_of(self, name: str) -> int:
+        """The epoch of the claim of a log, by its name; 0 without a claim."""
+        return next((held.claim.epoch for held in self._held.values() if held.claim.log == name), 0)
+
     def durable_claim_of(self, log: JournaledLog) -> Claim | None:
         """As `claim_of`, with the sequence behind the last durable piece: it ends at the durable offset of the log."""
         held = self._held.get(log)

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from coordinator.api.config_resources import ConfigResourceType, config_access, config_resource
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import PIECE_NAMES
 from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -29,8 +30,6 @@ _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 _FLEXIBLE_SINCE = 4
 _PIECE_RESOURCES = 5
 """Resources that are described and encoded in about a millisecond."""
-_PIECE_PERMITS = 200
-"""Permissions that are asked for in about a millisecond, where there are many rules."""
 
 
 def handle(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> None:
@@ -75,7 +74,7 @@ def _denied(request: DescribeConfigsRequest, permits: Permits) -> Generator[None
         access, name = config_access(AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         if not permits.allows(access, name):
             refused[place] = denial(access.resource_type)
-        if not (place + 1) % _PIECE_PERMITS:
+        if not (place + 1) % PIECE_NAMES:
             yield
     return refused
 

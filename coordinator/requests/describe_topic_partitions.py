@@ -8,9 +8,12 @@ Topics that the client may not describe are in no page: of all topics they are l
 page (`DescribeTopicPartitionsRequestHandler`).
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import ask_in_slices
 from coordinator.api.leaders import leaders
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -30,7 +33,6 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
     request = exchange.request
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
-    topics = server.topics.registry.topics
     wanted = sorted(
         name for name in {topic.name for topic in request.topics} or server.topics.topic_names() if name >= first
     )
@@ -38,8 +40,14 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    permits = exchange.permits
-    allowed = allowed_names(permits, DESCRIBE_TOPIC, wanted)
+    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, partial(_respond, server, exchange, wanted))
+
+
+def _respond(
+    server: Server, exchange: Exchange[DescribeTopicPartitionsRequest], wanted: Sequence[str], allowed: frozenset[str]
+) -> None:
+    request, permits, topics = exchange.request, exchange.permits, server.topics.registry.topics
+    cursor = request.cursor
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
     for name in wanted:
@@ -60,7 +68,7 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
             described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         described.topic_id = topic.topic_id
-        start = cursor.partition_index if cursor is not None and name == first else 0
+        start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         end = min(topic.partitions, start + left)
         described.partitions = [_partition(server, name, index) for index in range(start, end)]
         if end < topic.partitions:

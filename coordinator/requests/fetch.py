@@ -7,8 +7,10 @@ from functools import cache
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import PIECE_NAMES
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
@@ -22,11 +24,24 @@ def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
 def guard(server: Server, exchange: Exchange[FetchRequest], permits: Permits) -> None:
     """A follower needs the right of a broker, which is about all topics; a consumer needs one for each topic."""
     request = exchange.request
+    is_denied = cache(lambda name: name is not None and not permits.allows(READ_TOPIC, name))
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         denied = not permits.allows(CLUSTER_ACTION)
         _fetch(server, exchange, lambda _name: denied)
+    elif len(request.topics) <= PIECE_NAMES:
+        _fetch(server, exchange, is_denied)
     else:
-        _fetch(server, exchange, cache(lambda name: name is not None and not permits.allows(READ_TOPIC, name)))
+        exchange.run_in_slices(_ask_and_fetch(server, exchange, is_denied))
+
+
+def _ask_and_fetch(server: Server, exchange: Exchange[FetchRequest], is_denied: IsDenied) -> Pieces:
+    """`is_denied` remembers what it has said."""
+    by_id = exchange.api_version >= IDS_SINCE
+    for number, topic in enumerate(exchange.request.topics, 1):
+        is_denied(server.topics.topic_name(topic.topic_id) if by_id else topic.topic)
+        if not number % PIECE_NAMES:
+            yield
+    _fetch(server, exchange, is_denied)
 
 
 def _fetch(server: Server, exchange: Exchange[FetchRequest], is_denied: IsDenied | None) -> None:

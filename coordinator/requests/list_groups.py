@@ -6,31 +6,30 @@ A client that may not describe the cluster gets the groups that it may describe.
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.api.visible_lists import reply_with_list
 from coordinator.groups.list_groups import list_groups
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 
+_Group = ListGroupsResponse.ListedGroup
+
 
 def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
-    request = exchange.request
+    request, permits = exchange.request, exchange.permits
 
-    permits = exchange.permits
-    sees_all = permits.allows(DESCRIBE_CLUSTER, quiet=True)
-
-    def sees(group: ListGroupsResponse.ListedGroup) -> bool:
-        return sees_all or permits.allows(DESCRIBE_GROUP, group.group_id, quiet=True)
-
-    def view(groups: Groups, _now_ms: int) -> list[ListGroupsResponse.ListedGroup]:
+    def view(groups: Groups, _now_ms: int) -> list[_Group]:
         return list_groups(groups, request.states_filter, request.types_filter)
 
-    def combine(parts: list[list[ListGroupsResponse.ListedGroup]]) -> ListGroupsResponse:
-        return ListGroupsResponse(
-            error_code=ErrorCode.NONE, groups=[group for part in parts for group in part if sees(group)]
-        )
+    def response(groups: list[_Group]) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
-    server.groups.gather(view, exchange, combine)
+    def may_see(group: _Group) -> bool:
+        return permits.allows(DESCRIBE_GROUP, group.group_id, quiet=True)
+
+    sees_all = permits.allows(DESCRIBE_CLUSTER, quiet=True)
+    reply_with_list(server.groups, view, exchange, response, None if sees_all else may_see)
 
 
 def refuse(request: ListGroupsRequest, error: KafkaError, api_version: int) -> ListGroupsResponse:

@@ -4,11 +4,10 @@ v1 filters by the time since the transaction began (KIP-994), v2 by a regular ex
 A client gets the ids that it may describe.
 """
 
-from itertools import chain
-
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.api.visible_lists import reply_with_list
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from coordinator.security.access import DESCRIBE_TRANSACTIONAL_ID
@@ -31,17 +30,13 @@ def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
             for transaction in matching(transactions, filters, now_ms)
         ]
 
-    def combine(parts: list[list[_State]]) -> ListTransactionsResponse:
-        return ListTransactionsResponse(
-            unknown_state_filters=unknown,
-            transaction_states=[
-                state
-                for state in chain.from_iterable(parts)
-                if permits.allows(DESCRIBE_TRANSACTIONAL_ID, state.transactional_id)
-            ],
-        )
+    def response(states: list[_State]) -> ListTransactionsResponse:
+        return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
-    server.transactions.gather(view, exchange, combine)
+    def may_see(state: _State) -> bool:
+        return permits.allows(DESCRIBE_TRANSACTIONAL_ID, state.transactional_id)
+
+    reply_with_list(server.transactions, view, exchange, response, None if permits.everything else may_see)
 
 
 def refuse(_request: ListTransactionsRequest, error: KafkaError, _api_version: int) -> ListTransactionsResponse:

@@ -201,6 +201,11 @@ class Shard(Generic[S]):
         return bool(self._writes.batch.count or self._writes.closed)
 
     @property
+    def awaits_log(self) -> bool:
+        """Whether the log is being read from the engine, so that it cannot be loaded yet."""
+        return self.status is Status.LOADING and self._loading is None
+
+    @property
     def timers_armed(self) -> int:
         return len(self._timers)
 
@@ -506,9 +511,10 @@ class Shard(Generic[S]):
         """Loads the log again, as another broker would that takes the partition over; returns how many requests it refused.
 
         Requests that wait get NOT_COORDINATOR. For `for_ms`, by the protocol's clock, and until the log is read, others get
-        COORDINATOR_LOAD_IN_PROGRESS. What was decided before is in the log. It must be ACTIVE, LOADING or FULL.
+        COORDINATOR_LOAD_IN_PROGRESS. What was decided before is in the log. It must be ACTIVE, LOADING or FULL, with its log.
         """
         assert not self._busy
+        assert not self.awaits_log
         self.flush()
         refused = len(self.parked) + len(self._waiting)
         self._reload(KafkaError(ErrorCode.NOT_COORDINATOR), for_ms)

@@ -24,6 +24,11 @@ _RESOURCE_NAMES = {
 _log = logging.getLogger(LOGGER)
 
 
+def is_silent_about_allowed() -> bool:
+    """Whether the log has no lines about what is allowed."""
+    return not _log.isEnabledFor(logging.DEBUG)
+
+
 class Decision(NamedTuple):
     """Whether something is allowed, and why."""
 
@@ -54,11 +59,6 @@ class AuditLog:
         self._written: set[int] = set()
         """Hashes of the denials of this minute, because clients choose the names. Where two are equal, a line is missing."""
         self._left_out = 0
-
-    @property
-    def shows_allowed(self) -> bool:
-        """Whether the log has lines about what is allowed."""
-        return _log.isEnabledFor(logging.DEBUG)
 
     def note(self, question: Question, decision: Decision) -> None:
         """Counts and logs a decision."""

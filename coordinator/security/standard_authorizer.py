@@ -15,7 +15,7 @@ from coordinator.security import hosts
 from coordinator.security.access import SUPPORTED, Access, AclOperation, ResourceType
 from coordinator.security.acl_index import AclIndex
 from coordinator.security.acls import EVERYONE, Acl, AclFilter, PatternType, PermissionType
-from coordinator.security.audit import AuditLog, Decision, Question
+from coordinator.security.audit import AuditLog, Decision, Question, is_silent_about_allowed
 from coordinator.security.principal import Principal
 
 DECISIONS_MAX = 16_384
@@ -108,15 +108,16 @@ class StandardAuthorizer:
         self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
     ) -> bool:
         """As `Authorizer.allows`."""
-        decision = self.decide(principal, host, access, name)
-        if not quiet and self.audit is not None and (not decision.is_allowed or self.audit.shows_allowed):
+        decision = self._decisions.get((principal, host, access[1] << 8 | access[0], name)) or self.decide(
+            principal, host, access, name
+        )
+        if not quiet and self.audit is not None and not (decision[0] and is_silent_about_allowed()):
             self.audit.note(Question(principal, host, access, name, api), decision)
-        return decision.is_allowed
+        return decision[0]
 
     def decide(self, principal: Principal, host: str, access: Access, name: str) -> Decision:
         """Whether the principal may do this, and why."""
-        operation, resource_type = access
-        key = principal, host, resource_type << 8 | operation, name
+        key = principal, host, access[1] << 8 | access[0], name
         decision = self._decisions.get(key)
         if decision is None:
             decision = self._evaluate(principal, host, access, name)
@@ -128,7 +129,7 @@ class StandardAuthorizer:
 
     def allows_any(self, principal: Principal, host: str, access: Access) -> bool:
         """As `Authorizer.allows_any`."""
-        key = principal, host, access.resource_type << 8 | access.operation
+        key = principal, host, access[1] << 8 | access[0]
         allowed = self._any.get(key)
         if allowed is None:
             # Asked as Kafka asks: a super user, or everyone if there are no ACLs, may do everything.

@@ -75,6 +75,7 @@ from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
+from coordinator.transactions.state import COORDINATOR_EPOCH
 from coordinator.transactions.verification import Verification
 from coordinator.world import plugins
 from coordinator.world.clock import Clock
@@ -419,9 +420,15 @@ class Server:
             TRANSACTIONS_TOPIC,
             index,
             config.log.transaction_state_log_segment_bytes,
-            lambda: TransactionMachine(config.transactions, self.producer_ids, self.marker_delivery.deliver),
+            lambda: TransactionMachine(
+                config.transactions, self.producer_ids, self.marker_delivery.deliver, self._coordinator_epoch(index)
+            ),
             transaction_machine.RECORD_KEYS,
         )
+
+    def _coordinator_epoch(self, index: int) -> int:
+        """The epoch of the coordinator of transactions: that of its claim, where shards move between workers."""
+        return COORDINATOR_EPOCH if self.sharing is None else self.sharing.epoch_of(f"{TRANSACTIONS_TOPIC}-{index}")
 
     def _shard(
         self,
@@ -522,6 +529,8 @@ class Server:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
         host, port = self.listeners[0].advertised
         if self.sharing is not None:
+            self.markers.elsewhere = self.sharing.peers.write_marker
+            self.verification.elsewhere = self.sharing.ask_about_transaction
             await self.sharing.start(self.groups, self.transactions, self.topics, (host, port), self._run_in_worker)
             for topic in self.config.declared_topics:
                 if topic.name not in self.topics.registry.topics:

@@ -20,12 +20,14 @@ from coordinator.server import CannotStart
 from coordinator.server.data_folder import CACHE_FOLDER, new_cluster_id
 from coordinator.topics import names
 from coordinator.topics.engine import METADATA_FOLDER, Topics, new_topic_id
+from coordinator.transactions.add_partitions import Addition
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.workers.cluster import Workers
 from coordinator.workers.joining import CannotJoin, InternalTopic, Joined, check_data_plane, join
 from coordinator.workers.lease import Lease, LeasedShard
 from coordinator.workers.metadata_sharing import MetadataSharing
 from coordinator.workers.ownership import Ownership, TakeOver
+from coordinator.workers.peers import Peers
 from coordinator.workers.snapshots import Snapshots
 from coordinator.workers.statistics import WorkerStatistics
 from coordinator.workers.take_over import SharedShard
@@ -48,13 +50,14 @@ class Sharing:
     ) -> None:
         self.engine = engine
         self.cluster = Workers()
-        self.statistics = WorkerStatistics(self.cluster)
+        self.peers = Peers(self.cluster)
         self.has_data = config.shared.data_plane == LOCAL
         self._config = config
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
         self._lease = Lease(clock.machine_ms, settings.beat_timeout_ms * (BEATS - 1) // BEATS)
+        self.statistics = WorkerStatistics(self.cluster, self._lease)
         self._worker = self._as_worker(*_address(config))
         self._runs: set[asyncio.Task[Any]] = set()
         self.joined: Joined | None = None
@@ -213,6 +216,14 @@ class Sharing:
             shard.lease = self._lease
         return [SharedShard(f"{topic}-{shard.index}", shard, self._journal) for shard in shards]
 
+    def epoch_of(self, log: str) -> int:
+        """The epoch of this worker's claim of a log; 0 without one."""
+        return 0 if self._journal is None else self._journal.epoch_of(log)
+
+    def ask_about_transaction(self, shard: int, addition: Addition, adds: bool, done: Callable[[Any], None]) -> None:
+        """Asks the worker that has a shard of transactional ids (`Peers.add_partitions`)."""
+        self.peers.add_partitions(f"{names.TRANSACTION_STATE}-{shard}", addition, adds, done)
+
     async def take_snapshot(self, log: str) -> None:
         """Takes a snapshot of a log that this worker has. Raises as `Snapshots.take`."""
         assert self._snapshots is not None
@@ -228,7 +239,8 @@ class Sharing:
             await self._metadata.stop()
 
     async def close(self) -> None:
-        """Closes the engine."""
+        """Closes the connections to the other workers and to the engine."""
+        await self.peers.stop()
         await self.engine.close()
 
 

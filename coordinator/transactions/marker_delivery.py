@@ -12,9 +12,9 @@ harm. A marker must never be missing. So `MarkerWriter.write` retries until ever
 
 Kafka gives up on the latter and leaves the transaction in its prepared state until a restart; here it completes.
 
-TRANSACTION_COORDINATOR_FENCED means that the partition has markers of a later coordinator epoch. This server has one
-coordinator that never moves, so such a log was taken over from a Kafka cluster: the marker is written again with a higher
-epoch.
+TRANSACTION_COORDINATOR_FENCED means that the partition has markers of a later coordinator epoch. If this server's coordinator
+never moves, such a log was taken over from a Kafka cluster: the marker is written again with a higher epoch. If it moves
+between workers, another one has the transaction now and delivers its markers.
 """
 
 from collections.abc import Callable
@@ -44,6 +44,10 @@ class DataPlane(Protocol):
     def write_marker(self, topic: str, partition: int, marker: Marker, done: Callable[[ErrorCode], None]) -> None: ...
 
 
+WriteOnce = Callable[[Marker, str, int, Callable[[ErrorCode], None]], None]
+"""As `MarkerWriter.write_once`."""
+
+
 class MarkerWriter:
     """Writes markers to data partitions and to the shards of `groups_topic`."""
 
@@ -65,6 +69,8 @@ class MarkerWriter:
         self._schedule = schedule
         self._on_fact = on_fact
         self.stopped = False
+        self.elsewhere: WriteOnce | None = None
+        """Writes to a shard of groups that another worker has; None: all are here, and the coordinator never moves."""
 
     def stop(self) -> None:
         """Ends all retries. Deliveries that are not complete start again after the next start."""
@@ -100,12 +106,13 @@ class MarkerWriter:
         self, marker: Marker, partition: Partition, retry_ms: int, remaining: set[Partition], done: Callable[[], None]
     ) -> None:
         def on_written(error: ErrorCode) -> None:
-            if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED and marker.coordinator_epoch < _EPOCH_MAX:
+            is_fenced = error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            if is_fenced and self.elsewhere is None and marker.coordinator_epoch < _EPOCH_MAX:
                 higher = marker._replace(coordinator_epoch=2 * marker.coordinator_epoch + 1)
                 self._write(higher, partition, retry_ms, remaining, done)
                 return
             if error is not ErrorCode.NONE:
-                never_needed = error in _NEVER_NEEDED
+                never_needed = error in _NEVER_NEEDED or is_fenced
                 if never_needed or retry_ms < RETRY_MS_MAX:  # a permanent failure must not fill the server's log
                     self._report(marker, partition, error, never_needed=never_needed)
                 if not never_needed:
@@ -118,7 +125,14 @@ class MarkerWriter:
             if not remaining:
                 done()
 
-        self.write_once(marker, *partition, on_written)
+        self._write_where_it_is(marker, *partition, on_written)
+
+    def _write_where_it_is(self, marker: Marker, topic: str, index: int, done: Callable[[ErrorCode], None]) -> None:
+        shards = self._groups.shards if topic == self._groups_topic else ()
+        if self.elsewhere is not None and 0 <= index < len(shards) and shards[index].status is Status.ELSEWHERE:
+            self.elsewhere(marker, topic, index, done)
+        else:
+            self.write_once(marker, topic, index, done)
 
     def _retry(self, *arguments: Any) -> None:
         if not self.stopped:
@@ -154,7 +168,8 @@ class MarkerDelivery:
         shard = self.transactions.shard_of(completion.transactional_id)
 
         def on_outcome(outcome: Any) -> None:
-            if isinstance(outcome, KafkaError) and shard.status is not Status.FAILED and not self._markers.stopped:
+            is_over = shard.status in (Status.FAILED, Status.ELSEWHERE) or self._markers.stopped
+            if isinstance(outcome, KafkaError) and not is_over:
                 self._schedule(RETRY_MS_MAX, lambda: self._retry(completion))
             else:
                 self.in_progress.discard(completion)

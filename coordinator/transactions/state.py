@@ -26,7 +26,7 @@ FENCING_APIS = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
 """The APIs by which fenced requests are counted. AddOffsetsToTxn and implicit additions count as AddPartitionsToTxn."""
 
 COORDINATOR_EPOCH = 0
-"""There is one coordinator, and it never moves."""
+"""That of a server whose shards never move."""
 
 
 class ProducerIdSource(Protocol):
@@ -45,10 +45,18 @@ set, and then runs `complete`."""
 class Transactions:
     """The transactional ids of one shard. Operations may read everything, and change only fields that are not in the log."""
 
-    __slots__ = ("by_id", "config", "deliver", "ended", "fenced", "last_epochs", "ongoing", "prepared", "producer_ids",
-                 "states", "undelivered")  # fmt: skip
+    __slots__ = ("by_id", "config", "coordinator_epoch", "deliver", "ended", "fenced", "last_epochs", "ongoing", "prepared",
+                 "producer_ids", "states", "undelivered")  # fmt: skip
 
-    def __init__(self, config: TransactionsConfig, producer_ids: ProducerIdSource, deliver: Deliver) -> None:
+    def __init__(
+        self,
+        config: TransactionsConfig,
+        producer_ids: ProducerIdSource,
+        deliver: Deliver,
+        coordinator_epoch: int = COORDINATOR_EPOCH,
+    ) -> None:
+        """`coordinator_epoch`: grows whenever another server takes the shard; markers have it, so that late ones are fenced."""
+        self.coordinator_epoch = coordinator_epoch
         self.config = config
         self.producer_ids = producer_ids
         self.deliver = deliver
@@ -108,7 +116,7 @@ class Transactions:
             transaction.producer_id,
             transaction.epoch,
             commit=transaction.state is State.PREPARE_COMMIT,
-            coordinator_epoch=COORDINATOR_EPOCH,
+            coordinator_epoch=self.coordinator_epoch,
             transaction_version=transaction.client_version,
         )
         left = self.undelivered[transaction.transactional_id] = set(transaction.partitions)

@@ -18,6 +18,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import InternalRequest
 from coordinator.runtime.result import Producer
 from coordinator.runtime.router import Router
+from coordinator.runtime.shard import Status
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.transaction import Partition
@@ -29,6 +30,8 @@ ADD_RETRY_MS_MAX = 100
 """Kafka's defaults of add.partitions.to.txn.retry.backoff.ms and add.partitions.to.txn.retry.backoff.max.ms."""
 
 Refused = dict[Partition, ErrorCode]
+AskElsewhere = Callable[[int, Addition, bool, Callable[[Any], None]], None]
+"""`ask(index of the shard, addition, adds, done)`. `done` gets what the operation replies there, or a KafkaError."""
 
 
 class Verification:
@@ -36,6 +39,8 @@ class Verification:
 
     def __init__(self, transactions: Router[TransactionMachine], *, enabled: bool, schedule: Schedule) -> None:
         """`enabled`: transaction.partition.verification.enable. Additions are made in either case."""
+        self.elsewhere: AskElsewhere | None = None
+        """Asks the worker that has the shard of a transactional id; None: all are here."""
         self._transactions = transactions
         self._enabled = enabled
         self._schedule = schedule
@@ -69,6 +74,11 @@ class Verification:
         waited_ms = 0
 
         def ask() -> None:
+            if self.elsewhere is not None:
+                shard = self._transactions.shard_of(transactional_id)
+                if shard.status is Status.ELSEWHERE:
+                    self.elsewhere(shard.index, addition, adds, on_outcome)
+                    return
             operation = add_partitions if adds else verify_partitions
             self._transactions.submit(transactional_id, operation, InternalRequest(addition, on_outcome, writes=adds))
 

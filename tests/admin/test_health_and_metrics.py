@@ -91,6 +91,7 @@ def server(
     metadata_problem: str = "",
     transactions: tuple[Any, ...] = (),
     named: tuple[str, ...] = (),
+    authorizer: Any = None,
 ) -> Any:
     listener = SimpleNamespace(
         connections=[SimpleNamespace(waiting=2)],
@@ -109,6 +110,7 @@ def server(
         statistics=Statistics(),
         group_rebalances=GroupRebalances(lambda: 0, named),
         stopping=stopping,
+        authorizer=authorizer,
         run_in_worker=lambda function, done: done(function()),
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),

@@ -153,6 +153,7 @@ def disturb(worker: ServerProcess, fault: str) -> None:
         worker.resume()
 
 
+@pytest.mark.timeout(SECONDS + 280)
 def test_groups_lose_no_acknowledged_offset_while_workers_die(cluster, fresh):
     """No acknowledged offset is lost, no shard has two owners, every group is Stable again, and within seconds."""
     bootstrap = ",".join(worker.bootstrap for worker in cluster)

@@ -3,6 +3,8 @@
 The answers are those of Kafka 4.4 with the same ACLs, also in their order where Kafka's has one.
 """
 
+from collections import Counter
+
 import pytest
 
 from coordinator.api import authorized_operations
@@ -940,3 +942,35 @@ def test_what_is_wrong_with_a_request_alone_is_said_before_anybody_is_asked(serv
     )
     invalid = ErrorCode.INVALID_REQUEST
     assert [each.error_code for each in answer.responses] == [invalid, invalid, DENIED, invalid, invalid, invalid]
+
+
+# --- many names -------------------------------------------------------------------------------------------------------
+
+MANY = [f"t{number}" for number in range(2_000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fields"),
+    [
+        ("ListOffsets", 11, list_offsets(*[(each, 0) for each in MANY])),
+        ("OffsetForLeaderEpoch", 4, epochs(*[(each, 0) for each in MANY])),
+        ("Fetch", 12, fetch(*[(each, 0) for each in MANY])),
+        ("Metadata", 12, metadata(*MANY)),
+        ("DescribeTopicPartitions", 0, pages(*MANY)),
+        ("DescribeConfigs", 4, describe_configs(*[(TOPIC, each) for each in MANY])),
+    ],
+)
+def test_a_request_with_many_names_asks_about_them_in_slices(name, version, fields, server):
+    for access in (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_TOPIC_CONFIGS):
+        server.allowed.allow(access, "t7")
+    asked, allows = Counter(), server.allowed.allows
+
+    def allows_and_counts(*arguments, **keywords):
+        asked[server.turns] += 1
+        return allows(*arguments, **keywords)
+
+    server.allowed.allows = allows_and_counts
+    answered = Counter(codes(server.ask(name, version, **fields)))
+    assert (answered[NO_TOPIC], answered[DENIED]) == (1, len(MANY) - 1)
+    assert max(asked.values()) <= 1_100
+    assert sum(asked.values()) >= len(MANY)

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from coordinator.api import visible_lists
+from coordinator.api.sliced_work import SLICE_PIECES, SlicedWork
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -411,6 +413,26 @@ async def test_groups_are_listed_that_may_be_described_unless_the_cluster_may_be
     assert guarded.permits.denied == []  # nobody has asked for a group by its name
     guarded.permits.allow(DESCRIBE_CLUSTER, ANY_NAME)
     assert await listed() == ["a", "b"]
+
+
+async def test_many_groups_are_looked_through_in_slices(guarded, monkeypatch):
+    monkeypatch.setattr(visible_lists, "PIECE_ELEMENTS", 2)
+    slices, take_slice = [], SlicedWork.take_slice
+
+    def count(work):
+        slices.append(work)
+        take_slice(work)
+
+    monkeypatch.setattr(SlicedWork, "take_slice", count)
+    groups = [f"g{number:02}" for number in range(50)]
+    async with everything(guarded) as client:
+        for group in groups:
+            await client.call("OffsetCommit", 9, commit(group, {"orders": [0]}))
+    mine = groups[::3]
+    guarded.permits.allow(DESCRIBE_GROUP, *mine)
+    client = await guarded.client()
+    assert [group.group_id for group in (await client.call("ListGroups", 5)).groups] == mine
+    assert len(slices) >= len(groups) / 2 // SLICE_PIECES
 
 
 async def test_a_description_of_groups_begins_with_those_that_are_refused(guarded):

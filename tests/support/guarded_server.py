@@ -35,6 +35,8 @@ class GuardedServer(Server):
         self.memory = Memory(1 << 24, self._soon.append)
         self._dispatcher = Dispatcher(self, self.apis, CODEC, authorizer=self.allowed if guarded else None)
         self._number = 0
+        self.turns = 0
+        """Turns of the loop so far."""
         self.connect()
 
     def connect(self):
@@ -65,6 +67,7 @@ class GuardedServer(Server):
     def run(self):
         """Runs turns of the loop until nothing is left to do."""
         while self._soon:
+            self.turns += 1
             callbacks, self._soon[:] = list(self._soon), []
             for callback in callbacks:
                 callback()

@@ -109,6 +109,11 @@ class Workers:
         owners = [worker for worker in self.running if index in worker.shards]
         return owners[0] if len(owners) == 1 else None
 
+    def owner_of_transactions(self, index: int) -> WorkerUnderTest | None:
+        """The worker that serves a shard of transactions."""
+        statuses = [(worker, worker.server.transactions.shards[index].status) for worker in self.running]
+        return next((worker for worker, status in statuses if status is Status.ACTIVE), None)
+
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(WITHIN_S):
             while not holds():  # noqa: ASYNC110 - there is nothing to wait for
