@@ -186,7 +186,7 @@ async def test_a_worker_behind_a_silent_network_gives_up_and_comes_back(connect_
         wire.is_silent = True
         await cut.append_once()
         assert (cut.claims, record.unknown) == ({}, 1)
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailable, match="no answer in time"):
             await cut.engine.beat(worker(1))
         other = Appender(await connect_postgresql(), worker(2), record)
         await other.take(LOGS[0])
