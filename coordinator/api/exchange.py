@@ -131,16 +131,16 @@ class Route:
         self._install()
 
     def _install(self) -> None:
-        """No templates are made of requests that are intercepted or metered."""
+        """No templates are made of requests that are intercepted, or that count towards a quota."""
         interceptor, metering = self._interceptor, self._metering
-        is_own = interceptor is None and metering is None
-        self.decode, self.learn = self.own_decode, self.own_learn if is_own else None
+        self.decode, self.learn = self.own_decode, self.own_learn if interceptor is None else None
         self.handle, self.exchange = self.own_handle, Exchange
         if interceptor is not None:
             self.handle, self.exchange = interceptor.handle, interceptor.exchange
         if metering is not None:
             self.handle, self.exchange = metering.handle(self.handle), metering.exchange(self.exchange)
             self.decode = metering.decode(self.own_decode)
+            self.learn = metering.learn(self.learn) if self.learn is not None else None
 
     def timed(self, duration_ns: int) -> None:
         """Counts how long a response took."""
@@ -255,6 +255,7 @@ class Metering(Protocol):
     ) -> Callable[[Server, "Exchange[Any]"], None]: ...
     def decode(self, decode: Callable[[bytes, int], tuple[Any, int]]) -> Callable[[bytes, int], tuple[Any, int]]: ...
     def exchange(self, base: type["Exchange[Any]"]) -> type["Exchange[Any]"]: ...
+    def learn(self, learn: "LearnTemplate") -> "LearnTemplate": ...
 
 
 LearnTemplate = Callable[[ReplyQueue, bytes, int, Route, str | None], None]

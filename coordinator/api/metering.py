@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coordinator.api.exchange import Exchange, Parts
+from coordinator.api.exchange import Exchange, LearnTemplate, Parts, ReplyQueue, Route
 from coordinator.api.muting import mute
 from coordinator.api.payloads import throttled
 from coordinator.api.server import Server
@@ -54,6 +54,8 @@ class Metering:
         self.schedule = schedule
         self.frame_bytes = 0
         """The size of the frame that is being handled, if its route counts it."""
+        self.subscribers: list[Callable[[Exchange[Any], Wait], None]] = []
+        """Called with each request whose client has to wait, when it has its answer."""
         self._classes: dict[type[Exchange[Any]], type[Exchange[Any]]] = {Exchange: MeteredExchange}
 
     def concerns(self, api: str) -> bool:
@@ -92,6 +94,17 @@ class Metering:
             return decode(frame, position)
 
         return measured
+
+    def learn(self, learn: LearnTemplate) -> LearnTemplate:
+        """Takes the place of this function of a route: the requests of a client that has a limit must not pass by here."""
+
+        def learn_if_unlimited(
+            queue: ReplyQueue, frame: bytes, position: int, route: Route, client_id: str | None
+        ) -> None:
+            if self.quotas.budget(queue.principal.name, client_id) is None:
+                learn(queue, frame, position, route, client_id)
+
+        return learn_if_unlimited
 
     def exchange(self, base: type[Exchange[Any]]) -> type[Exchange[Any]]:
         """The class of metered exchanges that takes the place of this one."""
@@ -207,6 +220,8 @@ class Meter:
         exchange = self._exchange
         mute(exchange.queue, self._metering.schedule, wait.throttle_ms)
         self._metering.quotas.throttling.count(wait.kind, wait.throttle_ms)
+        for subscriber in self._metering.subscribers:
+            subscriber(exchange, wait)
         _log.debug(
             "event=client_throttled quota=%s api=%s user=%s client=%s throttle_ms=%d",
             wait.kind, exchange.route.name, exchange.queue.principal.name, exchange.client_id, wait.throttle_ms,

@@ -6,12 +6,10 @@ the same conditions; the figures to look at are the ratios.
 
 import json
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 
 from coordinator.bench.load import Outcome, Plan
-from coordinator.bench.programs import Target, own_server, run_plan, spread
+from coordinator.bench.programs import Target, own_server, ratio_spread, run_plan, spread
 
 _OTHER_API = {"match": {"api": "ListGroups"}, "action": {"error": "COORDINATOR_NOT_AVAILABLE"}}
 
@@ -42,7 +40,7 @@ def report_control(match: str, seconds: float, repetitions: int, durability: str
     for row in rows:
         costs = _costs(row, seconds, repetitions, durability, warm_up_s)
         columns = [spread(costs[case]) for case in (OFF, ON, ONE_RULE)]
-        columns += [_ratio(costs[case], costs[OFF]) for case in (ON, ONE_RULE)]
+        columns += [ratio_spread(costs[case], costs[OFF]) for case in (ON, ONE_RULE)]
         print(f"{row.name:54} " + " ".join(f"{column:>20}" for column in columns), flush=True)  # noqa: T201
 
 
@@ -78,8 +76,3 @@ def _set_rule(at: Target) -> None:
     )
     with urllib.request.urlopen(request) as answer:  # noqa: S310 - as above
         answer.read()
-
-
-def _ratio(costs: Sequence[float], base: Sequence[float]) -> str:
-    ratios = [cost / off for cost, off in zip(costs, base, strict=True)]
-    return f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"

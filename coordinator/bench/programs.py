@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -87,3 +87,9 @@ def run_program(module: str, *arguments: str) -> dict[str, Any]:
 def spread(values: list[float], digits: int = 1) -> str:
     """Median, minimum and maximum."""
     return f"{median(values):5.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+
+def ratio_spread(costs: Sequence[float], base: Sequence[float]) -> str:
+    """The median of the ratios within the repetitions, with the smallest and the largest."""
+    ratios = [cost / without for cost, without in zip(costs, base, strict=True)]
+    return f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"

@@ -34,6 +34,7 @@ from coordinator.bench.programs import (
     run_program,
     spread,
 )
+from coordinator.bench.quotas import report_quotas
 from coordinator.bench.rebalance import RANGE, Rebalances
 from coordinator.bench.transactions import IDS_LOADED, TRANSACTION_ROWS, TransactionOutcome, TransactionPlan, write_ids
 from coordinator.bench.validation import report_validation
@@ -114,6 +115,7 @@ def report(
         report_events(match, seconds, repetitions, durability, warm_up_s)
         report_control(match, seconds, repetitions, durability, warm_up_s)
         report_access_control(match, seconds, repetitions, durability, warm_up_s)
+        report_quotas(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
     report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)

@@ -167,6 +167,8 @@ class PartitionReader(Client, ABC):
             topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[asked])],
         )
         response = await self.call(request, self.random.randrange(4, 13))
+        if response.throttle_time_ms and not response.responses:
+            raise NoResponse  # a quota
         answer = response.responses[0].partitions[0]
         if answer.error_code:
             if answer.error_code not in RETRIABLE_PRODUCE:

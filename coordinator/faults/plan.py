@@ -96,6 +96,9 @@ class Plan:
     rules_s: float = 0.0
     """How often a fault rule is set on the server (rules/)."""
 
+    quotas_s: float = 0.0
+    """How often an administrator sets or removes a quota."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -176,4 +179,5 @@ def draw(seed: int, span_s: float) -> Plan:
         journal_file_bytes=Random(f"journal {seed}").choice([8_192, 32_768, 1 << 18]),
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
         rules_s=Random(f"rules {seed}").choice([0.0, 0.0, 0.5, 3.0]),
+        quotas_s=Random(f"quotas {seed}").choice([0.0, 0.0, 1.0, 4.0]),
     )

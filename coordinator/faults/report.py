@@ -32,6 +32,8 @@ class Report:
     """Rebalances that an operator forced."""
     acts: int = 0
     """Acts of a tester on groups and shards."""
+    waits: int = 0
+    """How often a quota let a client wait."""
     checks: int = 0
 
     def __str__(self) -> str:
@@ -48,6 +50,7 @@ class Report:
             "expired",
             "forced",
             "acts",
+            "waits",
             "checks",
         )
         numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)

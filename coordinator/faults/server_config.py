@@ -6,6 +6,7 @@ from coordinator.config.settings import (
     ListenerConfig,
     LogConfig,
     NetworkConfig,
+    QuotasConfig,
     ServerConfig,
 )
 from coordinator.faults import clients, data_clients, transaction_clients
@@ -28,6 +29,7 @@ def server_config(plan: Plan) -> ServerConfig:
         network=NetworkConfig(
             connections_max_idle_ms=60_000, limit_frame_time_ms=10_000, socket_request_max_bytes=1 << 20
         ),
+        quotas=QuotasConfig(quota_window_num=3),
         log=LogConfig(
             durability=plan.durability,
             offsets_topic_num_partitions=plan.shards,

@@ -33,6 +33,7 @@ from coordinator.faults.mixed_clients import mixed_members
 from coordinator.faults.network import NetworkConditions, SimulatedNetwork
 from coordinator.faults.operator import Operator
 from coordinator.faults.plan import Plan
+from coordinator.faults.quota_clients import UNLIMITED, QuotaInvariants, QuotaSetter, UnlimitedClient
 from coordinator.faults.report import Report
 from coordinator.faults.server_config import ADDRESS, LOG_DIR, server_config
 from coordinator.faults.streams_clients import StreamsMember
@@ -103,6 +104,7 @@ class Simulation:
         )
         self.machine.disk.make_folder(LOG_DIR)
         self.machine.disk.sync_folder("")
+        self.quotas = QuotaInvariants(self.broken)
         self.faults = FaultInjector(
             plan,
             self.loop,
@@ -173,6 +175,7 @@ class Simulation:
         report.checks = self.invariants.checks
         report.expired = self.expiry.expired
         report.forced = sum(operator.forced for operator in self._workload.operators)
+        report.waits = self.quotas.waits
         report.acts = sum(meddler.acts for meddler in self._workload.meddlers)
 
     async def _run_phases(self) -> None:
@@ -235,6 +238,9 @@ class Simulation:
             ids = [each.name for each in workload.producers if isinstance(each, transaction_clients.Accountant)]
             ids += [count.transactional_id for count in self.counts]
             workload.meddlers = [Meddler(self.world, "meddler", groups, ids)]
+        if plan.quotas_s:
+            names = [each.name for each in (*workload.classic, *workload.modern, *workload.producers)]
+            others += [QuotaSetter(self.world, "quotas", names), UnlimitedClient(self.world, UNLIMITED)]
         others += [
             auditor,
             *workload.operators,
@@ -271,6 +277,7 @@ class Simulation:
             if server is None or process is None or process.paused or server.closed:
                 continue
             self.invariants.check(server)
+            self.quotas.watch(server)
             for found in transaction_clients.hanging_transactions(server):
                 self.broken(transaction_clients.INVARIANT, f"no coordinator knows the open transaction: {found}")
             if _has_failed(server):

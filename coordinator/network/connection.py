@@ -142,6 +142,11 @@ class Connection(asyncio.Protocol):
         """The number of requests not answered yet."""
         return len(self._queue)
 
+    @property
+    def in_progress(self) -> list[Exchange[Any]]:
+        """The requests that are being handled."""
+        return [exchange for exchange in self._queue if exchange.payload is None]
+
     # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -57,10 +57,11 @@ class RateQuota:
         """Counts the value; returns for how many milliseconds the client has to wait (`recordAndGetThrottleTimeMs`)."""
         rate = self._rate(account, now_ms)
         rate.record(value, now_ms)
-        excess = rate.per_second(now_ms) - limit
+        per_second, elapsed_ms = rate.measure(now_ms)
+        excess = per_second - limit
         if not excess > 0:
             return 0
-        return min(_rounded(excess / limit * rate.elapsed_ms(now_ms)), self._throttle_ms_max)
+        return min(_rounded(excess / limit * elapsed_ms), self._throttle_ms_max)
 
     def take_back(self, account: Account, value: float, now_ms: int) -> None:
         """Does not count the value after all (`unrecordQuotaSensor`)."""

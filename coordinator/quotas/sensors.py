@@ -29,12 +29,15 @@ class _Sample:
 class Rate:
     """What was recorded per second, over the current window and those before it (`Rate` of a `WindowedSum`)."""
 
-    __slots__ = ("_current", "_samples", "_window")
+    __slots__ = ("_current", "_forget_at_ms", "_samples", "_start_ms", "_total", "_window")
 
     def __init__(self, window: Window, now_ms: int) -> None:
         self._window = window
         self._samples = [_Sample(now_ms)]
         self._current = 0
+        self._total = 0.0
+        self._start_ms = self._forget_at_ms = now_ms
+        """The start of the oldest sample; and the time before which no sample is too old."""
 
     def record(self, value: float, now_ms: int) -> None:
         sample = self._samples[self._current]
@@ -42,18 +45,19 @@ class Rate:
             sample = self._advance(now_ms)
         sample.value += value
         sample.last_ms = now_ms
+        self._total += value
 
-    def per_second(self, now_ms: int) -> float:
-        self._forget_old(now_ms)
-        return sum(sample.value for sample in self._samples) / (self.elapsed_ms(now_ms) / 1000)
-
-    def elapsed_ms(self, now_ms: int) -> int:
-        """The time that the rate is about: at least all windows but the current one (`Rate.windowSize`)."""
-        self._forget_old(now_ms)
+    def measure(self, now_ms: int) -> tuple[float, int]:
+        """The rate per second, and the time that it is about: at least all windows but the current one (`Rate.windowSize`)."""
+        if now_ms >= self._forget_at_ms:
+            self._forget_old(now_ms)
         size_ms = self._window.size_ms
-        elapsed_ms = now_ms - min(sample.start_ms for sample in self._samples)
+        elapsed_ms = now_ms - self._start_ms
         missing = self._window.samples - 1 - elapsed_ms // size_ms
-        return max(elapsed_ms + max(0, missing) * size_ms, 1)
+        if missing > 0:
+            elapsed_ms += missing * size_ms
+        elapsed_ms = max(elapsed_ms, 1)
+        return self._total * 1000 / elapsed_ms, elapsed_ms
 
     def _advance(self, now_ms: int) -> _Sample:
         """The next sample. There is one more than windows: the oldest overlaps the time that counts."""
@@ -63,13 +67,17 @@ class Rate:
             samples.append(_Sample(now_ms))
         else:
             samples[self._current].reset(now_ms)
+        self._forget_at_ms = now_ms
         return samples[self._current]
 
     def _forget_old(self, now_ms: int) -> None:
-        oldest_ms = self._window.samples * self._window.size_ms
-        for sample in self._samples:
+        oldest_ms, samples = self._window.samples * self._window.size_ms, self._samples
+        for sample in samples:
             if now_ms - sample.last_ms >= oldest_ms:
                 sample.reset(now_ms)
+        self._total = sum(sample.value for sample in samples)
+        self._start_ms = min(sample.start_ms for sample in samples)
+        self._forget_at_ms = min(sample.last_ms for sample in samples) + oldest_ms
 
 
 class TokenBucket:

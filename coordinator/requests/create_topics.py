@@ -28,7 +28,7 @@ def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Perm
     is_creator = permits.allows(CREATE_CLUSTER, quiet=True)
     allowed = frozenset(asked) if is_creator else allowed_names(permits, CREATE_TOPIC, asked)
     described = allowed_names(permits, DESCRIBE_TOPIC_CONFIGS, asked, quiet=True)
-    denied = [name for name in asked if name not in allowed]
+    denied = dict.fromkeys(name for name in asked if name not in allowed)
 
     def reply(response: CreateTopicsResponse) -> None:
         for result in response.topics:

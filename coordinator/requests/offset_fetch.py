@@ -35,7 +35,6 @@ TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-P = TypeVar("P")
 
 _RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -43,6 +42,8 @@ _GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 _GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
+P = TypeVar("P")
+T = TypeVar("T", _Topic, _GroupTopic)
 
 
 def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
@@ -125,7 +126,7 @@ def _visible_part(
         response = result.reply
         assert isinstance(response, OffsetFetchResponse)
         if rest.topics is None:
-            response.topics = [each for each in response.topics if permits.allows(DESCRIBE_TOPIC, each.name)]
+            response.topics = _visible(response.topics, permits)
         response.topics += refused
         return result
 
@@ -164,9 +165,13 @@ class _VisiblePart:
         """The group's entry of the response: what was fetched of `rest`, then the refused topics."""
         if not fetched.error_code:
             if self.rest.topics is None:
-                fetched.topics = [each for each in fetched.topics if self._permits.allows(DESCRIBE_TOPIC, each.name)]
+                fetched.topics = _visible(fetched.topics, self._permits)
             fetched.topics += self._refused
         return fetched
+
+
+def _visible(topics: Iterable[T], permits: Permits) -> list[T]:
+    return [each for each in topics if permits.allows(DESCRIBE_TOPIC, each.name, quiet=True)]
 
 
 def refuse(request: OffsetFetchRequest, error: KafkaError, api_version: int) -> Message:

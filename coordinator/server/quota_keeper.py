@@ -35,7 +35,8 @@ class QuotaKeeper:
         self._clock = clock
         self._schedule = schedule
         self._listeners = listeners
-        self._metering: Metering | None = None
+        self.metering: Metering | None = None
+        """As `quotas`."""
 
     def observe(self, records: Sequence[Message]) -> None:
         """These records of the metadata log have been replayed."""
@@ -45,7 +46,7 @@ class QuotaKeeper:
     def apply(self) -> None:
         """The quotas have changed, or there is another listener."""
         found = self._registry.client_quotas
-        if self._metering is None and not found:
+        if self.metering is None and not found:
             return
         metering = self._made()
         metering.quotas.update(found)
@@ -59,13 +60,13 @@ class QuotaKeeper:
                     connection.template = NO_TEMPLATE
 
     def _made(self) -> "Metering":
-        if self._metering is None:
+        if self.metering is None:
             from coordinator.api.metering import Metering  # noqa: PLC0415 - as the class says
             from coordinator.quotas.enforcement import ClientQuotas  # noqa: PLC0415
 
             self.quotas = ClientQuotas(self._config)
-            self._metering = Metering(self.quotas, self._clock, self._schedule)
-        return self._metering
+            self.metering = Metering(self.quotas, self._clock, self._schedule)
+        return self.metering
 
     def _throttle_connections(self, listener: Listener, quotas: "ClientQuotas") -> None:
         if quotas.addresses:

@@ -105,6 +105,37 @@ def test_kafka_configs(tool: Tool, topic: str, server: ServerProcess) -> None:
     assert f"{interval} must be greater than or equal to 10000" in refused
 
 
+def test_quotas_are_set_listed_and_removed(tool: Tool) -> None:
+    users, clients, addresses = (("--entity-type", kind) for kind in ("users", "clients", "ips"))
+    app = (*clients, "--entity-name", "quota-app")
+    assert "Completed updating config" in tool(CONFIGS, *app, "--alter", "--add-config", "producer_byte_rate=1024")
+    assert tool(CONFIGS, *app, "--describe").strip() == (
+        "Quota configs for client-id 'quota-app' are producer_byte_rate=1024.0"
+    )
+    both = (*users, "--entity-name", "ann", *app)
+    tool(CONFIGS, *both, "--alter", "--add-config", "request_percentage=12.5,consumer_byte_rate=7")
+    described = tool(CONFIGS, *both, "--describe")
+    assert "for user-principal 'ann', client-id 'quota-app'" in described
+    assert "request_percentage=12.5" in described
+    tool(CONFIGS, *users, "--entity-default", "--alter", "--add-config", "controller_mutation_rate=100000")
+    tool(CONFIGS, *addresses, "--entity-name", "127.0.0.9", "--alter", "--add-config", "connection_creation_rate=9")
+    assert "for ip '127.0.0.9' are connection_creation_rate=9.0" in tool(CONFIGS, *addresses, "--describe")
+    refused = tool(CONFIGS, *app, "--alter", "--add-config", "producer_byte_rate=0", exits=1)
+    assert "Quota producer_byte_rate must be greater than 0" in refused
+    # The users with credentials of SCRAM are in the same list.
+    ben = (*users, "--entity-name", "ben")
+    tool(CONFIGS, *ben, "--alter", "--add-config", "SCRAM-SHA-256=[iterations=4096,password=b]")
+    listed = tool(CONFIGS, *users, "--describe")
+    assert "Quota configs for the default user-principal are controller_mutation_rate=100000.0" in listed
+    assert "SCRAM credential configs for user-principal 'ben' are SCRAM-SHA-256=iterations=4096" in listed
+    tool(CONFIGS, *ben, "--alter", "--delete-config", "SCRAM-SHA-256")
+    tool(CONFIGS, *both, "--alter", "--delete-config", "request_percentage,consumer_byte_rate")
+    tool(CONFIGS, *app, "--alter", "--delete-config", "producer_byte_rate")
+    tool(CONFIGS, *users, "--entity-default", "--alter", "--delete-config", "controller_mutation_rate")
+    tool(CONFIGS, *addresses, "--entity-name", "127.0.0.9", "--alter", "--delete-config", "connection_creation_rate")
+    assert "Quota" not in "".join(tool(CONFIGS, *each, "--describe") for each in (users, clients, addresses))
+
+
 def test_records_in_and_out_with_their_offsets(tool: Tool, topic: str, tmp_path) -> None:
     tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
     tool(PRODUCE, "--topic", topic, "--compression-codec", "lz4", given="one\ntwo\nthree\nfour\n")

@@ -13,11 +13,10 @@ APP, OTHER = Account("", "app"), Account("", "other")
 def test_a_new_rate_counts_as_if_the_windows_before_had_been_empty():
     rate = Rate(ELEVEN_SECONDS, 0)
     rate.record(1_000, 0)
-    assert rate.elapsed_ms(0) == 10_000
-    assert rate.per_second(0) == 100
+    assert rate.measure(0) == (100, 10_000)
     # Within the current window more time has passed, which counts.
-    assert rate.elapsed_ms(999) == 10_999
-    assert rate.elapsed_ms(1_000) == 10_000
+    assert rate.measure(999) == (pytest.approx(90.9, abs=0.1), 10_999)
+    assert rate.measure(1_000) == (100, 10_000)
 
 
 def test_windows_that_are_over_are_forgotten():
@@ -25,9 +24,8 @@ def test_windows_that_are_over_are_forgotten():
     for second in range(30):
         rate.record(100, second * 1_000)
     # Eleven windows before the current one may overlap the time that counts.
-    assert rate.elapsed_ms(29_000) == 10_000
-    assert rate.per_second(29_000) == pytest.approx(110)
-    assert rate.per_second(29_000 + 11_000) == 0
+    assert rate.measure(29_000) == (pytest.approx(110), 10_000)
+    assert rate.measure(29_000 + 11_000)[0] == 0
 
 
 def test_a_client_waits_until_its_rate_would_be_back_at_the_limit():

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from coordinator.admin.metrics import Collector
-from coordinator.api.exchange import Exchange
+from coordinator.api.exchange import Exchange, NoTemplate
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AlterClientQuotasRequest,
@@ -19,6 +19,7 @@ from coordinator.protocol.messages import (
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS
 from coordinator.security.principal import ANONYMOUS
 from tests.quotas.world import limited
+from tests.rules.test_actions import commit
 from tests.rules.world import Closed
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.permitting import ANY_NAME, Allowed, use_authorizer
@@ -278,3 +279,16 @@ async def test_an_address_opens_connections_at_its_rate(world):
     assert (listener.refused_count, len(listener.connections)) == (2, 11)
     world.time.advance(11_000)
     assert (await (await world.client("app")).call("ApiVersions", 2)).error_code == 0
+
+
+async def test_only_clients_without_a_limit_have_templates_of_their_commits(world):
+    await world.limit(APP, request_percentage=1_000_000.0)
+    connections = world.server.listeners[0].connections
+    for client_id in ("app", "free"):
+        client = await world.client(client_id)
+        for offset in range(20):
+            await client.call("OffsetCommit", 8, commit(offset, group=f"g-{client_id}"))
+    has_template = {each.client_id: not isinstance(each.template, NoTemplate) for each in connections}
+    assert (has_template["app"], has_template["free"]) == (False, True)
+    await world.limit({"client_id": "free"}, request_percentage=1_000_000.0)
+    assert all(isinstance(each.template, NoTemplate) for each in connections)
