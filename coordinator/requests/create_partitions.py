@@ -20,7 +20,7 @@ def guard(server: Server, exchange: Exchange[CreatePartitionsRequest], permits: 
     request = exchange.request
     once = named_once(topic.name for topic in request.topics)
     allowed = allowed_names(permits, ALTER_TOPIC, once)
-    denied = [name for name in once if name not in allowed]
+    denied = dict.fromkeys(name for name in once if name not in allowed)
     refused = [refusal(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for name in denied]
 
     def reply(response: CreatePartitionsResponse) -> None:

@@ -158,7 +158,7 @@ def _topics_by_id(server: Server, ids: Iterable[bytes], permits: Permits) -> Ite
 def _topics_by_name(
     server: Server, request: MetadataRequest, wanted: Iterable[str], permits: Permits, creatable: list[str]
 ) -> Iterator[Topic | ResponseTopic | None]:
-    """What is not there may only be missing if the client may create it, where it asks for that."""
+    """A missing topic is refused if the client asks for its creation and may not create it."""
     creates = request.allow_auto_topic_creation and server.topics.config.auto_create_topics_enable
     not_created: list[str] = []
     not_described: list[str] = []

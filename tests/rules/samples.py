@@ -17,14 +17,17 @@ _TEXTS = {
     "name": TOPIC, "topic": TOPIC, "topic_name": TOPIC, "topic_names": TOPIC, "resource_name": TOPIC,
     "subscribed_topic_names": TOPIC, "member_id": MEMBER, "transactional_id": TRANSACTIONAL_ID,
     "v3_and_below_transactional_id": TRANSACTIONAL_ID, "transactional_ids": TRANSACTIONAL_ID,
-    "client_software_name": "a-client", "client_software_version": "1",
+    "principal": "User:alice", "host": "*", "client_software_name": "a-client", "client_software_version": "1",
 }  # fmt: skip
 _ARRAYS = {
     "topic_data", "partition_data", "topics", "partitions", "partition_indexes", "groups", "members", "transactions",
     "v3_and_below_topics", "markers", "resources", "dirs", "topic_partitions", "coordinator_keys", "groups_names", "group_ids",
     "transactional_ids", "topic_names", "subscribed_topic_names", "deletions", "creations", "filters", "entries",
 }  # fmt: skip
-_NUMBERS = {"acks": -1, "resource_type": 2, "endpoint_type": 1, "max_wait_ms": 60_000, "min_bytes": 1_000, "count": 8}
+_NUMBERS = {
+    "acks": -1, "resource_type": 2, "endpoint_type": 1, "max_wait_ms": 60_000, "min_bytes": 1_000, "count": 8,
+    "resource_type_filter": 2, "pattern_type_filter": 3, "resource_pattern_type": 3, "operation": 3, "permission_type": 3,
+}  # fmt: skip
 
 
 def sample(api: str, version: int, topic_id: bytes) -> Any:
