@@ -26,7 +26,7 @@ def handle(server: Server, exchange: Exchange[DescribeTransactionsRequest]) -> N
             if transactional_id not in allowed:
                 states[transactional_id] = _State(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         for state in states.values():
-            state.topics = [topic for topic in state.topics if permits.allows(DESCRIBE_TOPIC, topic.topic)]
+            state.topics = [topic for topic in state.topics if permits.allows(DESCRIBE_TOPIC, topic.topic, quiet=True)]
         return DescribeTransactionsResponse(transaction_states=[states[each] for each in request.transactional_ids])
 
     server.transactions.gather_by_group(sorted(allowed), describe, exchange, combine)

@@ -34,7 +34,7 @@ def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
         return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
     def may_see(state: _State) -> bool:
-        return permits.allows(DESCRIBE_TRANSACTIONAL_ID, state.transactional_id)
+        return permits.allows(DESCRIBE_TRANSACTIONAL_ID, state.transactional_id, quiet=True)
 
     reply_with_list(server.transactions, view, exchange, response, None if permits.everything else may_see)
 

@@ -26,6 +26,7 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.runtime.router import PART_GROUPS
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 GROUP_ERROR_SINCE = 2
@@ -34,7 +35,6 @@ TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-P = TypeVar("P")
 
 _RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -42,6 +42,8 @@ _GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 _GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
+P = TypeVar("P")
+T = TypeVar("T", _Topic, _GroupTopic)
 
 
 def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
@@ -81,15 +83,18 @@ def _fetch_groups(
     require_stable = exchange.request.require_stable
 
     def fetch_on_shard(groups: Groups, group_ids: list[str], _context: RequestContext, _now_ms: int) -> Result:
-        return Result(
-            OffsetFetchResponse(
-                groups=[
-                    fetch_group(groups, each, by_id=by_id, require_stable=require_stable)
-                    for group_id in group_ids
-                    for each in requested[group_id]
-                ]
-            )
-        )
+        fetched: list[_Group] = []
+        for group_id in group_ids:
+            all_offsets: dict[tuple[str | None, int], _Group] = {}
+            for each in requested[group_id]:
+                asked_by = each.member_id, each.member_epoch
+                found = all_offsets.get(asked_by) if each.topics is None else None
+                if found is None:
+                    found = fetch_group(groups, each, by_id=by_id, require_stable=require_stable)
+                if each.topics is None:  # a client may name a large group a hundred times
+                    all_offsets[asked_by] = found
+                fetched.append(found)
+        return Result(OffsetFetchResponse(groups=fetched))
 
     def combine(parts: Sequence[OffsetFetchResponse]) -> OffsetFetchResponse:
         fetched: dict[str, deque[_Group]] = {}
@@ -98,7 +103,9 @@ def _fetch_groups(
                 fetched.setdefault(group.group_id, deque()).append(group)
         return OffsetFetchResponse(groups=compose([fetched[group.group_id].popleft() for group in groups]))
 
-    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine)
+    # All offsets of one group may be many.
+    part_groups = 1 if any(group.topics is None for group in groups) else PART_GROUPS
+    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine, part_groups=part_groups)
 
 
 # --- what the client may see ------------------------------------------------------------------------------------------
@@ -119,7 +126,7 @@ def _visible_part(
         response = result.reply
         assert isinstance(response, OffsetFetchResponse)
         if rest.topics is None:
-            response.topics = [each for each in response.topics if permits.allows(DESCRIBE_TOPIC, each.name)]
+            response.topics = _visible(response.topics, permits)
         response.topics += refused
         return result
 
@@ -158,9 +165,13 @@ class _VisiblePart:
         """The group's entry of the response: what was fetched of `rest`, then the refused topics."""
         if not fetched.error_code:
             if self.rest.topics is None:
-                fetched.topics = [each for each in fetched.topics if self._permits.allows(DESCRIBE_TOPIC, each.name)]
+                fetched.topics = _visible(fetched.topics, self._permits)
             fetched.topics += self._refused
         return fetched
+
+
+def _visible(topics: Iterable[T], permits: Permits) -> list[T]:
+    return [each for each in topics if permits.allows(DESCRIBE_TOPIC, each.name, quiet=True)]
 
 
 def refuse(request: OffsetFetchRequest, error: KafkaError, api_version: int) -> Message:

@@ -321,6 +321,7 @@ async def test_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(
         response = await client.call("OffsetFetch", version, groups=asked)
         (topic,) = response.groups[0].topics
         assert (topic.name, topic.topic_id) in (("orders", bytes(16)), ("", topic_id(guarded, "orders")))
+    assert guarded.permits.denied == []  # nobody has asked for a topic by its name
 
 
 async def test_groups_of_one_fetch_are_refused_one_by_one(guarded):
@@ -876,7 +877,9 @@ async def test_transactions_are_described_and_listed_as_far_as_the_client_may_se
         ("nowhere", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "", []),
         ("c", 0, "Ongoing", ["orders"]),
     ]
+    guarded.permits.denied.clear()
     listed = await client.call("ListTransactions", 2)
+    assert guarded.permits.denied == []  # nobody has asked for an id by name
     assert sorted(each.transactional_id for each in listed.transaction_states) == ["a", "c"]
 
 
