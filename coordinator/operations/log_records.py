@@ -41,7 +41,7 @@ _CONTROL_NAMES = {
 _CLASSIC_GROUPS = ("GroupMetadata", "ClassicGroupGeneration")
 _METADATA_RECORDS = (
     "TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord", "AccessControlEntryRecord",
-    "RemoveAccessControlEntryRecord",
+    "RemoveAccessControlEntryRecord", "ClientQuotaRecord",
 )  # fmt: skip
 
 
