@@ -5,6 +5,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 HIDDEN = "[hidden]"
 _SECRET_FIELDS = ("password", "sslpassword")
+_PASSWORD = re.compile(r"(://[^:/?#@]*:)(.*)@")
+"""Up to the last @, because a password that is not quoted may have any character."""
 
 
 class EngineAddress:
@@ -21,7 +23,7 @@ class EngineAddress:
         return self._url
 
     def __str__(self) -> str:
-        shown = re.sub(r"(://[^/?#@]*?):[^/?#]*@", rf"\1:{HIDDEN}@", self._url, count=1)
+        shown = _PASSWORD.sub(rf"\1{HIDDEN}@", self._url, count=1)
         return re.sub(rf"([?&](?:{'|'.join(_SECRET_FIELDS)})=)[^&#]*", rf"\1{HIDDEN}", shown)
 
     __repr__ = __str__
@@ -39,11 +41,11 @@ class EngineAddress:
         return [_host_and_port(each) for each in listed.split(",")] if listed else []
 
     def _query(self) -> dict[str, list[str]]:
-        return parse_qs(urlsplit(self._url).query)
+        return parse_qs(self._url.partition("?")[2])
 
     def _secrets(self) -> list[str]:
-        user, _, _ = urlsplit(self._url).netloc.rpartition("@")
-        written = [user.partition(":")[2], *(each for name in _SECRET_FIELDS for each in self._query().get(name, []))]
+        written = [found[2] for found in [_PASSWORD.search(self._url)] if found is not None]
+        written += [each for name in _SECRET_FIELDS for each in self._query().get(name, [])]
         return sorted({each for text in written for each in (text, unquote(text)) if each}, key=len, reverse=True)
 
 

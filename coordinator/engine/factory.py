@@ -21,5 +21,8 @@ def engine_for(address: EngineAddress, settings: EngineSettings) -> Engine:
         raise EngineRefused(
             "the journal over PostgreSQL needs asyncpg: pip install 'kafka-group-coordinator[postgresql]'"
         ) from None
-    engine: Engine = module.PostgresqlEngine(address, settings)
+    try:
+        engine: Engine = module.PostgresqlEngine(address, settings)
+    except ValueError as error:
+        raise EngineRefused(f"{address}: {address.hide(str(error))}") from None
     return engine

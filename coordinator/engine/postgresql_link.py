@@ -36,13 +36,13 @@ class Link:
             except EngineRefused as error:
                 raise EngineUnavailable(str(error)) from None
             connection.warning = ""
-            timer = asyncio.get_running_loop().call_later(self._limit_s, connection.terminate)
+            timer = asyncio.get_running_loop().call_later(self._limit_s, connection.give_up)
             try:
                 rows: list[Any] = await connection.fetch(statement, *arguments)
             except BaseException as error:
                 connection.terminate()
                 if isinstance(error, LOST):
-                    raise EngineUnavailable(self._primary.text_of(error)) from None
+                    raise EngineUnavailable(connection.warning or self._primary.text_of(error)) from None
                 raise
             finally:
                 timer.cancel()

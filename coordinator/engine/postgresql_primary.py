@@ -42,6 +42,11 @@ class PrimaryConnection(asyncpg.Connection):  # type: ignore[misc]
                 if hasattr(socket, name):
                     opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
+    def give_up(self) -> None:
+        """Closes the connection of a statement that has no answer in time. The server is not asked to cancel it."""
+        self.warning = "no answer in time"
+        self.terminate()
+
     def on_message(self, _connection: Any, message: Any) -> None:
         """Keeps a warning. With one, PostgreSQL reports a commit that it no longer waits to see replicated."""
         if message.severity_en == "WARNING":
@@ -89,8 +94,9 @@ class Primary:
 
     def text_of(self, error: BaseException) -> str:
         """What an error says, on one line and without passwords."""
-        text = " ".join(str(error).split())
-        return self._address.hide(text) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            return "no answer in time"
+        return self._address.hide(" ".join(str(error).split())) or type(error).__name__
 
     async def _newest(self, is_durable: bool) -> PrimaryConnection:
         """The connection with the highest timeline among the hosts that accept writes."""
@@ -177,7 +183,7 @@ class Primary:
             return error
         text = f"{self._address}: {self.text_of(error)}"
         state = getattr(error, "sqlstate", None) or ""
-        if state[:2] in REFUSED_STATES or isinstance(error, ValueError | asyncpg.InterfaceError):
+        if state[:2] in REFUSED_STATES or isinstance(error, ValueError):
             return EngineRefused(text)
         return EngineUnavailable(text)
 

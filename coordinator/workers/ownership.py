@@ -4,6 +4,7 @@
     look    when the engine reports a change, and twice a second: who lives, who has what, what should this worker have
     take    a shard without a living owner: all that are missing, some at a time
     give    a shard of this worker that another should have: one after the other, and the next one when that has it
+    release what the engine says that this worker has, although it lost the claim, if another should have it
     yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
 
 A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from coordinator.engine.engine import Engine, EngineUnavailable, Worker
+from coordinator.engine.engine import Claim, Engine, EngineUnavailable, Worker
 from coordinator.runtime.shard import Status
 from coordinator.workers.assignment import assign
 from coordinator.workers.cluster import Workers
@@ -120,7 +121,7 @@ class Ownership:
                 async with asyncio.timeout(2 * self._beat_s):
                     await self._beat()
             except (EngineUnavailable, TimeoutError) as error:
-                _log.warning("event=beat_failed reason=%s", error or "the engine did not answer in time")
+                _log.warning("event=beat_failed reason=%s", str(error) or "the engine did not answer in time")
             if self._lease.is_over:
                 self._yield()
 
@@ -159,6 +160,7 @@ class Ownership:
             return
         wanted = self._wanted()
         self._take_missing(wanted)
+        self._release_lost(wanted)
         self._give_one(wanted)
         if not self._moves:
             self._first_round.set()
@@ -193,6 +195,15 @@ class Ownership:
             if is_mine and log not in self._moves and not self._has_living_owner(log):
                 owner = self._cluster.owners.get(log)
                 self._move(log, self._take(shard, 0 if owner is None else owner.epoch))
+
+    def _release_lost(self, wanted: Mapping[str, str]) -> None:
+        """Releases what this worker has in the engine only, because it lost the claim, and what another should have now."""
+        for log, owner in self._cluster.owners.items():
+            is_mine = owner.worker is not None and owner.worker.id == self._worker.id
+            if is_mine and wanted.get(log, self._worker.id) != self._worker.id:
+                shard = self._shards[log]
+                if not shard.is_held and log not in self._moves:
+                    self._move(log, self._engine.release([Claim(log, owner.epoch, 0, 0)]))
 
     def _give_one(self, wanted: Mapping[str, str]) -> None:
         if self._given is not None:

@@ -15,7 +15,7 @@ from tests.engine.contract import worker
 from tests.engine.history import Appender, Record
 
 LOG = "__consumer_offsets-3"
-PAUSES = 100 if LONG else 10
+PAUSES = 50 if LONG else 10
 
 
 class OwnerProcess:

@@ -140,6 +140,64 @@ async def test_a_setting_that_is_lost_while_it_runs_ends_the_claims(
     assert appender.claims.keys() == {LOGS[0]}
 
 
+class Wire:
+    """A way to a server that can go silent: connections stay open, and nothing arrives any more."""
+
+    def __init__(self, address: str) -> None:
+        self._host, _, self._port = address.rpartition(":")
+        self.is_silent = False
+        self._tasks = set()
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_error) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader, writer) -> None:
+        self._tasks.add(asyncio.current_task())
+        upstream_reader, upstream_writer = await asyncio.open_connection(self._host, int(self._port))
+        try:
+            await asyncio.gather(self._pass(reader, upstream_writer), self._pass(upstream_reader, writer))
+        finally:
+            writer.transport.abort()
+            upstream_writer.transport.abort()
+
+    async def _pass(self, reader, writer) -> None:
+        while data := await reader.read(65_536):
+            if not self.is_silent:
+                writer.write(data)
+        writer.close()
+
+
+async def test_a_worker_behind_a_silent_network_gives_up_and_comes_back(connect_postgresql, postgresql_cluster):
+    record, wire = Record(), Wire(postgresql_cluster.primary.address)
+    async with wire as address:
+        url = postgresql_cluster.url().replace(",".join(node.address for node in postgresql_cluster.nodes), address)
+        cut = Appender(
+            await connect_postgresql(url=url, append_timeout_ms=500, connect_timeout_ms=500), worker(1), record
+        )
+        await cut.take(LOGS[0])
+        await cut.append_once()
+        wire.is_silent = True
+        await cut.append_once()
+        assert (cut.claims, record.unknown) == ({}, 1)
+        with pytest.raises(EngineUnavailable, match="no answer in time"):
+            await cut.engine.beat(worker(1))
+        other = Appender(await connect_postgresql(), worker(2), record)
+        await other.take(LOGS[0])
+        await other.append_once()
+        wire.is_silent = False
+        await cut.take(LOGS[0])
+        await cut.append_once()
+        assert cut.claims.keys() == {LOGS[0]}
+        await cut.engine.close()
+
+
 async def test_a_killed_primary_is_replaced_and_nothing_acknowledged_is_lost(own_cluster):
     cluster, connect = own_cluster
     record = Record()

@@ -139,7 +139,7 @@ async def test_a_host_that_accepts_and_says_nothing_does_not_hide_the_primary(al
 async def test_a_server_that_does_not_answer_is_unavailable_not_refused(alone):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = alone.url().replace(alone.primary.address, f"127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailable, match="no answer in time"):
             await opened(url, replication="optional", connect_timeout_ms=200)
 
 
@@ -181,6 +181,13 @@ def test_an_engine_without_its_driver_says_what_to_install(tmp_path):
     assert "[postgresql]" in ran.stdout
 
 
+@pytest.mark.parametrize("host", ["host:port", "[::1:5", "a:1,b:c"])
+def test_an_address_that_is_no_address_is_refused(host):
+    pytest.importorskip("asyncpg", reason="asyncpg is not installed")
+    with pytest.raises(EngineRefused, match="hidden"):
+        engine_for(EngineAddress(f"postgresql://user:secret@{host}/db"), EngineSettings())
+
+
 def test_another_scheme_is_refused():
     with pytest.raises(EngineRefused, match="postgresql://"):
         engine_for(EngineAddress("mysql://user:secret@host/db"), EngineSettings())
@@ -193,6 +200,7 @@ def test_another_scheme_is_refused():
         ("postgresql://me@host/db", "postgresql://me@host/db"),
         ("postgresql://me:se%40cr:et@a,b:2/db?x=1", "postgresql://me:[hidden]@a,b:2/db?x=1"),
         ("postgresql://me:sec@ret@a/db", "postgresql://me:[hidden]@a/db"),
+        ("postgresql://me:se/cr?e#t@a:1/db", "postgresql://me:[hidden]@a:1/db"),
         (
             "postgresql://host/db?password=secret&sslpassword=other&x=1",
             "postgresql://host/db?password=[hidden]&sslpassword=[hidden]&x=1",

@@ -13,8 +13,8 @@ from tests.engine.contract import worker
 from tests.engine.history import Appender, Record
 
 LOGS = ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"]
-TAKEOVERS = 2_000 if LONG else 100
-SEEDS = range(1_000 if LONG else 15)
+TAKEOVERS = 500 if LONG else 100
+SEEDS = range(500 if LONG else 15)
 
 
 async def take_over_in_turn(appenders: list[Appender], takeovers: int, random: Random) -> None:

@@ -25,7 +25,7 @@ SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 shared_buffers = 32MB
-wal_keep_size = 512MB
+wal_keep_size = 128MB
 wal_receiver_timeout = 60s
 logging_collector = off
 """
