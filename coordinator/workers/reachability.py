@@ -2,7 +2,8 @@
 
 The engine sees that a worker lives, not that clients reach it. So a worker connects to its own advertised address, and to those
 of the others, as a client would. It is cut off if its own address does not answer any more, or if none of at least two others
-does: then it is more likely that the fault is on its side, unless they are dead, which the engine says a little later. An address counts from the first time that it answered, because a
+does: then it is more likely that the fault is on its side. Others that died at the same moment do not answer either, which the
+engine says a little later; so their silence must last longer. An address counts from the first time that it answered, because a
 worker need not be able to reach its own address from inside (a load balancer, NAT).
 """
 
