@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces, SharedTurn, SlicedWork
+from coordinator.api.spliced_array import SplicedArray
 from coordinator.protocol import messages
 from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +30,8 @@ _log = logging.getLogger(__name__)
 Q = TypeVar("Q")
 R = TypeVar("R")
 _SIZE_BYTES = 4
+ENCODED_AT_ONCE = 4
+"""Elements of a response's array that are not worth slices."""
 MEASURED_FIRST = 1_000
 """A route times its first 1,000 responses in full, and one in sixteen after them."""
 _ONE_IN_SIXTEEN = 15
@@ -53,7 +56,8 @@ class Route:
     __slots__ = (
         "_interceptor", "_metering", "access", "answered", "authorizer", "decode", "dialect", "duration_ns", "durations",
         "encode", "encode_parts", "errors", "exchange", "handle", "has_error_code", "head", "head_bytes", "is_cacheable",
-        "learn", "name", "own_decode", "own_handle", "own_learn", "refuse", "skipped", "supported", "version", "writes",
+        "is_flexible", "learn", "name", "own_decode", "own_handle", "own_learn", "refuse",
+        "skipped", "supported", "version", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +93,8 @@ class Route:
         self.head = header.pack
         """The bytes before a response's body, from its size field and the correlation id."""
         self.head_bytes = header.size - _SIZE_BYTES
+        self.is_flexible = flexible_response
+        """Whether the response has compact sizes and tags."""
         self.dialect = dialect
         """That of the listener; None: Kafka's own protocol."""
         self.is_cacheable = is_cacheable
@@ -154,6 +160,8 @@ class CachedRequest(NamedTuple):
     route: Route
     client_id: str | None
     request: Any
+    permitted: int | None = None
+    """The version of the ACLs that permit it (`Api.is_guarded_whole`)."""
 
 
 class RequestTemplate(Protocol):
@@ -416,6 +424,28 @@ class Exchange(Generic[R]):
 
     def reply(self, message: Message) -> None:
         self.send(self.encode(message))
+
+    def reply_in_slices(self, message: Message) -> None:
+        """Answers with a message that ends with an array, which may be large and is then encoded in slices.
+
+        There is nothing but tags behind the array: it is the last field of the message.
+        """
+        name: str = vars(type(message))["__slots__"][-1]
+        if len(getattr(message, name)) > ENCODED_AT_ONCE:
+            self.run_in_slices(self._encode_in_pieces(message, name))
+        else:
+            self.reply(message)
+
+    def _encode_in_pieces(self, message: Message, name: str) -> Pieces:
+        route = self.route
+        try:
+            parts = yield from SplicedArray(route.encode, route.is_flexible, int(route.is_flexible)).in_pieces(
+                message, name
+            )
+        except EncodeError as error:
+            self.send(self._encode_refusal(error))
+            return
+        self.reply_encoded(message, parts)
 
     def reply_in_parts(self, message: Message) -> None:
         """Answers with a message that may hold large blobs; a large response is written without copying them."""

@@ -4,13 +4,16 @@ The encoder knows whole responses only. The bytes of some elements are therefore
 fields behind the array have a fixed size, which the caller knows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from copy import copy
 from typing import Any, NamedTuple
 
 from coordinator.protocol.wire import size_prefix
 
 PIECE_ELEMENTS = 126
 """The most elements that are encoded together. Their number takes one byte in a flexible version."""
+PIECE_BYTES = 16 * 1024
+"""A piece with more bytes takes about a millisecond; the next one has fewer elements."""
 
 
 class SplicedArray(NamedTuple):
@@ -37,3 +40,27 @@ class SplicedArray(NamedTuple):
 
     def number(self, count: int) -> bytes:
         return size_prefix(count) if self.is_flexible else count.to_bytes(4)
+
+    def in_pieces(self, response: Any, name: str) -> Generator[None, None, list[bytes]]:
+        """Encodes a response whose array of this name may be large, a piece in each step. Raises EncodeError.
+
+        An element that occurs several times, as the same object, is encoded once.
+        """
+        empty, part, elements = copy(response), copy(response), getattr(response, name)
+        setattr(empty, name, [])
+        before, behind = self.around(empty, len(elements))
+        parts, at, count = [before], 0, 1
+        known: dict[int, bytes] = {}
+        while at < len(elements):
+            found = known.get(id(elements[at])) if count == 1 else None
+            if found is None:
+                setattr(part, name, elements[at : at + count])
+                found = self.elements(part, empty)
+                if count == 1:
+                    known[id(elements[at])] = found
+            parts.append(found)
+            at += count
+            count = min(2 * count, PIECE_ELEMENTS) if len(found) < PIECE_BYTES else max(1, count // 2)
+            yield
+        parts.append(behind)
+        return parts

@@ -48,9 +48,23 @@ def reply_with_list(
         for start in range(0, len(elements), PIECE_ELEMENTS):
             visible += filter(chosen, elements[start : start + PIECE_ELEMENTS])
             yield
-        exchange.reply(response(visible))
+        exchange.reply_in_slices(response(visible))
 
     def unchanged(parts: list[list[E]]) -> Any:
         return parts
 
-    shards.gather(view, InternalRequest(None, on_listed, writes=False), unchanged)
+    shards.gather(view, _Listing(exchange, on_listed), unchanged)
+
+
+class _Listing(InternalRequest):
+    """The request for all elements, whose work is shared out like that of the client's request."""
+
+    def __init__(self, exchange: Exchange[Any], on_listed: Callable[[Any], None]) -> None:
+        super().__init__(None, on_listed, writes=False)
+        self._exchange = exchange
+
+    def run_in_slices(self, pieces: Pieces, *, even_if_lost: bool = False) -> None:
+        self._exchange.run_in_slices(pieces, even_if_lost=even_if_lost)
+
+    def reply_in_slices(self, message: Message) -> None:
+        self.send(message)

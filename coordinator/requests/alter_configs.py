@@ -26,10 +26,13 @@ def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
         return Altered(resource.resource_type, resource.resource_name, entries, lambda _kind: replacing(values))
 
     def reply(errors: list[KafkaError | None]) -> None:
-        exchange.reply(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
+        exchange.reply_in_slices(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     requested = [altered(resource) for resource in request.resources]
-    alter_resources(server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=True)
+    pieces = alter_resources(
+        server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=True
+    )
+    exchange.run_in_slices(pieces, even_if_lost=True)
 
 
 def refuse(request: AlterConfigsRequest, error: KafkaError, _api_version: int) -> AlterConfigsResponse:

@@ -1,10 +1,13 @@
 """CreateTopics (key 19): creates topics (topics/create.py). Answered when they exist, whatever `timeoutMs` says."""
 
+from collections.abc import Callable
+
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names, named_once, with_topics
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
@@ -15,7 +18,7 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle(server: Server, exchange: Exchange[CreateTopicsRequest]) -> None:
-    create_topics(server.topics, exchange.request, exchange.reply, exchange.count_mutation)
+    _create(server, exchange, exchange.request, exchange.reply_in_slices)
 
 
 def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Permits) -> None:
@@ -32,10 +35,22 @@ def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Perm
             if result.error_code == ErrorCode.NONE and result.name not in described:
                 hide_configs(result)
         response.topics += [refusal(name, KafkaError(_DENIED, "Authorization failed.")) for name in denied]
-        exchange.reply(response)
+        exchange.reply_in_slices(response)
 
     rest = [topic for topic in request.topics if topic.name not in denied]
-    create_topics(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
+    _create(server, exchange, with_topics(request, rest), reply)
+
+
+def _create(
+    server: Server,
+    exchange: Exchange[CreateTopicsRequest],
+    request: CreateTopicsRequest,
+    reply: Callable[[CreateTopicsResponse], None],
+) -> None:
+    def run(pieces: Pieces) -> None:
+        exchange.run_in_slices(pieces, even_if_lost=True)
+
+    create_topics(server.topics, request, reply, exchange.count_mutation, run)
 
 
 def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -> CreateTopicsResponse:

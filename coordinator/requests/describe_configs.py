@@ -27,6 +27,7 @@ from coordinator.topics.topic_settings import ConfigValue
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
 _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+_TYPES = frozenset(ConfigResourceType)
 _FLEXIBLE_SINCE = 4
 _PIECE_RESOURCES = 5
 """Resources that are described and encoded in about a millisecond."""
@@ -35,7 +36,7 @@ _PIECE_RESOURCES = 5
 def handle(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> None:
     request = exchange.request
     for resource in request.resources:
-        if resource.resource_type not in set(ConfigResourceType):
+        if resource.resource_type not in _TYPES:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}",

@@ -9,13 +9,13 @@ page (`DescribeTopicPartitionsRequestHandler`).
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
 from coordinator.api.leaders import leaders
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from coordinator.security.access import DESCRIBE_TOPIC, ResourceType
@@ -23,6 +23,8 @@ from coordinator.topics import names
 from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 
 _PARTITIONS_MAX = 2_000
+_PIECE_TOPICS = 100
+"""Topics that are described in about a millisecond."""
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
@@ -40,17 +42,23 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, partial(_respond, server, exchange, wanted))
+
+    def respond(allowed: frozenset[str]) -> None:
+        exchange.run_in_slices(_respond(server, exchange, wanted, allowed))
+
+    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, respond, quiet=not request.topics)
 
 
 def _respond(
     server: Server, exchange: Exchange[DescribeTopicPartitionsRequest], wanted: Sequence[str], allowed: frozenset[str]
-) -> None:
+) -> Pieces:
     request, permits, topics = exchange.request, exchange.permits, server.topics.registry.topics
     cursor = request.cursor
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
-    for name in wanted:
+    for number, name in enumerate(wanted, 1):
+        if not number % _PIECE_TOPICS:
+            yield
         if name not in allowed:
             continue
         if not left:

@@ -25,7 +25,7 @@ def handle(server: Server, exchange: Exchange[DescribeUserScramCredentialsReques
         by_user.setdefault(user, []).append(_Info(mechanism, credential.iterations))
     names = Counter([each.name for each in exchange.request.users or ()] or list(by_user))
     results = [_described(name, times, by_user.get(name)) for name, times in names.items()]
-    exchange.reply(DescribeUserScramCredentialsResponse(results=results))
+    exchange.reply_in_slices(DescribeUserScramCredentialsResponse(results=results))
 
 
 def _described(name: str, times: int, infos: list[_Info] | None) -> _Result:

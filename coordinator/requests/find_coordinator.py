@@ -46,7 +46,7 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
         exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node.id, host=node.host, port=node.port))
         return
-    exchange.reply(
+    exchange.reply_in_slices(
         FindCoordinatorResponse(
             coordinators=[
                 _described(key, _coordinator(server, exchange, key))

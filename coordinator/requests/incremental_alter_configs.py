@@ -18,6 +18,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, AclOperation
@@ -25,6 +26,9 @@ from coordinator.topics.alter_configs import ConfigChange, Done, Plan, check_ent
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 _R = TypeVar("_R")
+_TYPES = frozenset(ConfigResourceType)
+_PIECE_RESOURCES = 20
+"""Resources whose change is decided in about a millisecond."""
 
 
 class _Resource(Protocol):
@@ -53,10 +57,13 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
         )
 
     def reply(errors: list[KafkaError | None]) -> None:
-        exchange.reply(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
+        exchange.reply_in_slices(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
     requested = [altered(resource) for resource in request.resources]
-    alter_resources(server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=False)
+    pieces = alter_resources(
+        server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=False
+    )
+    exchange.run_in_slices(pieces, even_if_lost=True)
 
 
 def alter_resources(
@@ -67,7 +74,7 @@ def alter_resources(
     *,
     validate_only: bool,
     legacy: bool,
-) -> None:
+) -> Pieces:
     """Changes each resource by itself. When all are done, calls `reply` with an error or None for each."""
     times_named = Counter((resource.resource_type, resource.name) for resource in requested)
     errors: list[KafkaError | None] = [None] * len(requested)
@@ -83,6 +90,8 @@ def alter_resources(
     if not requested:
         reply([])
     for index, resource in enumerate(requested):
+        if not (index + 1) % _PIECE_RESOURCES:
+            yield
         try:
             _alter(
                 server,
@@ -125,7 +134,7 @@ def refuse(
 
 
 def _check_type(resource_type: int, *, legacy: bool) -> None:
-    known = resource_type in set(ConfigResourceType)
+    known = resource_type in _TYPES
     if not known or (legacy and resource_type in RESOURCES and not RESOURCES[resource_type].legacy):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 

@@ -26,6 +26,7 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
+from coordinator.runtime.router import PART_GROUPS
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 GROUP_ERROR_SINCE = 2
@@ -82,15 +83,18 @@ def _fetch_groups(
     require_stable = exchange.request.require_stable
 
     def fetch_on_shard(groups: Groups, group_ids: list[str], _context: RequestContext, _now_ms: int) -> Result:
-        return Result(
-            OffsetFetchResponse(
-                groups=[
-                    fetch_group(groups, each, by_id=by_id, require_stable=require_stable)
-                    for group_id in group_ids
-                    for each in requested[group_id]
-                ]
-            )
-        )
+        fetched: list[_Group] = []
+        for group_id in group_ids:
+            all_offsets: dict[tuple[str | None, int], _Group] = {}
+            for each in requested[group_id]:
+                asked_by = each.member_id, each.member_epoch
+                found = all_offsets.get(asked_by) if each.topics is None else None
+                if found is None:
+                    found = fetch_group(groups, each, by_id=by_id, require_stable=require_stable)
+                if each.topics is None:  # a client may name a large group a hundred times
+                    all_offsets[asked_by] = found
+                fetched.append(found)
+        return Result(OffsetFetchResponse(groups=fetched))
 
     def combine(parts: Sequence[OffsetFetchResponse]) -> OffsetFetchResponse:
         fetched: dict[str, deque[_Group]] = {}
@@ -99,7 +103,9 @@ def _fetch_groups(
                 fetched.setdefault(group.group_id, deque()).append(group)
         return OffsetFetchResponse(groups=compose([fetched[group.group_id].popleft() for group in groups]))
 
-    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine)
+    # All offsets of one group may be many.
+    part_groups = 1 if any(group.topics is None for group in groups) else PART_GROUPS
+    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine, part_groups=part_groups)
 
 
 # --- what the client may see ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from coordinator.runtime.result import Marker
@@ -16,6 +17,8 @@ from coordinator.security.access import ALTER_CLUSTER, CLUSTER_ACTION
 
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
+_PIECE_MARKERS = 20
+"""Markers that are written in about a millisecond."""
 _Partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
@@ -49,8 +52,14 @@ def handle(server: Server, exchange: Exchange[WriteTxnMarkersRequest]) -> None:
 
     if not markers:
         exchange.reply(WriteTxnMarkersResponse())
-    for each in markers:
-        write(*each)
+
+    def pieces() -> Pieces:
+        for number, each in enumerate(markers, 1):
+            write(*each)
+            if not number % _PIECE_MARKERS:
+                yield
+
+    exchange.run_in_slices(pieces(), even_if_lost=True)
 
 
 def guard(server: Server, exchange: Exchange[WriteTxnMarkersRequest], permits: Permits) -> None:

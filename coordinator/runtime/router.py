@@ -4,11 +4,12 @@ A group is stored in the partition of `__consumer_offsets` in which Kafka would 
 id, made non-negative, modulo the number of partitions. So the data folder of a real broker can be loaded as it is.
 
 A request that names several groups, or none, is split into one part per shard. Each part is an ordinary request of its shard
-and waits for that shard's log like any other; when the last part is answered, they are combined into the response.
+and waits for that shard's log like any other; when the last part is answered, they are combined into the response. A request
+that names many groups is split further, so that others have their turn between the parts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
@@ -18,6 +19,15 @@ from coordinator.runtime.result import RequestContext, Result
 from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest, Status
 
 V = TypeVar("V")
+PART_GROUPS = 50
+"""Groups of a part: looking at them takes about a millisecond."""
+
+
+class SplitRequest(ShardRequest[Any], Protocol):
+    """A request of several shards, whose work and response may be large (api/exchange.py)."""
+
+    def run_in_slices(self, pieces: Iterator[None], *, even_if_lost: bool = False) -> None: ...
+    def reply_in_slices(self, message: Message) -> None: ...
 
 
 class Router(Generic[S]):
@@ -54,7 +64,7 @@ class Router(Generic[S]):
     def gather(
         self,
         view: Callable[[S, int], V],
-        request: ShardRequest[Any],
+        request: SplitRequest,
         combine: Callable[[list[V]], Message],
     ) -> None:
         """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards.
@@ -66,25 +76,43 @@ class Router(Generic[S]):
             value: Any = view(state, now_ms)
             return Result(value)
 
-        _SplitRequest(request, combine, [(shard, None) for shard in self.here], operation)
+        _split(request, combine, [(shard, None) for shard in self.here], operation)
 
     def gather_by_group(
         self,
         group_ids: Iterable[str],
         operation: Operation[S, list[str]],
-        request: ShardRequest[Any],
+        request: SplitRequest,
         combine: Callable[[list[V]], Message],
+        *,
+        part_groups: int = PART_GROUPS,
     ) -> None:
         """Runs `operation(state, group ids of the shard, context, now_ms)` on each shard that has some of the groups.
 
         Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a part is refused,
-        so is the request.
+        so is the request. A shard that has more than `part_groups` of them gets several parts.
         """
         split: dict[int, tuple[Shard[S], list[str]]] = {}
         for group_id in group_ids:
             shard = self.shard_of(group_id)
             split.setdefault(shard.index, (shard, []))[1].append(group_id)
-        _SplitRequest(request, combine, list(split.values()), operation)
+        parts = [
+            (shard, named[first : first + part_groups])
+            for shard, named in split.values()
+            for first in range(0, len(named), part_groups)
+        ]
+        _split(request, combine, parts, operation)
+
+
+def _split(
+    request: SplitRequest,
+    combine: Callable[[list[Any]], Message],
+    parts: Sequence[tuple[Shard[S], R]],
+    operation: Operation[S, R],
+) -> None:
+    """Submits the parts; a request that only reads ends with its connection."""
+    split = _SplitRequest(request, combine, len(parts))
+    request.run_in_slices(split.submit(parts, operation), even_if_lost=request.writes)
 
 
 class _SplitRequest:
@@ -94,19 +122,22 @@ class _SplitRequest:
 
     def __init__(
         self,
-        request: ShardRequest[Any],
+        request: SplitRequest,
         combine: Callable[[list[Any]], Message],
-        parts: Sequence[tuple[Shard[S], R]],
-        operation: Operation[S, R],
+        parts: int,
     ) -> None:
         self._request = request
         self._combine = combine
-        self._replies: list[Any] = [None] * len(parts)
-        self._left = len(parts)
+        self._replies: list[Any] = [None] * parts
+        self._left = parts
+
+    def submit(self, parts: Sequence[tuple[Shard[S], R]], operation: Operation[S, R]) -> Iterator[None]:
+        """Submits a part in each step."""
         if not parts:
-            request.send(request.encode(combine([])))
+            self._request.reply_in_slices(self._combine([]))
         for position, (shard, content) in enumerate(parts):
-            shard.submit(operation, _Part(self, position, content, request))
+            shard.submit(operation, _Part(self, position, content, self._request))
+            yield
 
     def on_reply(self, position: int, reply: Any) -> None:
         """The reply of one part: the last one completes the response."""
@@ -116,8 +147,10 @@ class _SplitRequest:
             return
         request = self._request
         error = next((reply for reply in self._replies if isinstance(reply, KafkaError)), None)
-        message = self._combine(self._replies) if error is None else request.refusal(error)
-        request.send(request.encode(message))
+        if error is None:
+            request.reply_in_slices(self._combine(self._replies))
+        else:
+            request.send(request.encode(request.refusal(error)))
 
 
 class _Part(UnencodedReplies):

@@ -6,7 +6,7 @@ one way to place replicas, so a manual assignment determines nothing but the num
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -16,8 +16,16 @@ from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import Topic
 
 _DEFAULT = -1
+_PIECE_TOPICS = 20
+"""Topics that are validated or created in about a millisecond."""
 TOO_MANY = "The server would have more partitions than limit.partitions allows."
 _Result = CreateTopicsResponse.CreatableTopicResult
+
+
+def at_once(pieces: Iterator[None]) -> None:
+    """Does all of the work now."""
+    for _ in pieces:
+        pass
 
 
 def create_topics(
@@ -25,8 +33,11 @@ def create_topics(
     request: CreateTopicsRequest,
     reply: Callable[[CreateTopicsResponse], None],
     count_mutation: CountMutation = nobody_counts,
+    run: Callable[[Iterator[None]], None] = at_once,
 ) -> None:
-    """Calls `reply` when all valid topics are created and visible. The response has the errors of the others:
+    """Calls `reply` when all valid topics are created and visible. `run` does the work, which may be in slices.
+
+    The response has the errors of the others:
 
     INVALID_REQUEST              a duplicate name, a contradictory assignment, or `__cluster_metadata`
     POLICY_VIOLATION             too many partitions for one request, or for the server
@@ -38,7 +49,7 @@ def create_topics(
     KAFKA_STORAGE_ERROR          the metadata log cannot be written
     NOT_CONTROLLER               another server that shares it was quicker
     """
-    topics.metadata.when_leading(lambda: _create(topics, request, reply, count_mutation))
+    topics.metadata.when_leading(lambda: run(_create(topics, request, reply, count_mutation)))
 
 
 def _create(
@@ -46,12 +57,16 @@ def _create(
     request: CreateTopicsRequest,
     reply: Callable[[CreateTopicsResponse], None],
     count_mutation: CountMutation,
-) -> None:
+) -> Iterator[None]:
+    """Validates or creates a few topics in each step."""
     results: dict[str, _Result] = {}
     valid: list[Topic] = []
     times_named = Counter(topic.name for topic in request.topics)
     partitions_requested = sum(_count(topics, topic) for topic in request.topics)
-    for creatable in request.topics:
+    configs = _DescribedConfigs(topics)
+    for number, creatable in enumerate(request.topics, 1):
+        if not number % _PIECE_TOPICS:
+            yield
         name = creatable.name
         if name in results:
             continue
@@ -62,7 +77,7 @@ def _create(
         except KafkaError as error:
             results[name] = refusal(name, error)
         else:
-            results[name] = _result(topics, topic)
+            results[name] = _result(topic, configs)
             if not request.validate_only:
                 valid.append(topic)
     left = len(valid)
@@ -80,8 +95,14 @@ def _create(
 
     if not valid:
         answer()
-    for topic in valid:
-        if names.collision_key(topic.name) in topics.claimed:
+    for number, topic in enumerate(valid, 1):
+        if not number % _PIECE_TOPICS:
+            yield
+        key = names.collision_key(topic.name)
+        if topics.registry.collisions.get(key) == topic.name:
+            # Another request has created it since it was validated.
+            finished(topic, ErrorCode.TOPIC_ALREADY_EXISTS)
+        elif key in topics.claimed or key in topics.registry.collisions:
             # Two names of this request differ only in '.' and '_': the first one has claimed the key.
             finished(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
         else:
@@ -190,15 +211,32 @@ def check_brokers(node_id: int, broker_ids: list[int]) -> None:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{includes}the broker {broker_id} more than once.")
 
 
-def _result(topics: Topics, topic: Topic) -> _Result:
+class _DescribedConfigs:
+    """The settings that the response shows for each topic: forty, which are the same for topics with the same overrides."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._config = topics.config
+        self._known: dict[frozenset[tuple[str, str]], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+        key = frozenset(overrides.items())
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = [
+                CreateTopicsResponse.CreatableTopicConfigs(
+                    name=value.name, value=value.value, config_source=value.source
+                )
+                for value in topic_settings.describe(overrides, self._config)
+            ]
+        return found
+
+
+def _result(topic: Topic, configs: _DescribedConfigs) -> _Result:
     return _Result(
         name=topic.name,
         topic_id=topic.topic_id,
         error_message=None,
         num_partitions=topic.partitions,
         replication_factor=1,
-        configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(name=value.name, value=value.value, config_source=value.source)
-            for value in topic_settings.describe(topic.configs, topics.config)
-        ],
+        configs=configs.of(topic.configs),
     )

@@ -717,8 +717,10 @@ def test_the_next_page_never_begins_with_a_topic_that_the_client_may_not_describ
     server.allowed.allow(DESCRIBE_TOPIC, "zebra")
     answer = server.ask("DescribeTopicPartitions", 0, **pages("open", "shut", "zebra", limit=2))
     assert answer.next_cursor.topic_name == "zebra"
+    denied = list(server.allowed.denied)
     everything = server.ask("DescribeTopicPartitions", 0, **pages())
     assert [topic.name for topic in everything.topics] == ["open", "zebra"]
+    assert server.allowed.denied == denied
 
 
 def test_a_cursor_that_names_a_refused_topic_says_nothing_of_its_partitions(server):

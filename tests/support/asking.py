@@ -42,6 +42,7 @@ class ReplyTarget:
     client_host = "/127.0.0.1"
     dialect = None
     permits = EVERYTHING
+    admits = None
 
     def __init__(self, api, version, request, apis):
         self.api = api
@@ -74,8 +75,14 @@ class ReplyTarget:
     def wait(self):
         pass
 
+    def reply_in_slices(self, message):
+        self.reply(message)
+
     def run_in_slices(self, pieces, *, even_if_lost=False):
         self.pieces = sum(1 for _ in pieces)
+
+    def count_mutation(self, partitions):
+        pass
 
     def no_reply(self):
         self.payload = b""

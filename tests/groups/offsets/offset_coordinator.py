@@ -6,7 +6,7 @@ the loop is finished at once. `restart` kills the shards and loads their logs, e
 Whether a transaction may take part is decided by `Verification`, as the test wants and when it wants.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from coordinator.faults.clock import ManualClock
@@ -137,6 +137,12 @@ class Exchange:
 
     def reply(self, message: Any) -> None:
         self.send(self.encode(message))
+
+    reply_in_slices = reply
+
+    def run_in_slices(self, pieces: Iterator[None], *, even_if_lost: bool = False) -> None:
+        for _ in pieces:
+            pass
 
     def with_request(self, request: Any) -> "Exchange":
         self.request = request
