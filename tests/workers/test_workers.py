@@ -8,7 +8,7 @@ from coordinator.engine.engine import Worker
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListOffsetsRequest, MetadataRequest
 from coordinator.server import CannotStart
-from tests.workers.world import SHARDS, commit, create_topic, eventually, fetch, find, workers
+from tests.workers.world import SHARDS, WorkerUnderTest, commit, create_topic, eventually, fetch, find, workers
 
 
 def run(coroutine):
@@ -235,6 +235,21 @@ def test_a_snapshot_replaces_the_tail(tmp_path):
             await world.until(lambda: len(second.shards) == SHARDS)
             assert await fetch(await second.client(), "g", "t") == (0, 500)
             assert second.server.groups.shard_of("g").loaded.records < 10
+
+    run(scenario())
+
+
+def test_workers_that_start_at_the_same_moment_begin_one_cluster(tmp_path):
+    """They agree on the cluster's id and on the ids of the internal topics, whoever is quicker."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            started = [WorkerUnderTest(world, node_id, ("data.plane=none",)) for node_id in (1, 2, 3)]
+            world.running = await asyncio.gather(*(worker.start() for worker in started))
+            await world.until_spread()
+            assert len({worker.server.cluster_id for worker in started}) == 1
+            ids = {worker.server.topics.registry.topics["__consumer_offsets"].topic_id for worker in started}
+            assert len(ids) == 1
 
     run(scenario())
 
