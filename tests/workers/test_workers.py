@@ -4,9 +4,12 @@ import asyncio
 
 import pytest
 
+from coordinator.config.access_control import STANDARD_AUTHORIZER
 from coordinator.engine.engine import Worker
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ListOffsetsRequest, MetadataRequest
+from coordinator.protocol.messages import CreateAclsRequest, DeleteAclsRequest, ListOffsetsRequest, MetadataRequest
+from coordinator.security.access import READ_GROUP
+from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
 from tests.workers.world import SHARDS, WorkerUnderTest, commit, create_topic, eventually, fetch, find, workers
 
@@ -260,3 +263,33 @@ def group_of(worker):
     return next(
         name for name in map("group-{}".format, range(1000)) if worker.server.groups.shard_of(name).index in shards
     )
+
+
+def test_an_acl_holds_on_every_worker_whichever_created_it(tmp_path):
+    async def scenario():
+        async with workers(tmp_path) as world:
+            settings = (
+                "data.plane=none",
+                f"authorizer.class.name={STANDARD_AUTHORIZER}",
+                "super.users=User:ANONYMOUS",
+            )
+            first, second = await world.start(1, 2, settings=settings)
+
+            def allowed():
+                """The workers on which alice may read the group."""
+                alice = Principal("User", "alice")
+                authorizers = [each.server.authorizer for each in world.running]
+                return [each.allows(alice, "127.0.0.1", READ_GROUP, "g") for each in authorizers]
+
+            acl = CreateAclsRequest.AclCreation(3, "g", 3, "User:alice", "*", 3, 3)
+            (created,) = (await (await first.client()).call("CreateAcls", 3, creations=[acl])).results
+            assert created.error_code == ErrorCode.NONE
+            await world.until(lambda: allowed() == [True, True])
+            await world.start(3, settings=settings)
+            await world.until(lambda: allowed() == [True, True, True])
+            every = DeleteAclsRequest.DeleteAclsFilter(1, None, 1, None, None, 1, 1)
+            (deleted,) = (await (await second.client()).call("DeleteAcls", 3, filters=[every])).filter_results
+            assert len(deleted.matching_acls) == 1
+            await world.until(lambda: allowed() == [False, False, False])
+
+    run(scenario())
