@@ -47,6 +47,9 @@ class Api(Generic[R]):
     refuse: Callable[[R, KafkaError, int], Message]
     guard: Callable[[Server, Exchange[R], Permits], None] | None = None
     """Takes the place of `handle` where there is an authorizer; None: the answer alone depends on permissions, or nothing."""
+    is_guarded_whole: bool = False
+    """Whether `guard` either refuses a request or hands it to `handle` as it is, and the request and the permits alone decide.
+    Then a connection asks about its cached request again only after a change of the ACLs."""
     is_cacheable: bool = False
     """Whether clients send the same bytes over and over, so that a connection keeps its last request decoded. The handler
     and the operation must not modify such a request."""

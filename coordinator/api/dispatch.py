@@ -55,15 +55,27 @@ def _in_dialect(api: Api[Any], codec: Codec) -> Api[Any]:
     )
 
 
-def _guarded(api: Api[Any]) -> Callable[[Server, Exchange[Any]], None]:
-    guard = api.guard
+def _guarded(api: Api[Any], authorizer: Authorizer) -> Callable[[Server, Exchange[Any]], None]:
+    guard, own_handle = api.guard, api.handle
     if guard is None:
-        return api.handle
+        return own_handle
 
     def handle(server: Server, exchange: Exchange[Any]) -> None:
         guard(server, exchange, exchange.permits)
 
-    return handle
+    def handle_cached(server: Server, exchange: Exchange[Any]) -> None:
+        queue = exchange.queue
+        cached, version = queue.cached_request, authorizer.version
+        if cached.request is not exchange.request:
+            handle(server, exchange)
+        elif cached.permitted == version:
+            own_handle(server, exchange)
+        else:
+            handle(server, exchange)
+            if queue.cached_request is cached:
+                queue.cached_request = cached._replace(permitted=version)
+
+    return handle_cached if api.is_cacheable and api.is_guarded_whole else handle
 
 
 class Dispatcher:
@@ -155,7 +167,7 @@ class Dispatcher:
         route = Route(
             api.name,
             answered_in,
-            api.handle if self._authorizer is None else _guarded(api),
+            api.handle if self._authorizer is None else _guarded(api, self._authorizer),
             api.refuse,
             codec.decoder(f"{api.name}Request", answered_in),
             codec.encoder(f"{api.name}Response", answered_in),

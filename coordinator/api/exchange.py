@@ -160,6 +160,8 @@ class CachedRequest(NamedTuple):
     route: Route
     client_id: str | None
     request: Any
+    permitted: int | None = None
+    """The version of the ACLs that permit it (`Api.is_guarded_whole`)."""
 
 
 class RequestTemplate(Protocol):

@@ -59,21 +59,23 @@ def ask_in_slices(
     access: Access,
     names: Iterable[str],
     then: Callable[[frozenset[str]], None],
+    *,
+    quiet: bool = False,
 ) -> None:
     """Calls `then` with the names with which the client may do this: at once, or after slices if there are many names."""
     wanted = list(dict.fromkeys(names))
+
+    def pieces() -> Pieces:
+        allowed: set[str] = set()
+        for first in range(0, len(wanted), PIECE_NAMES):
+            allowed |= allowed_names(permits, access, wanted[first : first + PIECE_NAMES], quiet=quiet)
+            yield
+        then(frozenset(allowed))
+
     if len(wanted) <= PIECE_NAMES:
-        then(allowed_names(permits, access, wanted))
+        then(allowed_names(permits, access, wanted, quiet=quiet))
     else:
-        exchange.run_in_slices(_ask(permits, access, wanted, then))
-
-
-def _ask(permits: Permits, access: Access, wanted: list[str], then: Callable[[frozenset[str]], None]) -> Pieces:
-    allowed: set[str] = set()
-    for first in range(0, len(wanted), PIECE_NAMES):
-        allowed |= allowed_names(permits, access, wanted[first : first + PIECE_NAMES])
-        yield
-    then(frozenset(allowed))
+        exchange.run_in_slices(pieces())
 
 
 def split_by_permit(

@@ -31,6 +31,8 @@ from coordinator.protocol.subscription import (
 
 RANGE = "range"
 RESYNC_SINCE = 4
+RETRY_BACKOFF_S = 0.1
+"""Java's `retry.backoff.ms`."""
 MUST_REJOIN = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
@@ -150,6 +152,9 @@ class ClassicMember(Client):
                 self.member_id = response.member_id
                 continue
             if response.error_code:
+                if response.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    # A rule may answer so for a long time, and each time the server reserves another member id.
+                    await self.world.sleep(RETRY_BACKOFF_S)
                 self._on_error("JoinGroup", response.error_code)
             self._note_generation(response, asked)
             self.member_id, self.generation = response.member_id, response.generation_id

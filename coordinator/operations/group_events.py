@@ -133,6 +133,10 @@ def from_server(client: KafkaClient, group_id: str, since_ms: int) -> Found:
     """The events of a server since a time. Raises OperationFailed."""
     answer = client.metadata([COORDINATOR_EVENTS])
     [topic] = answer.topics
+    if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise OperationFailed(
+            f"an ACL must allow this user to READ the events of the server (topic {COORDINATOR_EVENTS})"
+        )
     if topic.error_code or not topic.partitions:
         raise OperationFailed(
             f"the server has no events ({COORDINATOR_EVENTS}): it is a Kafka, or coordinator.events is none there"

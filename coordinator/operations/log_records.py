@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from coordinator.config.security import HIDDEN
 from coordinator.log.batch import CorruptBatch
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.record import LogRecord, raw_varint
@@ -41,8 +42,10 @@ _CONTROL_NAMES = {
 _CLASSIC_GROUPS = ("GroupMetadata", "ClassicGroupGeneration")
 _METADATA_RECORDS = (
     "TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord", "AccessControlEntryRecord",
-    "RemoveAccessControlEntryRecord",
+    "RemoveAccessControlEntryRecord", "ClientQuotaRecord", "UserScramCredentialRecord", "RemoveUserScramCredentialRecord",
 )  # fmt: skip
+_HIDDEN_FIELDS = ("salt", "stored_key", "server_key")
+"""Fields of a metadata record with which passwords can be guessed."""
 
 
 class ShownRecord(NamedTuple):
@@ -152,6 +155,7 @@ def _metadata(record: LogRecord) -> ShownRecord:
         return ShownRecord(f"unknown type {api_key} version {version}", bytes_as_json(record.key), _base64(value))
     message = _whole(name, version, value, position)
     shown = {"version": version, **message_as_json(message, Codec.of().definition(name), version)}
+    shown |= {field: HIDDEN for field in _HIDDEN_FIELDS if field in shown}
     return ShownRecord(name.removesuffix("Record"), bytes_as_json(record.key), shown)
 
 

@@ -54,5 +54,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    is_guarded_whole=True,
     is_cacheable=True,
 )

@@ -46,7 +46,7 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
     def respond(allowed: frozenset[str]) -> None:
         exchange.run_in_slices(_respond(server, exchange, wanted, allowed))
 
-    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, respond)
+    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, respond, quiet=not request.topics)
 
 
 def _respond(

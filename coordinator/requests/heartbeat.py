@@ -33,6 +33,7 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
+    is_guarded_whole=True,
     is_cacheable=True,
     writes=False,
 )

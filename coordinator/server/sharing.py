@@ -192,6 +192,7 @@ class Sharing:
             self.cluster,
             self._lease,
             beat_ms=self._settings.beat_timeout_ms // BEATS,
+            dead_after_ms=self._settings.beat_timeout_ms,
             now_ms=self._clock.machine_ms,
             on_taken=on_taken,
         )

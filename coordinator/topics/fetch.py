@@ -20,7 +20,7 @@ updated when the response is sent; a request that still waits has returned nothi
 is refused, and each request asks again whether the client may read it.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 
 from coordinator.log.batch import read_header
 from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
@@ -93,11 +93,10 @@ class Fetch:
         self._denied: Collection[Key] = (
             () if is_denied is None else {key for key, fetched in self._fetched.items() if is_denied(fetched.topic)}
         )
-        self._waits_for = [
-            fetched
-            for key, fetched in self._fetched.items()
-            if not (self._denied and key in self._denied) and self._resolve(fetched)
-        ]
+        readable: Iterable[FetchedPartition] = self._fetched.values()
+        if self._denied:
+            readable = [fetched for fetched in readable if fetched.key not in self._denied]
+        self._waits_for = [fetched for fetched in readable if self._resolve(fetched)]
         if self._waits_for and request.isolation_level not in {_READ_UNCOMMITTED, _READ_COMMITTED}:
             # As in Kafka, which has no error code for this.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -272,11 +271,11 @@ class Fetch:
         for number, fetched in enumerate(list(self._fetched.values()), 1):
             if not number % _PIECE_PARTITIONS:
                 yield
-            index = fetched.requested.partition
             if self._denied and fetched.key in self._denied:
-                refused.append((fetched, refusal(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+                refused.append((fetched, refusal(fetched.requested.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
                 continue
             if fetched.partition is None:
+                index = fetched.requested.partition
                 if self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None:
                     unknown_ids.append((fetched, refusal(index, ErrorCode.UNKNOWN_TOPIC_ID)))
                 else:

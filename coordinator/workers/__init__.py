@@ -7,6 +7,7 @@ the older claim of a log in the statement that appends.
     assignment.py        which worker should have which log: even, with few moves; pure
     lease.py             until when a worker that the engine may not hear may still answer reads
     cluster.py           the living workers and the owners, as clients see them
+    reachability.py      whether clients can reach this worker
     ownership.py         beats, looks, claims what this worker should have, releases what others should have
     take_over.py         one log: claim, replay, load; hand over, release
     snapshots.py         bounds the replay of a log

@@ -4,6 +4,8 @@
     look    when the engine reports a change, and twice a second: who lives, who has what, what should this worker have
     take    a shard without a living owner: all that are missing, some at a time
     give    a shard of this worker that another should have: one after the other, and the next one when that has it
+    release what the engine says that this worker has, although it lost the claim, if another should have it
+    leave   when clients cannot reach this worker: every shard, in order; it comes back when they can
     yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
 
 A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
@@ -15,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from coordinator.engine.engine import Engine, EngineUnavailable, Worker
+from coordinator.engine.engine import Claim, Engine, EngineUnavailable, Worker
 from coordinator.runtime.shard import Status
 from coordinator.workers.assignment import assign
 from coordinator.workers.cluster import Workers
 from coordinator.workers.lease import Lease
+from coordinator.workers.reachability import Reachability
 from coordinator.workers.take_over import SharedShard, describe_failure
 from coordinator.workers.tasks import end
 
@@ -52,6 +55,7 @@ class Ownership:
         lease: Lease,
         *,
         beat_ms: int,
+        dead_after_ms: int,
         now_ms: Callable[[], int],
         on_taken: Callable[[TakeOver], None],
     ) -> None:
@@ -69,6 +73,7 @@ class Ownership:
         self._first_round = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
+        self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
         self._slots = asyncio.Semaphore(TAKEN_AT_ONCE)
         self._given: str | None = None
         """The log that was released last, until somebody has it."""
@@ -87,6 +92,7 @@ class Ownership:
             asyncio.create_task(self._beat_forever()),
             asyncio.create_task(self._watch()),
             asyncio.create_task(self._look_on_change()),
+            asyncio.create_task(self._reachability.run()),
         ]
         await self._first_round.wait()
 
@@ -106,6 +112,8 @@ class Ownership:
     # --- beats --------------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
+        if self._reachability.is_cut_off:
+            return
         began_ms = self._now_ms()
         await self._engine.beat(self._worker)
         was_over = self._lease.is_over
@@ -120,9 +128,16 @@ class Ownership:
                 async with asyncio.timeout(2 * self._beat_s):
                     await self._beat()
             except (EngineUnavailable, TimeoutError) as error:
-                _log.warning("event=beat_failed reason=%s", error or "the engine did not answer in time")
+                _log.warning("event=beat_failed reason=%s", str(error) or "the engine did not answer in time")
             if self._lease.is_over:
                 self._yield()
+
+    def _on_reachability(self) -> None:
+        is_cut_off = self._reachability.is_cut_off
+        _log.log(
+            logging.ERROR if is_cut_off else logging.INFO, "event=reachability clients_can_connect=%s", not is_cut_off
+        )
+        self._changed.set()
 
     def _yield(self) -> None:
         """Serves nothing any more: others may have the shards."""
@@ -155,13 +170,24 @@ class Ownership:
     async def _look(self) -> None:
         self._drop_lost()
         self._cluster.living, self._cluster.owners = await asyncio.gather(self._engine.workers(), self._engine.owners())
+        if self._reachability.is_cut_off:
+            await self._leave()
+            return
         if self._lease.is_over:
             return
         wanted = self._wanted()
         self._take_missing(wanted)
+        self._release_lost(wanted)
         self._give_one(wanted)
         if not self._moves:
             self._first_round.set()
+
+    async def _leave(self) -> None:
+        """Gives every shard to the others, and is none of the living until clients can connect again."""
+        for log in sorted(self._cluster.held):
+            if log not in self._moves:
+                self._move(log, self._give(self._shards[log]))
+        await self._engine.leave(self._worker)
 
     def _drop_lost(self) -> None:
         """Forgets the claims that an append has ended."""
@@ -193,6 +219,15 @@ class Ownership:
             if is_mine and log not in self._moves and not self._has_living_owner(log):
                 owner = self._cluster.owners.get(log)
                 self._move(log, self._take(shard, 0 if owner is None else owner.epoch))
+
+    def _release_lost(self, wanted: Mapping[str, str]) -> None:
+        """Releases what this worker has in the engine only, because it lost the claim, and what another should have now."""
+        for log, owner in self._cluster.owners.items():
+            is_mine = owner.worker is not None and owner.worker.id == self._worker.id
+            if is_mine and wanted.get(log, self._worker.id) != self._worker.id:
+                shard = self._shards[log]
+                if not shard.is_held and log not in self._moves:
+                    self._move(log, self._engine.release([Claim(log, owner.epoch, 0, 0)]))
 
     def _give_one(self, wanted: Mapping[str, str]) -> None:
         if self._given is not None:

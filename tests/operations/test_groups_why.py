@@ -147,6 +147,13 @@ def test_a_server_without_events_is_named(coordinator_process, capsys):
     assert "the server has no events" in capsys.readouterr().err
 
 
+def test_events_that_the_user_may_not_read_are_named(coordinator_process, capsys):
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    server = coordinator_process(settings={"authorizer.class.name": authorizer})
+    assert cli.main(["groups", "why", "orders", "--bootstrap", server.bootstrap]) == 1
+    assert "an ACL must allow this user to READ the events of the server" in capsys.readouterr().err
+
+
 def test_a_group_that_does_not_rebalance_is_said_so(coordinator_process, capsys):
     server = coordinator_process()
     with Connection(server.bootstrap) as connection:

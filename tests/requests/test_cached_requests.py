@@ -1,12 +1,17 @@
 """A request that a client repeats is decoded once, and never mistaken for another."""
 
+from operator import attrgetter
+
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, Dispatcher
 from coordinator.api.exchange import NO_TEMPLATE
+from coordinator.api.guards import guarded_by
 from coordinator.bench.load import frame
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.security.access import READ_GROUP
+from coordinator.security.principal import ANONYMOUS
+from tests.support.permitting import Allowed
 
 CODEC = Codec.of(None)
 
@@ -14,7 +19,10 @@ CODEC = Codec.of(None)
 class Client:
     """A connection that keeps its exchanges."""
 
-    def __init__(self, *, is_cacheable=True, handle=lambda server, exchange: None):
+    client_host = "/127.0.0.1"
+    principal = ANONYMOUS
+
+    def __init__(self, *, is_cacheable=True, handle=lambda server, exchange: None, authorizer=None):
         self.cached_request = NO_CACHED_REQUEST
         self.template = NO_TEMPLATE
         self.exchanges = []
@@ -25,9 +33,11 @@ class Client:
             access=(READ_GROUP,),
             handle=handle,
             refuse=lambda request, error, version: HeartbeatResponse(error_code=error.code),
+            guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
+            is_guarded_whole=True,
             is_cacheable=is_cacheable,
         )
-        self.dispatcher = Dispatcher(None, {12: api}, CODEC)
+        self.dispatcher = Dispatcher(None, {12: api}, CODEC, authorizer=authorizer)
 
     def expect(self, exchange):
         self.exchanges.append(exchange)
@@ -79,3 +89,40 @@ def test_a_cached_request_that_runs_into_a_bug_is_answered_like_the_first(caplog
         client.ask(correlation_id)
         assert client.exchanges[-1].payload is not None
     assert caplog.text.count("event=request_failed api=Heartbeat version=4") == 2
+
+
+class Counting(Allowed):
+    """An authorizer that counts how often it is asked."""
+
+    asked = 0
+
+    def allows(self, *arguments, **options):
+        self.asked += 1
+        return super().allows(*arguments, **options)
+
+
+def test_the_authorizer_is_asked_again_about_a_cached_request_when_the_acls_change():
+    handled = []
+    authorizer = Counting()
+    client = Client(handle=lambda server, exchange: handled.append(exchange.correlation_id), authorizer=authorizer)
+    for correlation_id in (1, 2):
+        client.ask(correlation_id)
+    assert (handled, authorizer.asked) == ([], 2)  # a refusal is not kept
+    authorizer.allow(READ_GROUP, "g")
+    for correlation_id in range(3, 10):
+        client.ask(correlation_id)
+    assert (handled, authorizer.asked) == ([3, 4, 5, 6, 7, 8, 9], 3)
+    authorizer.forbid(READ_GROUP, "g")
+    client.ask(10)
+    assert handled[-1] == 9
+    assert client.exchanges[-1].payload is not None
+
+
+def test_what_a_client_may_do_to_one_group_says_nothing_about_another():
+    handled = []
+    authorizer = Counting()
+    authorizer.allow(READ_GROUP, "g")
+    client = Client(handle=lambda server, exchange: handled.append(exchange.request.group_id), authorizer=authorizer)
+    for group in ("g", "g", "other", "other", "g", "g"):
+        client.ask(1, group_id=group)
+    assert handled == ["g"] * 4

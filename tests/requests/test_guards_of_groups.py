@@ -39,7 +39,7 @@ from tests.groups.harness import subscription
 from tests.rules.samples import APIS, GROUP, TOPIC, TRANSACTIONAL_ID, VERSIONS, error_codes, sample
 from tests.rules.test_recordings import last
 from tests.rules.world import WITHIN_S, joining_fields, running
-from tests.support.permitting import ANY_NAME, Allowed, use_authorizer
+from tests.support.permitting import ANY_NAME, Allowed, AllowedByAcls, use_authorizer
 
 GUARDED = {
     "AddOffsetsToTxn", "AddPartitionsToTxn", "ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "DeleteGroups",
@@ -57,22 +57,27 @@ UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ALL = sorted({access for api in APIS.values() for access in api.access})
 NOTHING = -(2**31)
 REFRESH_MS = 10_000
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MISSING_INTERNAL_TOPICS = 3
 _Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
-@pytest.fixture
-async def guarded(tmp_path):
-    async with server(tmp_path) as world:
+@pytest.fixture(params=["rules of the test", "ACLs"])
+async def guarded(tmp_path, request):
+    """A server that asks an authorizer of the test, and one that asks Kafka's."""
+    async with server(tmp_path, has_acls=request.param == "ACLs") as world:
         yield world
 
 
 @asynccontextmanager
-async def server(folder, settings=()):
+async def server(folder, settings=(), *, has_acls=True):
     """A running server, and in `permits` what its clients may do: nothing yet."""
-    async with running(folder, settings) as world:
-        world.permits = Allowed()
-        use_authorizer(world.server, world.permits)
+    async with running(folder, [*settings, f"authorizer.class.name={AUTHORIZER if has_acls else ''}"]) as world:
+        if has_acls:
+            world.permits = AllowedByAcls(world.server.authorizer)
+        else:
+            world.permits = Allowed()
+            use_authorizer(world.server, world.permits)
         yield world
 
 
@@ -256,6 +261,32 @@ async def test_a_commit_is_accepted_for_the_topics_that_the_client_may_read(guar
     ]
     async with everything(guarded) as client:
         assert await offsets(client, "orders", "events") == [7, -1]
+
+
+@pytest.mark.parametrize(
+    ("access", "name", "code"), [(READ_TOPIC, "orders", TOPIC_DENIED), (READ_GROUP, GROUP, GROUP_DENIED)]
+)
+async def test_a_commit_that_is_repeated_is_refused_as_soon_as_a_permission_is_gone(guarded, access, name, code):
+    """Its bytes differ in the offset only, so that it is hardly decoded any more."""
+    guarded.permits.allow(READ_GROUP, GROUP)
+    guarded.permits.allow(READ_TOPIC, "orders")
+    client = await guarded.client()
+    request = commit(GROUP, {"orders": [0]})
+
+    async def answers(count):
+        found = set()
+        for _ in range(count):
+            request.topics[0].partitions[0].committed_offset += 1
+            found |= {
+                each for _, partitions in by_topic(await client.call("OffsetCommit", 8, request)) for each in partitions
+            }
+        return found
+
+    assert await answers(20) == {(0, 0)}
+    guarded.permits.forbid(access, name)
+    assert await answers(5) == {(0, code)}
+    guarded.permits.allow(access, name)
+    assert await answers(5) == {(0, 0)}
 
 
 async def test_a_commit_by_topic_id_says_which_ids_are_unknown(guarded):

@@ -240,6 +240,16 @@ def test_every_decision_is_that_of_a_look_at_every_acl_while_they_change(changes
             assert decider.allows(principal, host, access, name) is expected
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ACLS, max_size=8), st.sampled_from([READ_TOPIC, WRITE_TOPIC]), st.booleans())
+def test_a_client_may_do_something_to_any_resource_if_there_is_a_name_for_which_it_may(rules, access, allow_if_none):
+    """No name of an ACL has a c, so with it a name is one that only prefixes and wildcards are about."""
+    names = {"c", *(rule.resource_name for rule in rules), *(f"{rule.resource_name}c" for rule in rules)}
+    expected = any(naive(rules, access, name, ALICE, HOST, allow_if_none) for name in names)
+    decider = authorizer(*dict.fromkeys(rules), allow_if_none=allow_if_none)
+    assert decider.allows_any(ALICE, HOST, access) is expected
+
+
 # --- filters ----------------------------------------------------------------------------------------------------------
 
 ANY_OF_ALL = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, PermissionType.ANY)

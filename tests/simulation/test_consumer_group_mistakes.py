@@ -88,7 +88,7 @@ MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     a_downgrade_forgets_owners: ("I8", {"mixed_groups": 3, "consumer_groups": 0}),
     classic_members_are_not_asked_to_rejoin: ("I12", {"mixed_groups": 2, "consumer_groups": 0}),
     a_member_that_returns_begins_again: ("I23", RETURNS),
-    refused_commits_are_accepted_after_a_return: ("I24", RETURNS | {"fencing_policy": ASSIGNMENT_EPOCH, "seed": 3}),
+    refused_commits_are_accepted_after_a_return: ("I24", RETURNS | {"fencing_policy": ASSIGNMENT_EPOCH, "seed": 25}),
 }
 """The mistake -> the invariant that breaks, and changes to the plan under which it can show; `seed`: the first to try."""
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from coordinator.api.permits import Permits
 from coordinator.security.access import Access, ResourceType
+from coordinator.security.acls import Acl, PatternType, PermissionType
+from coordinator.security.audit import Decision, Question
 from coordinator.security.principal import ANONYMOUS, Principal
 
 ANY_NAME = "*"
@@ -51,6 +53,37 @@ class Allowed:
             if of == principal and of_type == resource_type and of_name in (name, ANY_NAME):
                 bits |= 1 << operation
         return bits
+
+
+class AllowedByAcls:
+    """The same with the ACLs of a server that has Kafka's authorizer. There, operations imply others."""
+
+    shows_allowed = False
+
+    def __init__(self, authorizer: Any) -> None:
+        self._authorizer = authorizer
+        self._ids: dict[Acl, bytes] = {}
+        self.denied: list[tuple[Access, str]] = []
+        """The denials that are audited, in order."""
+        authorizer.audit = self
+
+    def allow(self, access: Access, *names: str, principal: Principal = ANONYMOUS) -> None:
+        for name in names:
+            acl = _acl(access, name, principal)
+            self._authorizer.add(self._ids.setdefault(acl, len(self._ids).to_bytes(16)), acl)
+
+    def forbid(self, access: Access, *names: str, principal: Principal = ANONYMOUS) -> None:
+        for name in names:
+            self._authorizer.remove(self._ids[_acl(access, name, principal)])
+
+    def note(self, question: Question, decision: Decision) -> None:
+        if not decision.is_allowed:
+            self.denied.append((question.access, question.name))
+
+
+def _acl(access: Access, name: str, principal: Principal) -> Acl:
+    operation, resource_type = access
+    return Acl(resource_type, name, PatternType.LITERAL, str(principal), "*", operation, PermissionType.ALLOW)
 
 
 def use_authorizer(server: Any, authorizer: Any) -> None:

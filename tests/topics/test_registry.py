@@ -9,7 +9,13 @@ from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ConfigRecord, PartitionRecord, TopicRecord
+from coordinator.protocol.messages import (
+    AccessControlEntryRecord,
+    ConfigRecord,
+    PartitionRecord,
+    RemoveAccessControlEntryRecord,
+    TopicRecord,
+)
 from coordinator.topics import metadata_records
 from tests.topics.data_plane import FOLDER, DataPlane, batch
 
@@ -216,6 +222,10 @@ def test_the_groups_log_is_an_internal_topic_that_keeps_its_id():
     assert plane.delete("__consumer_offsets").error_code == ErrorCode.INVALID_REQUEST
 
 
+def acl_record(acl_id):
+    return AccessControlEntryRecord(acl_id.ljust(16), 2, "orders", 3, "User:alice", "*", 3, 2)
+
+
 def came_and_went(monkeypatch, superfluous=20):
     """A data plane whose metadata log has many obsolete records."""
     monkeypatch.setattr("coordinator.topics.metadata_log.RECORDS_SUPERFLUOUS", superfluous)
@@ -223,6 +233,10 @@ def came_and_went(monkeypatch, superfluous=20):
     plane.create("stays", 3, {"retention.ms": "5"})
     plane.produce(batch(b"kept"), topic="stays")
     plane.producer_id()
+    commit = plane.topics.metadata.commit
+    commit(
+        [acl_record(b"kept"), acl_record(b"gone"), RemoveAccessControlEntryRecord(b"gone".ljust(16))], lambda _: None
+    )
     for _ in range(10):
         plane.create("goes", 2)
         plane.delete("goes")
@@ -231,7 +245,8 @@ def came_and_went(monkeypatch, superfluous=20):
 
 def described(plane):
     registry = plane.topics.registry
-    return dict(registry.topics), registry.next_producer_id, registry.collisions
+    assert list(registry.acls) == [b"kept".ljust(16)]
+    return dict(registry.topics), registry.next_producer_id, registry.collisions, dict(registry.acls)
 
 
 def test_a_start_compacts_the_history_of_topics(monkeypatch):

@@ -42,7 +42,7 @@ class Wire:
 class WorkerUnderTest:
     """One worker: a server, and its way to the engine."""
 
-    def __init__(self, world: "Workers", node_id: int, settings: tuple[str, ...]) -> None:
+    def __init__(self, world: "Workers", node_id: int, settings: tuple[str, ...], advertise: str | None = None) -> None:
         self.wire = Wire()
         self.node_id = node_id
         self.config = load(
@@ -54,7 +54,8 @@ class WorkerUnderTest:
                 "journal=memory",
                 *settings,
             ],
-            {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "data_dir": str(world.folder / f"worker-{node_id}")},
+            {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "data_dir": str(world.folder / f"worker-{node_id}")}
+            | ({} if advertise is None else {"advertise": advertise}),
             {},
         )
         Path(self.config.log_dir).mkdir(exist_ok=True)
