@@ -11,8 +11,8 @@ ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /build
 RUN python3 -m venv --without-pip /opt/coordinator
-COPY requirements/serve.txt requirements/
-RUN pip --python /opt/coordinator/bin/python3 install -q --no-cache-dir --no-compile --require-hashes -r requirements/serve.txt
+COPY requirements/image.txt requirements/
+RUN pip --python /opt/coordinator/bin/python3 install -q --no-cache-dir --no-compile --require-hashes -r requirements/image.txt
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY protocol_schemas protocol_schemas
 COPY config config

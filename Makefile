@@ -49,6 +49,7 @@ format: $(VENV)/.dev
 # Pins every dependency by hash; needs uv.
 lock:
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url pyproject.toml requirements/build.in -o requirements/serve.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra postgresql pyproject.toml requirements/build.in -c requirements/serve.txt -o requirements/image.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra dev --extra pipeline --extra postgresql pyproject.toml requirements/build.in -c requirements/serve.txt -o requirements/dev.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url requirements/sbom.in -c requirements/dev.txt -o requirements/sbom.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url requirements/example.in -c requirements/dev.txt -o requirements/example.txt

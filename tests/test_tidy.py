@@ -116,7 +116,7 @@ def test_nothing_is_swallowed():
                 )
 
 
-@pytest.mark.parametrize("name", ["serve.txt", "dev.txt", "example.txt"])
+@pytest.mark.parametrize("name", ["serve.txt", "image.txt", "dev.txt", "example.txt"])
 def test_every_dependency_is_pinned_with_hashes(name):
     requirements = (REPOSITORY / "requirements" / name).read_text().replace("\\\n", " ").splitlines()
     lines = [line for line in requirements if line.strip() and not line.lstrip().startswith("#")]

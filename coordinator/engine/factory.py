@@ -19,7 +19,7 @@ def engine_for(address: EngineAddress, settings: EngineSettings) -> Engine:
         if error.name != "asyncpg":
             raise
         raise EngineRefused(
-            "the journal over PostgreSQL needs asyncpg: pip install 'kafka-group-coordinator[postgresql]'"
+            "the journal over PostgreSQL needs asyncpg: pip install '.[postgresql]' in a checkout"
         ) from None
     try:
         engine: Engine = module.PostgresqlEngine(address, settings)

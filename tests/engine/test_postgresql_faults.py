@@ -239,7 +239,11 @@ async def test_a_paused_primary_that_was_replaced_acknowledges_nothing_when_it_w
     assert record.unknown + late.unknown == 1
     with pytest.raises(EngineUnavailable):
         await stays.engine.claim(LOGS[0], worker(1))
-    for _ in range(20):
-        await follows.append_once()
-    for log in LOGS:
-        await follows.take(log)
+    # Both accept writes now. A new connection, of this worker or of another, goes to the one of the higher timeline.
+    cluster.primary.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'coordinator'")
+    for appender in (follows, Appender(await connect(append_timeout_ms=2_000), worker(3), record)):
+        for log in LOGS:
+            await appender.take(log)
+        before = sum(map(len, record.acknowledged.values()))
+        await appender.append_once()
+        assert sum(map(len, record.acknowledged.values())) == before + len(LOGS)

@@ -72,3 +72,26 @@ def test_prometheus_scrapes_the_admin_port_of_the_service():
     host, _, port = target.partition(":")
     assert host in SERVICES
     assert int(port) == load(REPOSITORY / "config" / "container.yaml").admin.port
+
+
+def test_the_workers_of_the_other_compose_file_share_one_journal():
+    services = yaml.safe_load((REPOSITORY / "docker-compose.workers.yml").read_text())["services"]
+    database = services.pop("postgresql")
+    configs = [
+        load(REPOSITORY / "config" / "container.yaml", environment=service["environment"])
+        for service in services.values()
+    ]
+    assert len({config.node_id for config in configs}) == len(configs) == 3
+    assert [config.listeners[0].advertised_host for config in configs] == list(services)
+    assert {config.shared.data_plane for config in configs} == {"none"}
+    role, password = database["environment"]["POSTGRES_USER"], database["environment"]["POSTGRES_PASSWORD"]
+    assert {str.__str__(config.shared.journal) for config in configs} == {
+        f"postgresql://{role}:{password}@postgresql/{role}"
+    }
+
+
+def test_the_image_has_the_driver_of_the_shared_journal():
+    [requirements] = re.findall(
+        r"--require-hashes -r (requirements/(?!sbom|example)\S+)", DOCKERFILE.rpartition("AS sbom")[0]
+    )
+    assert re.search(r"^asyncpg==", (REPOSITORY / requirements).read_text(), re.MULTILINE)
