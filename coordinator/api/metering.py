@@ -18,6 +18,7 @@ from coordinator.api.exchange import Exchange, LearnTemplate, Parts, ReplyQueue,
 from coordinator.api.muting import mute
 from coordinator.api.payloads import throttled
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.quotas.enforcement import Budget, ClientQuotas, QuotaType
@@ -34,6 +35,7 @@ EXEMPT = frozenset({"SaslHandshake", "SaslAuthenticate", "WriteTxnMarkers"})
 STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 """The versions from which a client that exceeds its quota is refused instead of served and made to wait (KIP-599)."""
 _SIZE_BYTES = 4
+_OVER = object()
 _BYTES_COUNTED = {QuotaType.PRODUCE: "Produce", QuotaType.FETCH: "Fetch"}
 
 
@@ -131,6 +133,10 @@ class MeteredExchange(Exchange[Any]):
             super().send(throttled(self.route, self.correlation_id, payload, wait.throttle_ms))
             meter.throttle(wait)
 
+    def run_in_slices(self, pieces: Pieces, *, even_if_lost: bool = False) -> None:
+        meter: Meter | None = getattr(self, "meter", None)
+        super().run_in_slices(pieces if meter is None else meter.timed(pieces), even_if_lost=even_if_lost)
+
     @property
     def admits(self) -> Callable[[Message], bool] | None:
         meter: Meter | None = getattr(self, "meter", None)
@@ -169,6 +175,18 @@ class Meter:
     def handled(self) -> None:
         """The handler has returned; the request may still wait for its answer, which takes none of the server's time."""
         self._busy_ns = self._metering.clock.work_ns() - self._began_ns
+
+    def timed(self, pieces: Pieces) -> Pieces:
+        """The same pieces of work; the time of those that are done after the handler has returned counts as well."""
+        work_ns = self._metering.clock.work_ns
+        while True:
+            began_ns = work_ns()
+            is_over = next(pieces, _OVER) is _OVER
+            if self._busy_ns is not None:
+                self._busy_ns += work_ns() - began_ns
+            if is_over:
+                return
+            yield
 
     def limit_fetch(self) -> None:
         """Lets a Fetch return no more than its client may have in all windows, or it would wait for ever (KAFKA-9677)."""

@@ -102,6 +102,7 @@ def server(
     )
     return SimpleNamespace(
         has_interceptor=False,
+        quotas=None,
         worker=None,
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),

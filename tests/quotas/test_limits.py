@@ -2,9 +2,12 @@
 
 import pytest
 
+from coordinator.log.record import LogRecord
+from coordinator.operations.log_records import METADATA, record_decoder
 from coordinator.quotas.address_limits import AddressLimits
 from coordinator.quotas.limits import Account, Limits
-from coordinator.topics.client_quotas import quota_entity
+from coordinator.topics import metadata_records
+from coordinator.topics.client_quotas import quota_entity, quota_record
 
 KEY = "producer_byte_rate"
 IN_ORDER = [
@@ -58,6 +61,19 @@ def test_a_client_without_a_client_id_has_the_limit_of_its_user():
 def test_other_keys_and_addresses_do_not_count():
     quotas = {quota_entity({"user": "ann"}): {"consumer_byte_rate": 1.0}, quota_entity({"ip": None}): {KEY: 2.0}}
     assert not Limits(quotas, KEY)
+
+
+def test_a_record_of_the_metadata_log_is_shown_as_kafka_writes_it():
+    value = metadata_records.encode(quota_record({"user": None}, KEY, 5.0))
+    assert value.hex() == "010e00" + "02" + "0575736572" + "0000" + "1370726f64756365725f627974655f72617465" + (
+        "4014000000000000" + "00" + "00"
+    )
+    shown = record_decoder(METADATA)(LogRecord(0, 0, None, value, ()))
+    entity = [{"entity_type": "user", "entity_name": None}]
+    assert (shown.type, shown.value) == (
+        "ClientQuota",
+        {"version": 0, "entity": entity, "key": KEY, "value": 5.0, "remove": False},
+    )
 
 
 def test_an_address_has_its_own_limit_or_the_default():

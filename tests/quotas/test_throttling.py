@@ -1,11 +1,15 @@
 """A client that exceeds its quota has its answer at once, with the time for which it then waits; nobody else waits."""
 
 import time
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
 from coordinator.admin.metrics import Collector
 from coordinator.api.exchange import Exchange, NoTemplate
+from coordinator.api.metering import Meter, Metering
+from coordinator.config.settings import QuotasConfig
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AlterClientQuotasRequest,
@@ -16,9 +20,10 @@ from coordinator.protocol.messages import (
     FetchRequest,
     ProduceRequest,
 )
+from coordinator.quotas.enforcement import Budget, ClientQuotas
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS
 from coordinator.security.principal import ANONYMOUS
-from tests.quotas.world import limited
+from tests.quotas.world import Time, limited
 from tests.rules.test_actions import commit
 from tests.rules.world import Closed
 from tests.support.kafka_broker import KafkaBroker
@@ -84,32 +89,48 @@ async def test_a_producer_waits_as_long_as_with_kafka(world):
 
 
 @pytest.mark.java
-def test_a_producer_waits_so_long_with_kafka(tmp_path):
+def test_clients_wait_so_long_with_kafka(tmp_path):
+    """The patterns of the other tests of this file, with a broker and in real time."""
     broker = KafkaBroker(tmp_path)
     broker.start()
     try:
-        with Connection(broker.bootstrap, "app") as app:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(Connection(broker.bootstrap, name)) for name in ("app", "admin", "reader")]
+            app, admin, reader = clients
             topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1}
-            app.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
-            op = {"key": "producer_byte_rate", "value": 2_000.0, "remove": False}
-            entity = [{"entity_type": "client-id", "entity_name": "app"}]
-            app.call("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": [op]}], validate_only=False)
-            data = {"index": 0, "records": batch(VALUE)}
+            admin.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
+            for client_id, key, value in (
+                ("app", "producer_byte_rate", 2_000.0),
+                ("admin", "controller_mutation_rate", 1.0),
+                ("reader", "request_percentage", 0.000_1),
+            ):
+                op = {"key": key, "value": value, "remove": False}
+                entity = [{"entity_type": "client-id", "entity_name": client_id}]
+                app.call("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": [op]}], validate_only=False)
+            data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch(VALUE)}]}]
 
             def send():
-                return app.call(
-                    "Produce", 9, acks=-1, timeout_ms=10_000, topic_data=[{"name": "orders", "partition_data": [data]}]
-                )
+                return app.call("Produce", 9, acks=-1, timeout_ms=10_000, topic_data=data)
 
+            def create(name):
+                wanted = {"name": name, "num_partitions": 8, "replication_factor": 1}
+                created = admin.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)
+                return created["throttle_time_ms"], created["topics"][0]["error_code"]
+
+            # All three quotas have taken effect when the last one throttles.
+            wait_until(lambda: reader.call("Metadata", 9, topics=[])["throttle_time_ms"], "the quota")
+            asked = reader.call("Metadata", 9, topics=[])["throttle_time_ms"]
             wait_until(lambda: not send()["responses"][0]["partition_responses"][0]["error_code"], "a leader")
-            # The quota has taken effect when it throttles; then nothing may count for eleven windows.
-            wait_until(lambda: send()["throttle_time_ms"], "the quota")
+            created = [create(name) for name in ("new-0", "new-1", "new-2")]
             app.call("ApiVersions", 0)
-            time.sleep(12)
+            time.sleep(12)  # nothing may count for eleven windows
             waits = [send()["throttle_time_ms"] for _ in WAITS]
     finally:
         broker.stop()
     assert waits == pytest.approx(WAITS, abs=TOLERANCE_MS)
+    assert asked == 1_000
+    assert created[:2] == [(0, 0), (0, 0)]
+    assert created[2] == (pytest.approx(5_000, abs=500), ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 async def test_the_answer_leaves_at_once_and_only_this_connection_waits(world):
@@ -173,7 +194,7 @@ async def test_request_time_counts_for_every_api_and_waits_no_longer_than_a_wind
     await world.limit({"user": "ANONYMOUS"}, request_percentage=1.0)
     app = await world.client("app")
     world.time.busy_ns = 60_000_000
-    assert (await app.call("Metadata", 9)).throttle_time_ms == 0
+    assert (await app.call("ApiVersions", 2)).throttle_time_ms == 0
     # 120 ms in 10 s are 1.2 %: a fifth too much, of 10 s.
     assert (await app.call("Heartbeat", 4)).throttle_time_ms == 1_000
     world.time.advance(1_000)
@@ -218,6 +239,29 @@ async def test_partitions_are_counted_and_new_clients_refused(world, api, strict
         assert found == [(0, "NONE"), (5_000, "NONE"), (8_000, "NONE")]
 
 
+def test_work_that_is_done_in_slices_counts_as_well():
+    time = Time()
+    time.busy_ns = 10
+    metering = Metering(ClientQuotas(QuotasConfig()), time, time.schedule)
+    meter = Meter(metering, SimpleNamespace(), Budget(None, None, None, None))
+    pieces = meter.timed(iter([None, None, None]))
+    next(pieces)  # while the handler runs
+    meter.handled()
+    in_handler_ns = meter._busy_ns
+    assert list(pieces) == [None, None]
+    # Two pieces, and the end of the last one.
+    assert meter._busy_ns == in_handler_ns + 3 * 10
+
+
+async def test_quotas_are_in_force_after_a_restart(tmp_path):
+    async with limited(tmp_path) as world:
+        await world.limit(APP, request_percentage=1.0)
+    async with limited(tmp_path) as world:
+        world.time.busy_ns = 200_000_000
+        world.server.quota_keeper.metering.clock = world.time
+        assert (await (await world.client("app")).call("Metadata", 9)).throttle_time_ms == 1_000
+
+
 async def test_without_a_quota_the_routes_are_as_they_were(world):
     app = await world.client("app")
     dispatcher = world.server.listeners[0].dispatcher
@@ -256,6 +300,32 @@ async def test_what_an_authorizer_refuses_is_counted_too(tmp_path):
         refused = await app.call("DescribeClientQuotas", 1, DescribeClientQuotasRequest())
         assert (refused.error_code, refused.entries) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         assert refused.throttle_time_ms == 1_000
+
+
+async def test_a_user_is_the_one_who_authenticated(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("ann:a\nben:b\n")
+    settings = (
+        "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"sasl.users.file={users}",
+    )
+
+    async def log_in(client, user, password):
+        await client.call("SaslHandshake", 1, mechanism="PLAIN")
+        answer = await client.call("SaslAuthenticate", 2, auth_bytes=f"\0{user}\0{password}".encode())
+        assert answer.error_code == 0
+        return client
+
+    async with limited(tmp_path, settings) as world:
+        await log_in(world.admin, "ben", "b")
+        await world.limit({"user": "ann"}, request_percentage=1.0)
+        world.time.busy_ns = 200_000_000
+        waits = [
+            (await (await log_in(await world.client("app"), user, password)).call("Metadata", 9)).throttle_time_ms
+            for user, password in (("ann", "a"), ("ben", "b"))
+        ]
+        assert waits == [1_000, 0]
 
 
 async def test_without_the_permission_nobody_changes_quotas(tmp_path):

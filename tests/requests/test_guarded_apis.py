@@ -50,7 +50,9 @@ from coordinator.security.access import (
     READ_TOPIC,
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
+    Access,
     AclOperation,
+    ResourceType,
 )
 from coordinator.security.authorizer import CLUSTER_NAME
 from tests.support.guarded_server import GuardedServer
@@ -302,6 +304,18 @@ def test_a_client_without_permissions_gets_an_authorization_error_and_changes_no
     assert set(codes(answer)) - {NONE} in ({DENIED}, {NO_CLUSTER})
     assert server.topics.registry.topics == before
     assert server.plane.fetch(topic="shut").records == b""
+
+
+@pytest.mark.parametrize("name", sorted(REQUESTS))
+def test_a_client_that_may_do_everything_gets_the_answer_of_a_server_without_an_authorizer(name, server):
+    version, request = REQUESTS[name]
+    for access in (Access(operation, kind) for operation in AclOperation for kind in ResourceType):
+        server.allowed.allow(access, ANY_NAME)
+    unguarded = GuardedServer(guarded=False, num_partitions=2)
+    for topic in ("open", "shut"):
+        unguarded.plane.create(topic, 2)
+    assert server.body(name, version, **request("shut")) == unguarded.body(name, version, **request("shut"))
+    assert not server.allowed.denied
 
 
 @pytest.mark.parametrize("name", sorted(REQUESTS))

@@ -100,7 +100,7 @@ def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatc
     first = changes.get("seed", 1)
     for seed in range(first, first + 20):
         how = {"consumer_groups": 2, "mixed_groups": 0, "members": 3, "think_s": 0.3, **changes, "seed": seed}
-        plan = replace(draw(seed, 40.0), acts_s=0.0, rules_s=0.0, **how)
+        plan = replace(draw(seed, 40.0), acts_s=0.0, rules_s=0.0, quotas_s=0.0, **how)
         broken = simulator.run(plan).broken
         if broken is not None:
             assert broken.startswith(invariant), broken

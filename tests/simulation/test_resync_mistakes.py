@@ -32,7 +32,7 @@ def test_a_known_mistake_in_resyncs_is_caught(mistake: Patch, monkeypatch: pytes
     for seed in range(1, 21):
         how: dict[str, Any] = {"groups": 1, "members": 3, "resyncs": 0.3, "kill_s": 5.0, "downtime_s": 0.1}
         how |= {"consumer_groups": 0, "mixed_groups": 0, "streams_groups": 0}
-        broken = simulator.run(replace(draw(seed, 40.0), acts_s=0.0, rules_s=0.0, **how)).broken
+        broken = simulator.run(replace(draw(seed, 40.0), acts_s=0.0, rules_s=0.0, quotas_s=0.0, **how)).broken
         if broken is not None:
             assert broken.startswith(MISTAKES[mistake]), broken
             return

@@ -365,7 +365,15 @@ def test_a_known_mistake_is_caught(mutant: Patch, changes: dict[str, Any], monke
     for seed in range(1, 21):
         plan: Plan = replace(
             draw(seed, 40.0),
-            **{"durability": "fsync", "downtime_s": 0.5, "members": 3, "think_s": 0.3, "acts_s": 0.0, "rules_s": 0.0}
+            **{
+                "durability": "fsync",
+                "downtime_s": 0.5,
+                "members": 3,
+                "think_s": 0.3,
+                "acts_s": 0.0,
+                "rules_s": 0.0,
+                "quotas_s": 0.0,
+            }
             | changes,
         )
         broken = simulator.run(plan).broken

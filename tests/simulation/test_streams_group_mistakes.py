@@ -87,7 +87,7 @@ def test_a_known_mistake_in_streams_groups_is_caught(mistake: Patch, monkeypatch
             "streams_groups": 2, "consumer_groups": 0, "mixed_groups": 0, "groups": 1, "members": 3, "think_s": 0.3,
             "accountants": 0, "counters": 0, **changes, "seed": seed,
         }  # fmt: skip
-        broken = simulator.run(replace(draw(seed, 40.0), acts_s=0.0, rules_s=0.0, **how)).broken
+        broken = simulator.run(replace(draw(seed, 40.0), acts_s=0.0, rules_s=0.0, quotas_s=0.0, **how)).broken
         if broken is not None:
             assert broken.startswith(invariant), broken
             return
