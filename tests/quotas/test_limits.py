@@ -99,5 +99,7 @@ def test_an_address_has_its_own_limit_or_the_default():
     assert found.limit("0:0:0:0:0:0:0:1") == 3
     assert found.limit("127.0.0.1") == 5
     assert found.limit("unknown") == 5
+    quotas[quota_entity({"ip": "host.example"})] = quotas[quota_entity({"ip": "10.0.0.1"})] = {rate: float("nan")}
+    assert AddressLimits(quotas).limit("10.0.0.1") == 5
     del quotas[quota_entity({"ip": None})]
     assert AddressLimits(quotas).limit("127.0.0.1") is None
