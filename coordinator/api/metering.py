@@ -189,11 +189,12 @@ class Meter:
             yield
 
     def limit_fetch(self) -> None:
-        """Lets a Fetch return no more than its client may have in all windows, or it would wait for ever (KAFKA-9677)."""
+        """Lets a Fetch return no more than its client may have in all windows: with more it would never get anything."""
         exchange, share = self._exchange, self._budget.fetch
         if exchange.route.name == "Fetch" and share is not None:
-            most = int(min(self._metering.quotas.fetch.most_at_once(share.limit), exchange.request.max_bytes))
-            exchange.request.max_bytes = most
+            # The order matters for a limit that is no number.
+            most = min(exchange.request.max_bytes, self._metering.quotas.fetch.most_at_once(share.limit))
+            exchange.request.max_bytes = int(most)
 
     def admit(self, response: Message) -> bool:
         """Counts the answer to a Fetch; returns whether the client may have it. If not, it does not count."""

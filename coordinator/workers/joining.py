@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from coordinator.engine.engine import Claim, Engine, Fenced, Piece, Worker
@@ -108,11 +109,12 @@ async def _cluster_id(engine: Engine, worker: Worker, new_id: Callable[[], str])
         pieces = await engine.tail(CLUSTER_LOG, 0)
         if pieces:
             return pieces[0][1].decode()
-        await _append(engine, await engine.claim(CLUSTER_LOG, worker), new_id().encode())
+        with suppress(Fenced):  # another worker was quicker, so there is something to read
+            await _append(engine, await engine.claim(CLUSTER_LOG, worker), new_id().encode())
 
 
 async def _append(engine: Engine, claim: Claim, data: bytes) -> None:
-    """Appends, unless another worker was quicker: then there is something to read."""
+    """Appends, unless another worker was quicker."""
     await engine.append([Piece(claim, claim.next_sequence, data)])
 
 
@@ -134,10 +136,10 @@ async def _metadata(
         records = [record for of_topic in missing for record in of_topic]
         if not records:
             return pieces
-        claim = await engine.claim(METADATA_FOLDER, worker)
-        if await engine.tail(METADATA_FOLDER, pieces[-1][0] + 1 if pieces else 0):
-            continue  # another worker was quicker
-        await _append(engine, claim, _batch(records, end_offset, now_ms()))
+        with suppress(Fenced):  # as above
+            claim = await engine.claim(METADATA_FOLDER, worker)
+            if not await engine.tail(METADATA_FOLDER, pieces[-1][0] + 1 if pieces else 0):
+                await _append(engine, claim, _batch(records, end_offset, now_ms()))
 
 
 def _replay(registry: Registry, data: bytes) -> int:

@@ -75,9 +75,9 @@ def test_the_assignor_is_measured_without_a_server():
     assert all(seconds > 0 for seconds in assignor_seconds(10, 100, 2, 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_heartbeats_are_measured_beside_a_flood(kind, server):
-    plan = FloodPlan(server.host, server.port, server.pid, kind, 2, 0.5)
+@pytest.mark.parametrize(("kind", "in_flight"), [*((kind, 0) for kind in KINDS), ("join", 1)])
+def test_heartbeats_are_measured_beside_a_flood(kind, in_flight, server):
+    plan = FloodPlan(server.host, server.port, server.pid, kind, 2, in_flight, 0.5)
     found = Outcome(**run("flood", json.dumps(asdict(plan))))
     assert found.answers > 20
     assert 0 < found.p50_us <= found.p99_us

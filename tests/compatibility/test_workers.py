@@ -5,16 +5,18 @@ The short form runs always. `WORKERS_TEST_S=300` makes it five minutes; what it 
 
 import os
 import random
-import signal
 import statistics
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from coordinator.operations.client import Client as connected
+from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
 from tests.support.postgresql import Cluster
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
@@ -97,13 +99,20 @@ class History:
         return max(later - earlier for earlier, later in pairwise(times))
 
 
+@pytest.fixture(scope="module")
+def database():
+    """One PostgreSQL for all tests."""
+    database = Cluster(standbys=0)
+    yield database
+    database.close()
+
+
 @pytest.fixture
-def cluster(tmp_path):
-    """Three workers over one PostgreSQL."""
+def cluster(tmp_path, database, fresh):
+    """Three workers of a cluster of their own in the database."""
     with ExitStack() as stack:
-        database = Cluster(standbys=0)
-        stack.callback(database.close)
         settings = {
+            "journal.cluster": fresh("cluster").replace("-", "_"),
             "offsets.topic.num.partitions": SHARDS,
             "transaction.state.log.num.partitions": SHARDS,
             "journal.replication": "optional",
@@ -116,9 +125,19 @@ def cluster(tmp_path):
             worker = ServerProcess(
                 folder, settings=settings | {"node.id": node_id}, arguments=("--journal", database.url())
             )
-            stack.enter_context(worker)
+            stack.callback(worker.stop)
             workers.append(worker)
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(ServerProcess.start, workers))
         yield workers
+
+
+def create(bootstrap: str, topic: str) -> Any:
+    """Creates a topic; returns the client."""
+    admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for created in admin.create_topics([confluent_admin.NewTopic(topic, PARTITIONS, 1)]).values():
+        created.result()
+    return admin
 
 
 def owners(workers: list[ServerProcess]) -> dict[str, list[int]]:
@@ -157,9 +176,7 @@ def disturb(worker: ServerProcess, fault: str) -> None:
 def test_groups_lose_no_acknowledged_offset_while_workers_die(cluster, fresh):
     """No acknowledged offset is lost, no shard has two owners, every group is Stable again, and within seconds."""
     bootstrap = ",".join(worker.bootstrap for worker in cluster)
-    admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for created in admin.create_topics([confluent_admin.NewTopic("numbers", PARTITIONS, 1)]).values():
-        created.result()
+    admin = create(bootstrap, "numbers")
     wait_until(lambda: is_spread(cluster), "an even spread")
     history = History()
     members = [Member(bootstrap, group, history) for group in GROUPS for _ in range(MEMBERS)]
@@ -225,4 +242,30 @@ def test_a_stopped_worker_gives_its_shards_back_at_once(cluster):
     wait_until(lambda: is_spread(cluster), "an even spread")
     assert cluster[0].terminate() == 0
     wait_until(lambda: is_spread(cluster[1:]), "an even spread over two", within_s=OWNED_WITHIN_S)
-    assert signal.SIGTERM  # the reason of the exit code above
+
+
+@pytest.mark.parametrize("name", [pytest.param("java", marks=pytest.mark.java), "aiokafka"])
+def test_a_group_goes_on_when_its_worker_is_killed(cluster, name, server, program_folder, fresh):
+    """Members stay, or rejoin, at the worker that takes the group over; what was committed before is there."""
+    client = CLIENTS[name]
+    client.prepare(server.bootstrap)  # with a server that has records; it does nothing the second time
+    bootstrap = ",".join(worker.bootstrap for worker in cluster)
+    members = []
+    try:
+        topic, group = fresh("topic"), fresh("group")
+        members = [Program(client, bootstrap, program_folder) for _ in range(2)]
+        create(bootstrap, topic)
+        for number, member in enumerate(members):
+            member.begin_to_join(group, [topic], name=f"member-{number}")
+        partitions = {(topic, index) for index in range(PARTITIONS)}
+        wait_for_all(members, lambda: shared(members, partitions), "an assignment")
+        first = next(iter(members[0].owned))[1]
+        members[0].call("commit_at", offsets=[[topic, first, 7]])
+        with connected(bootstrap, 30.0) as asking:
+            coordinator = asking.coordinator(group).name
+        next(worker for worker in cluster if worker.bootstrap == coordinator).kill()
+        assert members[0].call("committed", partitions=[[topic, first]]) == [7]
+        wait_for_all(members, lambda: shared(members, partitions), "an assignment")
+    finally:
+        for member in members:
+            member.stop()

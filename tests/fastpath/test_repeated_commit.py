@@ -235,33 +235,44 @@ others = st.sampled_from(
 )  # fmt: skip
 
 
-acl_changes = st.tuples(st.sampled_from(["permit", "forbid"]), st.sampled_from(sorted(RULES)))
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.lists(commits | others, max_size=25), st.sampled_from(["all", "refused", "none"]))
 def test_responses_logs_events_and_state_are_equal(steps, policy):
-    play(Twins(policy), steps)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(commits | acl_changes | others, max_size=25))
-def test_a_repeated_commit_gets_no_more_and_no_less_than_the_acls_permit_now(steps):
-    play(Twins(rules={name.encode(): RULES[name] for name in ENOUGH}), steps)
-
-
-def play(twins, steps):
+    twins = Twins(policy)
     twins.join()
     twins.beat("a")
     twins.settle()
+    play(twins, steps)
+
+
+rounds = st.tuples(
+    st.sets(st.sampled_from(sorted(RULES)), max_size=2).map(lambda toggled: set(ENOUGH) ^ toggled),
+    st.sampled_from([8, 10]),
+    st.sampled_from([[("t", 0)], [("t", 0), ("u", 1)]]),
+    others | st.none(),
+)
+"""The ACLs of a time, and what is committed three times in it, so that there is a template when they change."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(rounds, max_size=8))
+def test_a_repeated_commit_gets_no_more_and_no_less_than_the_acls_permit_now(times):
+    twins = Twins(rules={})
+    twins.join()
+    for rules, version, partitions, other in times:
+        for name in RULES:
+            twins.permit(name, permitted=name in rules)
+        commit = ("commit", "classic", version, partitions, [[(1, 1), (2, 2)]] * 3, 0, "")
+        play(twins, [commit] if other is None else [commit, other])
+
+
+def play(twins, steps):
     for step in steps:
         match step:
             case ("commit", who, version, partitions, runs, epoch_back, metadata):
                 for values in runs:
                     asked = dict(zip(partitions, values, strict=False))
                     twins.commit(who, version, asked, epoch_back=epoch_back, metadata=metadata)
-            case ("permit" | "forbid" as how, name):
-                twins.permit(name, permitted=how == "permit")
             case ("join",):
                 twins.join()
             case ("beat", name):

@@ -358,8 +358,9 @@ def logs(data: bytes) -> None:
     except DamagedLog:
         return
     log.close()
-    if log.segments:
-        # What was recovered is not damaged. (Without a segment the checkpoint and the list may contradict each other.)
+    listed = segment_list.read(disk, _FOLDER)
+    if log.segments and (listed is None or not listed.entries or listed.entries[-1].size_bytes == segment_list.UNKNOWN):
+        # What was recovered is not damaged, unless a list is there that no server writes, without an active segment.
         Log.open(disk, _FOLDER, settings, is_best_effort=bool(options & 8)).close_files()
 
 

@@ -190,6 +190,16 @@ async def test_a_fetch_returns_no_more_than_its_quota_allows_at_once(world):
     assert len(VALUE) < records(answer) < 11_000
 
 
+async def test_a_quota_that_is_no_number_breaks_nothing(world):
+    await world.admin.call("Produce", 9, produce())
+    nan = float("nan")
+    await world.limit(APP, consumer_byte_rate=nan, producer_byte_rate=nan, request_percentage=nan)
+    await world.limit({"ip": "127.0.0.1"}, connection_creation_rate=nan)
+    app = await world.client("app")
+    assert records(await app.call("Fetch", 12, fetch())) > len(VALUE)
+    assert (await app.call("Produce", 9, produce())).throttle_time_ms == 0
+
+
 async def test_request_time_counts_for_every_api_and_waits_no_longer_than_a_window(world):
     await world.limit({"user": "ANONYMOUS"}, request_percentage=1.0)
     app = await world.client("app")

@@ -4,11 +4,14 @@ import asyncio
 
 import pytest
 
-from coordinator.engine.engine import Worker
+from coordinator.config.access_control import STANDARD_AUTHORIZER
+from coordinator.engine.engine import EngineRefused, Worker
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ListOffsetsRequest, MetadataRequest
+from coordinator.protocol.messages import CreateAclsRequest, DeleteAclsRequest, ListOffsetsRequest, MetadataRequest
+from coordinator.security.access import READ_GROUP
+from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
-from tests.workers.world import SHARDS, commit, create_topic, eventually, fetch, find, workers
+from tests.workers.world import SHARDS, WorkerUnderTest, commit, create_topic, eventually, fetch, find, workers
 
 
 def run(coroutine):
@@ -239,9 +242,77 @@ def test_a_snapshot_replaces_the_tail(tmp_path):
     run(scenario())
 
 
+def test_a_worker_comes_back_when_its_engine_is_fit_again(tmp_path):
+    """While the engine refuses beats, clients are refused; nothing needs a restart."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1)
+            assert await create_topic(only, "t") == 0
+            client = await only.client()
+            assert await commit(client, "g", "t", 1) == 0
+            beat, only.engine.beat = only.engine.beat, refused_beat
+            await world.until(lambda: not only.shards)
+            assert await fetch(client, "g", "t") == (ErrorCode.NOT_COORDINATOR, -1)
+            only.engine.beat = beat
+            await world.until(lambda: len(only.shards) == SHARDS)
+            assert await fetch(client, "g", "t") == (0, 1)
+
+    run(scenario())
+
+
+async def refused_beat(_worker):
+    raise EngineRefused("no standby is synchronous")
+
+
+def test_workers_that_start_at_the_same_moment_begin_one_cluster(tmp_path):
+    """They agree on the cluster's id and on the ids of the internal topics, whoever is quicker."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            started = [WorkerUnderTest(world, node_id, ("data.plane=none",)) for node_id in (1, 2, 3)]
+            world.running = await asyncio.gather(*(worker.start() for worker in started))
+            await world.until_spread()
+            assert len({worker.server.cluster_id for worker in started}) == 1
+            ids = {worker.server.topics.registry.topics["__consumer_offsets"].topic_id for worker in started}
+            assert len(ids) == 1
+
+    run(scenario())
+
+
 def group_of(worker):
     """A group whose shard the worker has."""
     shards = worker.shards
     return next(
         name for name in map("group-{}".format, range(1000)) if worker.server.groups.shard_of(name).index in shards
     )
+
+
+def test_an_acl_holds_on_every_worker_whichever_created_it(tmp_path):
+    async def scenario():
+        async with workers(tmp_path) as world:
+            settings = (
+                "data.plane=none",
+                f"authorizer.class.name={STANDARD_AUTHORIZER}",
+                "super.users=User:ANONYMOUS",
+            )
+            first, second = await world.start(1, 2, settings=settings)
+
+            def allowed():
+                """The workers on which alice may read the group."""
+                alice = Principal("User", "alice")
+                authorizers = [each.server.authorizer for each in world.running]
+                return [each.allows(alice, "127.0.0.1", READ_GROUP, "g") for each in authorizers]
+
+            acl = CreateAclsRequest.AclCreation(3, "g", 3, "User:alice", "*", 3, 3)
+            (created,) = (await (await first.client()).call("CreateAcls", 3, creations=[acl])).results
+            assert created.error_code == ErrorCode.NONE
+            await world.until(lambda: allowed() == [True, True])
+            await world.start(3, settings=settings)
+            await world.until(lambda: allowed() == [True, True, True])
+            every = DeleteAclsRequest.DeleteAclsFilter(1, None, 1, None, None, 1, 1)
+            (deleted,) = (await (await second.client()).call("DeleteAcls", 3, filters=[every])).filter_results
+            assert len(deleted.matching_acls) == 1
+            await world.until(lambda: allowed() == [False, False, False])
+
+    run(scenario())
