@@ -18,6 +18,7 @@ from coordinator.protocol.messages import (
     DeleteTopicsRequest,
     DescribeClientQuotasRequest,
     FetchRequest,
+    MetadataRequest,
     ProduceRequest,
 )
 from coordinator.quotas.enforcement import Budget, ClientQuotas
@@ -247,6 +248,18 @@ async def test_partitions_are_counted_and_new_clients_refused(world, api, strict
         assert found == [(0, "NONE"), (0, "NONE"), (5_000, "THROTTLING_QUOTA_EXCEEDED")]
     else:
         assert found == [(0, "NONE"), (5_000, "NONE"), (8_000, "NONE")]
+
+
+async def test_topics_that_metadata_creates_are_counted_and_nobody_waits(world):
+    await world.limit(APP, controller_mutation_rate=0.1)  # 1.1 tokens: the second partition overdraws
+    app = await world.client("app")
+    for name in ("auto-0", "auto-1", "auto-2"):
+        topic = MetadataRequest.MetadataRequestTopic(name=name)
+        answer = await app.call("Metadata", 9, topics=[topic], allow_auto_topic_creation=True)
+        assert answer.throttle_time_ms == 0
+    assert world.time.waits == []
+    created = await world.admin.call("Metadata", 9, topics=None, allow_auto_topic_creation=False)
+    assert {topic.name for topic in created.topics if topic.name.startswith("auto")} == {"auto-0", "auto-1"}
 
 
 def test_work_that_is_done_in_slices_counts_as_well():
