@@ -20,7 +20,11 @@ settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="replace the answers in tests/scenarios")
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="replace the answers that are kept, in tests/scenarios, tests/access and tests/security",
+    )
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

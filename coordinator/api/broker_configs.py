@@ -7,7 +7,7 @@
     what is always so here                    one thread for groups, no tiered storage ...
     times in Kafka's larger units             log.retention.hours ...: whole hours of log.retention.ms
 
-Kafka lists its own settings of TLS, SASL, share groups, quotas, tiered storage, replication and the quorum too. They have no
+Kafka lists its own settings of TLS, SASL, share groups, tiered storage, replication and the quorum too. They have no
 meaning here.
 """
 

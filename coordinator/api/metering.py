@@ -34,6 +34,8 @@ EXEMPT = frozenset({"SaslHandshake", "SaslAuthenticate", "WriteTxnMarkers"})
 """APIs whose time does not count: those of authentication, which Kafka answers before quotas, and those between brokers."""
 STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 """The versions from which a client that exceeds its quota is refused instead of served and made to wait (KIP-599)."""
+_CREATES_TOPICS = "Metadata"
+"""Beside the APIs above. A topic that exceeds the quota is not created, and the client asks again."""
 _SIZE_BYTES = 4
 _OVER = object()
 _BYTES_COUNTED = {QuotaType.PRODUCE: "Produce", QuotaType.FETCH: "Fetch"}
@@ -65,7 +67,7 @@ class Metering:
         limits = self.quotas.limits
         return (
             (limits(QuotaType.REQUEST) and api not in EXEMPT)
-            or (limits(QuotaType.CONTROLLER_MUTATION) and api in STRICT_SINCE)
+            or (limits(QuotaType.CONTROLLER_MUTATION) and (api in STRICT_SINCE or api == _CREATES_TOPICS))
             or any(api == counted and limits(kind) for kind, counted in _BYTES_COUNTED.items())
         )
 
@@ -147,6 +149,10 @@ class MeteredExchange(Exchange[Any]):
         if meter is not None:
             meter.count_mutation(partitions)
 
+    def allows_mutation(self, partitions: int) -> bool:
+        meter: Meter | None = getattr(self, "meter", None)
+        return meter is None or not meter.mutation_throttle_ms(partitions, is_strict=True)
+
 
 class Meter:
     """One request of a client that has a limit."""
@@ -189,11 +195,12 @@ class Meter:
             yield
 
     def limit_fetch(self) -> None:
-        """Lets a Fetch return no more than its client may have in all windows, or it would wait for ever (KAFKA-9677)."""
+        """Lets a Fetch return no more than its client may have in all windows: with more it would never get anything."""
         exchange, share = self._exchange, self._budget.fetch
         if exchange.route.name == "Fetch" and share is not None:
-            most = int(min(self._metering.quotas.fetch.most_at_once(share.limit), exchange.request.max_bytes))
-            exchange.request.max_bytes = most
+            # The order matters for a limit that is no number.
+            most = min(exchange.request.max_bytes, self._metering.quotas.fetch.most_at_once(share.limit))
+            exchange.request.max_bytes = int(most)
 
     def admit(self, response: Message) -> bool:
         """Counts the answer to a Fetch; returns whether the client may have it. If not, it does not count."""
@@ -211,17 +218,22 @@ class Meter:
 
     def count_mutation(self, partitions: int) -> None:
         """Counts partitions that are created or deleted. Raises THROTTLING_QUOTA_EXCEEDED."""
-        share, route = self._budget.mutation, self._exchange.route
-        if share is None:
-            return
+        route = self._exchange.route
         is_strict = route.version >= STRICT_SINCE[route.name]
-        throttle_ms = self._metering.quotas.mutation.record(
-            share.account, share.limit, partitions, self._metering.clock.machine_ms(), is_strict=is_strict
-        )
+        throttle_ms = self.mutation_throttle_ms(partitions, is_strict=is_strict)
         if throttle_ms:
             self._waits.append(Wait(throttle_ms, QuotaType.CONTROLLER_MUTATION))
             if is_strict:
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    def mutation_throttle_ms(self, partitions: int, *, is_strict: bool) -> int:
+        """For how long the client would have to wait because of these partitions, which count unless it is strict."""
+        share = self._budget.mutation
+        if share is None:
+            return 0
+        return self._metering.quotas.mutation.record(
+            share.account, share.limit, partitions, self._metering.clock.machine_ms(), is_strict=is_strict
+        )
 
     def finish(self, payload: Payload) -> Wait | None:
         """Counts what is counted with the answer. Returns the longest wait, if the client has to wait."""

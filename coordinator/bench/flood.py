@@ -42,7 +42,8 @@ WIDE_TOPIC, WIDE_PARTITIONS = "bench-wide", 5_000
 RECORDS = 90_000
 """Those of the batch in which the flood of timestamps lets the server search."""
 KINDS = ("heartbeat", "commit", "join", "metadata", "fetch", "timestamp")
-CONNECTIONS = (1, 200)
+FLOODS = ((1, 0), (200, 0), (200, 1))
+"""Connections, and the requests in progress on each (`FloodPlan.in_flight`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class FloodPlan:
     server_pid: int
     request: str
     connections: int
+    in_flight: int
+    """Requests of a connection that are in progress; 0: as many as its socket holds."""
     seconds: float
 
 
@@ -146,12 +149,14 @@ async def flood(plan: FloodPlan) -> None:
     """Prints a line when the flood begins."""
     codec, loop = Codec.of(None), asyncio.get_running_loop()
     await _prepare(plan, codec)
-    requests = []
-    for index in range(plan.connections):
-        joined = b"".join(await _flood_frames(plan, codec, index))
-        requests.append(joined * (FLOOD_BYTES // len(joined)))
+    requests = [await _flood_frames(plan, codec, index) for index in range(plan.connections)]
     for each in requests:
-        await loop.create_connection(partial(FloodConnection, each), plan.host, plan.port)
+        joined = b"".join(each)
+        pipelined = partial(FloodConnection, joined * (FLOOD_BYTES // len(joined)))
+        make = partial(LoadConnection, each, plan.in_flight) if plan.in_flight else pipelined
+        _, connection = await loop.create_connection(make, plan.host, plan.port)
+        if isinstance(connection, LoadConnection):
+            connection.begin()
     print("flooding", flush=True)  # noqa: T201
     await asyncio.Event().wait()
 
@@ -223,18 +228,17 @@ def report_floods(match: str, servers: Sequence[Contender], seconds: float, repe
     The third column is the CPU time that the server used while a heartbeat waited, which is as long on a busy machine.
     """
     rows = [
-        (name, kind, connections)
+        (name, kind, connections, in_flight)
         for kind in ("nothing", *KINDS)
-        for connections in (CONNECTIONS if kind != "nothing" else (0,))
-        if match
-        in (name := f"heartbeats beside a flood of {kind}" + (f", {connections} connections" if connections else ""))
+        for connections, in_flight in (FLOODS if kind != "nothing" else ((0, 0),))
+        if match in (name := f"heartbeats beside a flood of {kind}{_described(connections, in_flight)}")
     ]
     if rows:
         head = ("median ms", "p99 ms", "p99 ms of CPU", "requests/s", "longest turn ms CPU")
         print(f"\n{f'{MEMBERS} members':58} " + " ".join(f"{title:>22}" for title in head))  # noqa: T201
-    for name, kind, connections in rows:
+    for name, kind, connections, in_flight in rows:
         for server in servers:
-            runs = [_beside(server, kind, connections, seconds) for _ in range(repetitions)]
+            runs = [_beside(server, kind, connections, in_flight, seconds) for _ in range(repetitions)]
             names = ("p50_ms", "p99_ms", "p99_cpu_ms", "answers_per_s")
             figures = [[getattr(run, each) for run in runs] for each in names]
             turns = " / ".join(sorted({run.longest_turn_ms for run in runs}))
@@ -242,10 +246,16 @@ def report_floods(match: str, servers: Sequence[Contender], seconds: float, repe
             print(f"{name + server.suffix:58} " + " ".join(f"{column:>22}" for column in [*columns, turns]), flush=True)  # noqa: T201
 
 
-def _beside(server: Contender, kind: str, connections: int, seconds: float) -> _Found:
+def _described(connections: int, in_flight: int) -> str:
+    """A flood in the name of its row."""
+    each = f", {in_flight} at a time" if in_flight else ""
+    return f", {connections} connections{each}" if connections else ""
+
+
+def _beside(server: Contender, kind: str, connections: int, in_flight: int, seconds: float) -> _Found:
     with server.start() as at:
         before = _answered(at)
-        plan = FloodPlan(at.host, at.port, at.pid, kind, connections, seconds)
+        plan = FloodPlan(at.host, at.port, at.pid, kind, connections, in_flight, seconds)
         outcome = Outcome(**run_program("coordinator.bench.flood", json.dumps(asdict(plan))))
         answered = (_answered(at) - before) / (outcome.seconds + SETTLE_S)
         return _Found(outcome.p50_us / 1e3, outcome.p99_us / 1e3, outcome.p99_cpu_us / 1e3, answered, _longest_turn(at))

@@ -8,6 +8,7 @@ anything, the members do not join first.
 
 import asyncio
 import json
+import ssl
 import sys
 import time
 from collections.abc import Sequence
@@ -62,6 +63,8 @@ class Plan:
     """Whether the members join their groups; not for the echo server."""
     rate: int = 0
     """Requests per second of all connections together. 0: each sends the next request when it has a response."""
+    certificate: str = ""
+    """The file with the certificate of a server with TLS. Empty: it has no TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +127,18 @@ async def ask(
     return codec.decoder(f"{name}Response", version)(answer, position)[0]
 
 
-async def wait_until_serving(host: str, port: int) -> None:
+def tls_context(certificate: str) -> ssl.SSLContext | None:
+    """Trusts this certificate; None for none."""
+    return ssl.create_default_context(cafile=certificate) if certificate else None
+
+
+async def wait_until_serving(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
     """Waits until the server serves groups. Kafka creates and loads their log first."""
     codec, group = Codec.of(None), f"bench-{uuid4()}"
     beat = HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
     deadline = time.monotonic() + SERVING_WITHIN_S
     while True:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         await ask(codec, reader, writer, "FindCoordinator", 2, FindCoordinatorRequest(key=group, key_type=0))
         error = (await ask(codec, reader, writer, "Heartbeat", 4, beat)).error_code
         writer.close()
@@ -141,11 +149,11 @@ async def wait_until_serving(host: str, port: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
+async def member_frames(plan: Plan, codec: Codec, index: int, tls: ssl.SSLContext | None = None) -> list[bytes]:
     """Forms a group of one member. Returns the frames that the member sends in turn; its commits differ in offsets."""
     group, member, generation = f"bench-{RUN_ID}-{index}", "m" * 42, 1
     if plan.joins:
-        reader, writer = await asyncio.open_connection(plan.host, plan.port)
+        reader, writer = await asyncio.open_connection(plan.host, plan.port, ssl=tls)
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\0\xff\xff\xff\xff")
         join = JoinGroupRequest(
             group_id=group,
@@ -202,12 +210,12 @@ async def member_frames(plan: Plan, codec: Codec, index: int) -> list[bytes]:
     return frames
 
 
-async def consumer_member_frames(plan: Plan, codec: Codec) -> list[bytes]:
+async def consumer_member_frames(plan: Plan, codec: Codec, tls: ssl.SSLContext | None) -> list[bytes]:
     """The same with the consumer protocol. The member owns the whole topic, and its heartbeat reports no change."""
     member = str(uuid4())
     beat = ConsumerGroupHeartbeatRequest(group_id=f"bench-{member}", member_id=member, member_epoch=1)
     if plan.joins:
-        reader, writer = await asyncio.open_connection(plan.host, plan.port)
+        reader, writer = await asyncio.open_connection(plan.host, plan.port, ssl=tls)
         join = ConsumerGroupHeartbeatRequest(
             group_id=beat.group_id,
             member_id=member,
@@ -343,11 +351,11 @@ async def measure(
 
 async def run(plan: Plan) -> Outcome:
     """Joins the members, warms up and measures."""
-    codec = Codec.of(None)
+    codec, tls = Codec.of(None), tls_context(plan.certificate)
     if plan.joins:
-        await wait_until_serving(plan.host, plan.port)
+        await wait_until_serving(plan.host, plan.port, tls)
     if plan.joins and plan.request != "heartbeat":
-        reader, writer = await asyncio.open_connection(plan.host, plan.port)
+        reader, writer = await asyncio.open_connection(plan.host, plan.port, ssl=tls)
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         await ask(codec, reader, writer, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
         writer.close()
@@ -355,9 +363,11 @@ async def run(plan: Plan) -> Outcome:
     connections = []
     for index in range(plan.connections):
         is_consumer = plan.request == "consumer heartbeat"
-        requests = await (consumer_member_frames(plan, codec) if is_consumer else member_frames(plan, codec, index))
+        requests = await (
+            consumer_member_frames(plan, codec, tls) if is_consumer else member_frames(plan, codec, index, tls)
+        )
         make = partial(LoadConnection, requests, 0 if plan.rate else plan.in_flight)
-        _, connection = await loop.create_connection(make, plan.host, plan.port)
+        _, connection = await loop.create_connection(make, plan.host, plan.port, ssl=tls)
         connections.append(connection)
     return await measure(connections, plan.server_pid, plan.warm_up_s, plan.seconds, plan.rate)
 

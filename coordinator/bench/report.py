@@ -36,6 +36,7 @@ from coordinator.bench.programs import (
 )
 from coordinator.bench.quotas import report_quotas
 from coordinator.bench.rebalance import RANGE, Rebalances
+from coordinator.bench.tls import report_tls
 from coordinator.bench.transactions import IDS_LOADED, TRANSACTION_ROWS, TransactionOutcome, TransactionPlan, write_ids
 from coordinator.bench.validation import report_validation
 
@@ -116,6 +117,7 @@ def report(
         report_control(match, seconds, repetitions, durability, warm_up_s)
         report_access_control(match, seconds, repetitions, durability, warm_up_s)
         report_quotas(match, seconds, repetitions, durability, warm_up_s)
+        report_tls(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
     report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)

@@ -49,8 +49,8 @@ class PostgresqlEngine:
         self._settings = settings
         self._primary = Primary(address, settings)
         limit_s = settings.append_timeout_ms / 1000
-        self._appends = Link(self._primary, limit_s=limit_s)
-        self._logs = Link(self._primary, limit_s=limit_s)
+        self._appends = Link(self._primary, "appends", limit_s=limit_s)
+        self._logs = Link(self._primary, "logs", limit_s=limit_s)
         self._members = _MembersLink(self._primary, limit_s, self._notify)
         self._ended = EndedClaims()
         self._watchers: set[asyncio.Event] = set()
@@ -63,7 +63,8 @@ class PostgresqlEngine:
         """
         try:
             connection = await self._logs.connected()
-            await make_schema(connection, self._primary.schema)
+            with connection.limited(self._settings.append_timeout_ms / 1000):
+                await make_schema(connection, self._primary.schema)
             await self._appends.connected()
             await self._members.connected()
         except BaseException as error:
@@ -254,7 +255,7 @@ class _MembersLink(Link):
     """The connection that listens."""
 
     def __init__(self, primary: Primary, limit_s: float, notify: Callable[[], None]) -> None:
-        super().__init__(primary, limit_s=limit_s, is_durable=False)
+        super().__init__(primary, "members", limit_s=limit_s, is_durable=False)
         self._channel = primary.schema
         self._notify = notify
 

@@ -1,6 +1,7 @@
 """A connection of the PostgreSQL engine that is made again after it was lost."""
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import Any
 
@@ -8,6 +9,8 @@ import asyncpg
 
 from coordinator.engine.engine import EngineRefused, EngineUnavailable
 from coordinator.engine.postgresql_primary import Durability, Primary, PrimaryConnection
+
+_log = logging.getLogger(__name__)
 
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 """What asyncpg raises when a statement fails or its connection is lost; an InternalClientError when the server has said goodbye
@@ -17,8 +20,9 @@ to a connection on which nothing was asked."""
 class Link:
     """A connection that is made again after it was lost. Statements wait for each other."""
 
-    def __init__(self, primary: Primary, *, limit_s: float, is_durable: bool = True) -> None:
+    def __init__(self, primary: Primary, purpose: str, *, limit_s: float, is_durable: bool = True) -> None:
         self._primary = primary
+        self._purpose = purpose
         self._limit_s = limit_s
         self._is_durable = is_durable
         self._turn = asyncio.Lock()
@@ -36,20 +40,22 @@ class Link:
             except EngineRefused as error:
                 raise EngineUnavailable(str(error)) from None
             connection.warning = ""
-            timer = asyncio.get_running_loop().call_later(self._limit_s, connection.give_up)
             try:
-                rows: list[Any] = await connection.fetch(statement, *arguments)
+                with connection.limited(self._limit_s):
+                    rows: list[Any] = await connection.fetch(statement, *arguments)
             except BaseException as error:
                 connection.terminate()
                 if isinstance(error, LOST):
-                    raise EngineUnavailable(connection.warning or self._primary.text_of(error)) from None
+                    raise self._lost(connection.warning or self._primary.text_of(error)) from None
                 raise
-            finally:
-                timer.cancel()
             if connection.warning:
                 connection.terminate()
-                raise EngineUnavailable(connection.warning)
+                raise self._lost(connection.warning)
             return rows
+
+    def _lost(self, text: str) -> EngineUnavailable:
+        _log.warning("event=engine_connection_closed purpose=%s reason=%s", self._purpose, text)
+        return EngineUnavailable(text)
 
     async def write(self, statement: str, *arguments: Any) -> list[Any]:
         """`fetch` for a statement that must be durable; the last two columns of its rows are what the server promises.
@@ -60,7 +66,7 @@ class Link:
         for promise in {tuple(row)[-2:] for row in rows}:
             if (fault := self._primary.fault(Durability(*promise))) is not None:
                 self.drop()
-                raise EngineUnavailable(fault)
+                raise self._lost(fault)
         return rows
 
     async def connected(self) -> PrimaryConnection:
@@ -77,12 +83,14 @@ class Link:
             known.terminate()
         self._connection = connection = await self._primary.connect(is_durable=self._is_durable)
         try:
-            await self.on_connected(connection)
+            with connection.limited(self._limit_s):
+                await self.on_connected(connection)
         except BaseException as error:
             connection.terminate()
             if isinstance(error, LOST):
                 raise EngineUnavailable(self._primary.text_of(error)) from None
             raise
+        _log.info("event=engine_connected purpose=%s timeline=%d", self._purpose, connection.timeline)
         return connection
 
     async def on_connected(self, connection: PrimaryConnection) -> None:

@@ -6,6 +6,8 @@ primary that seem healthy. The address may name several hosts; the one that acce
 
 import asyncio
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -42,8 +44,16 @@ class PrimaryConnection(asyncpg.Connection):  # type: ignore[misc]
                 if hasattr(socket, name):
                     opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
-    def give_up(self) -> None:
-        """Closes the connection of a statement that has no answer in time. The server is not asked to cancel it."""
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Closes the connection if what runs inside takes longer. The server is not asked to cancel it."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._give_up)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
         self.warning = "no answer in time"
         self.terminate()
 

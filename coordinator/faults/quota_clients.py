@@ -132,6 +132,9 @@ class QuotaInvariants:
         if exchange.client_id == UNLIMITED:
             self._broken(INVARIANT, f"{UNLIMITED} waits for {wait}")
         self._check(server)
+        earlier = self._until.get(exchange.queue)
+        if earlier is not None and exchange not in earlier[1]:
+            self._broken(INVARIANT, f"a request of {exchange.client_id} was handled before its wait was over")
         assert isinstance(exchange.queue, Connection)
         until_ms = server.clock.machine_ms() + wait.throttle_ms
         self._until[exchange.queue] = (until_ms, exchange.queue.in_progress)

@@ -249,7 +249,9 @@ class Log:
         reason, position = "", size
         if fault is not None:
             reason, position = fault.reason, fault.position
-            if not is_torn_tail(file, size, fault, durable_offset):
+            # A segment is synced before the next one is listed, even if the name of that one is lost.
+            closed_offset = self._listed[-1].base_offset if self._listed else 0
+            if not is_torn_tail(file, size, fault, max(durable_offset, closed_offset)):
                 raise DamagedLog(last.path, position, fault.expected_offset - 1, reason)
             file.truncate(position)
             file.sync()

@@ -32,6 +32,9 @@ from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
 from coordinator.security.principal import ANONYMOUS, Principal
 
+HEARTBEATS = frozenset(key.to_bytes(2) for key in (12, 68, 88))
+"""How requests begin that a session depends on: Heartbeat, ConsumerGroupHeartbeat, StreamsGroupHeartbeat."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
@@ -356,7 +359,10 @@ class Connection(asyncio.Protocol):
                 has_begun = left < SLICE_REQUESTS
                 if not left or (turn.left <= 0 and (has_begun or not at_least_one) and not turn.has_time()):
                     self._waits_for_turn = True
-                    turn.wait(self, is_new=is_new and not has_begun)
+                    if is_new and len(backlog) == 1 and backlog[0][:2] in HEARTBEATS:
+                        turn.wait_first(self)
+                    else:
+                        turn.wait(self, is_new=is_new and not has_begun)
                     break
                 left -= 1
                 frame = backlog.popleft()

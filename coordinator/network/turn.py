@@ -4,7 +4,7 @@ A turn of the loop reads every socket that has data. Most reads bring one reques
 for the others is that of a fair queue with new and old flows (RFC 8290, fq_codel):
 
     a read with one request            handled at once while the turn has time; otherwise the connection is *new*: it comes
-                                       first in the next turn
+                                       first in the next turn, heartbeats before the others
     more requests than a slice has     the rest wait in the connection's backlog, and the connection is *waiting*: in every
                                        turn each waiting connection in order gets a slice, until the time for them is used up
 
@@ -51,7 +51,7 @@ class Turn:
 
     __slots__ = (
         "_began_cpu_ns", "_began_ms", "_call_soon", "_cpu_ns", "_ends_ms", "_is_marked", "_new", "_now_ms", "_on_turn",
-        "_response_bytes", "_waiting", "left", "ready",
+        "_response_bytes", "_urgent", "_waiting", "left", "ready",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,7 @@ class Turn:
         self._now_ms = now_ms
         self._cpu_ns = cpu_ns
         self._on_turn = on_turn
+        self._urgent: deque[SliceTaker] = deque()
         self._new: deque[SliceTaker] = deque()
         self._waiting: deque[SliceTaker] = deque()
         self._is_marked = False
@@ -106,7 +107,14 @@ class Turn:
 
     def wait(self, taker: SliceTaker, *, is_new: bool) -> None:
         """Gives a slice of a later turn. `is_new`: the taker has had none in this one."""
-        (self._new if is_new else self._waiting).append(taker)
+        self._wait_in(self._new if is_new else self._waiting, taker)
+
+    def wait_first(self, taker: SliceTaker) -> None:
+        """Gives the first slices of the next turn: for a heartbeat, whose client has nothing else to wait for."""
+        self._wait_in(self._urgent, taker)
+
+    def _wait_in(self, queue: deque[SliceTaker], taker: SliceTaker) -> None:
+        queue.append(taker)
         if not self._is_marked:
             self._mark(self._now_ms())
 
@@ -125,16 +133,18 @@ class Turn:
         self._on_turn(now_ms - self._began_ms, self._cpu_ns() - self._began_cpu_ns)
         self._is_marked = False
         self.left = LOOK_BYTES
-        if self._new or self._waiting:
+        if self._urgent or self._new or self._waiting:
             self._mark(now_ms)
             self._serve_new()
             self._serve_waiting()
 
     def _serve_new(self) -> None:
-        for _ in range(len(self._new)):
-            self._new.popleft().take_slice()
-            if not self.has_time():
-                break
+        # Two hundred clients with a costly request each would keep a heartbeat waiting for a whole round.
+        for queue in (self._urgent, self._new):
+            for _ in range(len(queue)):
+                queue.popleft().take_slice()
+                if not self.has_time():
+                    break
         # Their responses do not wait for the slices of the others.
         self.flush()
 

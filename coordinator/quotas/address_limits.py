@@ -1,5 +1,6 @@
 """How many connections an address may open per second (KIP-612; Kafka: `ConnectionQuotas.connectionRateForIp`)."""
 
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from coordinator.quotas.names import CONNECTION_CREATION_RATE, IP
@@ -18,11 +19,12 @@ class AddressLimits:
             names = dict(entity)
             if IP not in names or CONNECTION_CREATION_RATE not in values:
                 continue
-            name, limit = names[IP], int(values[CONNECTION_CREATION_RATE])
-            if name is None:
-                self._default = limit
-            else:
-                self._by_address[ip_address(name)] = limit
+            with suppress(ValueError):  # neither a name that is no address nor a limit that is no number limits anybody
+                name, limit = names[IP], int(values[CONNECTION_CREATION_RATE])
+                if name is None:
+                    self._default = limit
+                else:
+                    self._by_address[ip_address(name)] = limit
 
     def __bool__(self) -> bool:
         return self._default is not None or bool(self._by_address)

@@ -25,6 +25,8 @@ from coordinator.quotas.names import (
 )
 from coordinator.topics.client_quotas import QuotaEntity, Quotas, quota_entity, quota_record
 
+ENTITIES_MAX = 100_000
+"""The most entities that have quotas. Kafka has no bound."""
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _FRACTION_MAX = 1e-6
 _Bound = tuple[int, str] | None
@@ -50,10 +52,11 @@ class Alterations(NamedTuple):
 
 
 def plan_alterations(quotas: Quotas, entries: Sequence[AlterClientQuotasRequest.EntryData]) -> Alterations:
-    """Plans the changes. Each refused entity has INVALID_REQUEST."""
+    """Plans the changes. Each refused entity has INVALID_REQUEST, or POLICY_VIOLATION beyond `ENTITIES_MAX`."""
     records: list[ClientQuotaRecord] = []
     names: dict[QuotaEntity, Names] = {}
     errors: dict[QuotaEntity, KafkaError | None] = {}
+    room = ENTITIES_MAX - len(quotas)
     for entry in entries:
         of_entry = _names(entry)
         entity = quota_entity(of_entry)
@@ -63,7 +66,10 @@ def plan_alterations(quotas: Quotas, entries: Sequence[AlterClientQuotasRequest.
             errors[entity] = _invalid(f"Ignoring duplicate entity {_text(of_entry)}")
             continue
         try:
-            records += _changes(quotas.get(entity, {}), of_entry, values)
+            changes = _changes(quotas.get(entity, {}), of_entry, values)
+            if changes and entity not in quotas:
+                room = _take_place(room)
+            records += changes
             errors[entity] = None
         except KafkaError as error:
             errors[entity] = error
@@ -145,6 +151,12 @@ def _check_value(bounds: Mapping[str, _Bound], key: str, value: float) -> None:
         raise _invalid(f"Proposed value for {key} is too large for {kind}.")
     if math.fmod(value, 1.0) > _FRACTION_MAX:
         raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def _take_place(room: int) -> int:
+    if room <= 0:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The server keeps the quotas of at most {ENTITIES_MAX} entities.")
+    return room - 1
 
 
 def _invalid(text: str) -> KafkaError:

@@ -61,7 +61,8 @@ class RateQuota:
         excess = per_second - limit
         if not excess > 0:
             return 0
-        return min(_rounded(excess / limit * elapsed_ms), self._throttle_ms_max)
+        throttle_ms = _rounded(excess / limit * elapsed_ms) if limit else THROTTLE_MS_MAX
+        return min(throttle_ms, self._throttle_ms_max)
 
     def take_back(self, account: Account, value: float, now_ms: int) -> None:
         """Does not count the value after all (`unrecordQuotaSensor`)."""

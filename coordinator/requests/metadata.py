@@ -15,7 +15,7 @@ without a word on whether they exist, and a missing topic that the client may no
 A partition whose log is damaged has no leader and LEADER_NOT_AVAILABLE, as in Kafka one whose log directory is offline.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from coordinator.api import authorized_operations
 from coordinator.api.declaration import Api
@@ -92,7 +92,7 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
         response.cluster_authorized_operations = cluster_operations(permits)
     before, behind = around_topics(form, response, count)
     if request.allow_auto_topic_creation:
-        yield from _create_missing(server, creatable)
+        yield from _create_missing(server, creatable, exchange.allows_mutation)
     exchange.reply_encoded(response, [before, b"".join(encoded), behind])
 
 
@@ -194,9 +194,14 @@ def _missing(name: str, operations: int) -> ResponseTopic:
     )
 
 
-def _create_missing(server: Server, wanted: Sequence[str]) -> Pieces:
-    """Creates topics that the request names and that do not exist."""
-    missing = [name for name in wanted if name not in server.topics.registry.topics and names.why_invalid(name) is None]
+def _create_missing(server: Server, wanted: Sequence[str], allows_mutation: Callable[[int], bool]) -> Pieces:
+    """Creates topics that the request names and that do not exist, as far as the client's quota allows."""
+    partitions = server.topics.config.num_partitions
+    missing = [
+        name
+        for name in wanted
+        if name not in server.topics.registry.topics and names.why_invalid(name) is None and allows_mutation(partitions)
+    ]
     for first in range(0, len(missing), _CREATED_AT_ONCE):
         server.topics.auto_create(missing[first : first + _CREATED_AT_ONCE])
         yield

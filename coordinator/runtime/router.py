@@ -8,7 +8,7 @@ and waits for that shard's log like any other; when the last part is answered, t
 that names many groups is split further, so that others have their turn between the parts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.protocol.errors import KafkaError
@@ -21,6 +21,8 @@ from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest, Stat
 V = TypeVar("V")
 PART_GROUPS = 50
 """Groups of a part: looking at them takes about a millisecond."""
+SPLIT_GROUPS = 500
+"""Groups whose shards are found in about a millisecond."""
 
 
 class SplitRequest(ShardRequest[Any], Protocol):
@@ -76,7 +78,9 @@ class Router(Generic[S]):
             value: Any = view(state, now_ms)
             return Result(value)
 
-        _split(request, combine, [(shard, None) for shard in self.here], operation)
+        parts = [(shard, None) for shard in self.here]
+        split = _SplitRequest(request, combine, len(parts))
+        request.run_in_slices(split.submit(parts, operation), even_if_lost=request.writes)
 
     def gather_by_group(
         self,
@@ -92,27 +96,28 @@ class Router(Generic[S]):
         Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a part is refused,
         so is the request. A shard that has more than `part_groups` of them gets several parts.
         """
+
+        def pieces() -> Iterator[None]:
+            parts = yield from self._parts(group_ids, part_groups)
+            yield from _SplitRequest(request, combine, len(parts)).submit(parts, operation)
+
+        request.run_in_slices(pieces(), even_if_lost=request.writes)
+
+    def _parts(
+        self, group_ids: Iterable[str], part_groups: int
+    ) -> Generator[None, None, list[tuple[Shard[S], list[str]]]]:
+        """The shards with their groups, at most so many in each part."""
         split: dict[int, tuple[Shard[S], list[str]]] = {}
-        for group_id in group_ids:
+        for number, group_id in enumerate(group_ids, 1):
             shard = self.shard_of(group_id)
             split.setdefault(shard.index, (shard, []))[1].append(group_id)
-        parts = [
+            if not number % SPLIT_GROUPS:
+                yield
+        return [
             (shard, named[first : first + part_groups])
             for shard, named in split.values()
             for first in range(0, len(named), part_groups)
         ]
-        _split(request, combine, parts, operation)
-
-
-def _split(
-    request: SplitRequest,
-    combine: Callable[[list[Any]], Message],
-    parts: Sequence[tuple[Shard[S], R]],
-    operation: Operation[S, R],
-) -> None:
-    """Submits the parts; a request that only reads ends with its connection."""
-    split = _SplitRequest(request, combine, len(parts))
-    request.run_in_slices(split.submit(parts, operation), even_if_lost=request.writes)
 
 
 class _SplitRequest:

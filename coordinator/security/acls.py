@@ -69,11 +69,6 @@ class AclFilter(NamedTuple):
     operation: AclOperation
     permission: PermissionType
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it has a code that Kafka does not define."""
-        return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
-
     def selects(self, acl: Acl) -> bool:
         """Whether the ACL is one of those."""
         return (

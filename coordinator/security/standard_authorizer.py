@@ -57,11 +57,6 @@ class StandardAuthorizer:
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
-    @property
-    def count(self) -> int:
-        """The number of ACLs."""
-        return len(self._acls)
-
     def has(self, acl: Acl) -> bool:
         """Whether there is this ACL."""
         return acl in self._index.ids

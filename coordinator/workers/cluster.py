@@ -24,7 +24,7 @@ class Workers:
             return self.me
         owner = self.owners.get(log)
         worker = owner.worker if owner is not None else None
-        if worker is None or worker == self.me:
+        if worker is None or (self.me is not None and worker.id == self.me.id):
             return None
         return worker if any(each.id == worker.id for each in self.living) else None
 

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.engine.engine import Engine, EngineUnavailable, Fenced, Worker
+from coordinator.engine.engine import Engine, EngineUnavailable, Worker
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.workers.tasks import end
@@ -69,7 +69,7 @@ class MetadataSharing:
                 await self._follow()
                 if self._waiting and self._journal.claim_of(self._log) is None:
                     await self._lead()
-            except (EngineUnavailable, Fenced, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - an engine that refuses today may be fit tomorrow
                 _log.warning("event=metadata_not_followed reason=%s", error)
             # Without a claim what they write is refused, which they report to their clients.
             waiting, self._waiting = self._waiting, deque()

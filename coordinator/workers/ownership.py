@@ -127,7 +127,7 @@ class Ownership:
             try:
                 async with asyncio.timeout(2 * self._beat_s):
                     await self._beat()
-            except (EngineUnavailable, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - an engine that refuses today may be fit tomorrow
                 _log.warning("event=beat_failed reason=%s", str(error) or "the engine did not answer in time")
             if self._lease.is_over:
                 self._yield()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from coordinator.engine.engine import Engine, EngineUnavailable, Fenced
+from coordinator.engine.engine import Engine, EngineRefused, EngineUnavailable, Fenced
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.log.compaction import Work, clean
 from coordinator.log.log import DamagedLog
@@ -64,7 +64,7 @@ class Snapshots:
     async def _try(self, shard: SharedShard) -> None:
         try:
             await self.take(shard.name)
-        except (Fenced, EngineUnavailable, OSError, DamagedLog) as error:
+        except (Fenced, EngineUnavailable, EngineRefused, OSError, DamagedLog) as error:
             _log.warning("event=snapshot_failed log=%s reason=%s", shard.name, error)
 
     async def take(self, name: str) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 from string import ascii_letters
 from typing import Any
 
+from coordinator import requests
+from coordinator.api.dispatch import supported_apis
 from tests.access import furnish
 from tests.access.asked import Asked
 from tests.access.cases import CASES, OPEN_CASES, OWNED, Case
-from tests.access.probes import PROBES
+from tests.access.probes import PROBES, Ask
 from tests.access.rules import OPERATIONS, TYPES
 from tests.support.wire import ConnectionClosed, Values
 
@@ -100,6 +102,45 @@ def ask_matrix(bootstrap: str, names: dict[bytes, str]) -> Iterator[tuple[str, d
             yield row_name(api, version, special), found
 
 
+SHAPES = {
+    ("AddPartitionsToTxn", 5): 4,
+    ("Fetch", 17): 13,
+    ("FindCoordinator", 6): 4,
+    ("LeaveGroup", 5): 3,
+}
+"""The first version of the shape that the request of this version has, if it is not the first itself."""
+
+
+IN_ALL_VERSIONS: dict[str, Ask] = {
+    "DescribeGroups": lambda _: {"groups": ["classic"]},
+    "ListConfigResources": lambda _: {},
+    "Metadata": lambda _: {"topics": [{"name": "mine"}]},
+}
+"""Requests without fields that only some versions have."""
+
+
+def each_version() -> Iterator[tuple[str, int, Ask]]:
+    """A request of each API in each of its versions."""
+    for api in supported_apis(requests).values():
+        shapes = sorted(
+            (SHAPES.get((name, version), version), special, ask)
+            for (name, version, special), ask in PROBES.items()
+            if name == api.name
+        )
+        if api.name in IN_ALL_VERSIONS:
+            shapes = [(0, "", IN_ALL_VERSIONS[api.name])]
+        for version in range(api.versions[0], api.versions[1] + 1) if shapes else ():
+            fitting = [shape for shape in shapes if shape[0] <= version]
+            yield api.name, version, (fitting[-1] if fitting else shapes[0])[2]
+
+
+def ask_versions(bootstrap: str, names: dict[bytes, str]) -> Iterator[tuple[str, Any]]:
+    """Each version of each API, with the answer to a user without permissions."""
+    for api, version, ask in each_version():
+        with closing(Asked(bootstrap, "nothing", names)) as client:
+            yield row_name(api, version, ""), said(client, api, version, ask("nothing"))
+
+
 def ask_cases(cases: Iterable[Case], bootstrap: str, names: dict[bytes, str]) -> Iterator[tuple[str, Any]]:
     """Each case, with its answer."""
     for case in cases:
@@ -127,7 +168,8 @@ def answers(bootstrap: str) -> dict[str, Any]:
     with closing(Asked(bootstrap, furnish.ROOT, {})) as root:
         furnish.furnish(root, users() | {"*": EVERYBODY}, [f"doomed-{user}" for user in users()])
         matrix = {name: short(row) for name, row in ask_matrix(bootstrap, root.names)}
-        return {"matrix": matrix, "cases": dict(ask_cases(CASES, bootstrap, root.names))}
+        cases = dict(ask_cases(CASES, bootstrap, root.names))
+        return {"matrix": matrix, "cases": cases, "versions": dict(ask_versions(bootstrap, root.names))}
 
 
 def open_answers(bootstrap: str) -> dict[str, Any]:

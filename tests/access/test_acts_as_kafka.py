@@ -85,6 +85,11 @@ def test_a_request_about_several_resources_is_answered_as_by_kafka(case, ours, r
         assert text(found) == text(expected)
 
 
+@pytest.mark.parametrize("name", [table.row_name(api, version, "") for api, version, _ in table.each_version()])
+def test_a_denial_has_the_shape_of_its_version(name, ours, recorded):
+    assert text(ours["versions"][name]) == text(recorded["versions"][name])
+
+
 def test_every_api_is_in_the_table():
     """All may ask for versions."""
     assert {api for api, _, _ in PROBES} == set(APIS) - {"ApiVersions"}

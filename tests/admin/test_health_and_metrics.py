@@ -23,6 +23,7 @@ from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
+from coordinator.security.access import READ_GROUP
 from coordinator.transactions.transaction import State
 from tests.support.admin_client import parse_metrics
 
@@ -210,12 +211,14 @@ def test_a_server_without_events_has_no_event_logs():
 def test_every_declared_metric_is_scraped():
     groups = shard(groups=1)
     groups.state.offsets.by_group = {"group-0": {("t", 0): STORED}}
-    served = server(groups, routes=(route("Heartbeat", 1, {}),), named=("group-0",))
+    authorizer = SimpleNamespace(audit=SimpleNamespace(denied={READ_GROUP: 7}))
+    served = server(groups, routes=(route("Heartbeat", 1, {}),), named=("group-0",), authorizer=authorizer)
     served.statistics.count(Fact("rebalance_started", {"kind": "classic", "cause": "a new member joins"}))
     samples = scraped(served)
     for metric in METRICS:
         suffix = {COUNTER: "_total", "histogram": "_count"}.get(metric.kind, "")
         assert metric.name + suffix in samples, metric.name
+    assert samples["coordinator_authorization_denied_total"] == {("READ", "GROUP"): 7}
 
 
 def test_requests_are_counted_by_api_and_error_over_all_versions():

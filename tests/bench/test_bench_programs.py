@@ -10,7 +10,9 @@ import pytest
 from coordinator.bench.consumer import Convergence, assignor_seconds
 from coordinator.bench.flood import KINDS, FloodPlan
 from coordinator.bench.load import Outcome, Plan
+from coordinator.bench.new_connections import Connected, ConnectingPlan
 from coordinator.bench.rebalance import COOPERATIVE, RANGE, Rebalances
+from coordinator.bench.tls import make_certificate
 from tests.support.admin_client import scrape
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
@@ -20,6 +22,18 @@ from tests.support.waiting import WITHIN_S
 def server(tmp_path_factory):
     settings = {"group.consumer.assignment.interval.ms": 100}
     with ServerProcess(tmp_path_factory.mktemp("bench"), settings=settings) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module")
+def tls_server(tmp_path_factory, made):
+    settings = {"listener.security.protocol.map": "PLAINTEXT:SSL", "ssl.keystore.location": made.with_key}
+    with ServerProcess(tmp_path_factory.mktemp("tls"), settings=settings) as process:
         yield process
 
 
@@ -61,9 +75,30 @@ def test_the_assignor_is_measured_without_a_server():
     assert all(seconds > 0 for seconds in assignor_seconds(10, 100, 2, 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_heartbeats_are_measured_beside_a_flood(kind, server):
-    plan = FloodPlan(server.host, server.port, server.pid, kind, 2, 0.5)
+@pytest.mark.parametrize(("kind", "in_flight"), [*((kind, 0) for kind in KINDS), ("join", 1)])
+def test_heartbeats_are_measured_beside_a_flood(kind, in_flight, server):
+    plan = FloodPlan(server.host, server.port, server.pid, kind, 2, in_flight, 0.5)
     found = Outcome(**run("flood", json.dumps(asdict(plan))))
     assert found.answers > 20
     assert 0 < found.p50_us <= found.p99_us
+
+
+@pytest.mark.parametrize("request_kind", ["heartbeat", "consumer heartbeat", "commit"])
+def test_requests_are_measured_over_tls(request_kind, tls_server, made):
+    at = tls_server
+    plan = Plan(at.host, at.port, request_kind, 2, 1, 1, 0.1, 0.5, at.pid, joins=True, certificate=made.certificate)
+    assert Outcome(**run("load", json.dumps(asdict(plan)))).answers > 20
+
+
+def test_new_connections_are_measured_with_and_without_tls(server, tls_server, made):
+    for at, certificate in ((server, ""), (tls_server, made.certificate)):
+        plan = ConnectingPlan(at.host, at.port, certificate, 0.1, 0.5, at.pid)
+        found = Connected(**run("new_connections", json.dumps(asdict(plan))))
+        assert found.connections > 2
+
+
+def test_a_server_whose_certificate_is_another_one_is_not_measured(tls_server, tmp_path):
+    other = make_certificate(tmp_path).certificate
+    plan = ConnectingPlan(tls_server.host, tls_server.port, other, 0.1, 0.5, tls_server.pid)
+    with pytest.raises(AssertionError, match="CERTIFICATE_VERIFY_FAILED"):
+        run("new_connections", json.dumps(asdict(plan)))

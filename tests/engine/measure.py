@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator
 
 import uvloop
 
+from coordinator.engine import postgresql_sql as sql
 from coordinator.engine.address import EngineAddress
 from coordinator.engine.engine import Claim, Engine, EngineSettings, Piece
-from coordinator.engine.factory import engine_for
+from coordinator.engine.postgresql import PostgresqlEngine
 from tests.engine.contract import worker
 from tests.support.postgresql import Cluster
 
@@ -25,6 +26,11 @@ ROWS = [(1, 1), (1, 50), (50, 1), (50, 50)]
 REPLAYED = 1_000_000
 RECORDS_IN_PIECE = 50
 PART_BYTES = 1024 * 1024
+COMPARED = 1_500
+ONE_LOG = """
+WITH held AS MATERIALIZED (SELECT log FROM owner WHERE log = $1 AND epoch = $2 FOR SHARE)
+INSERT INTO piece (log, sequence, epoch, data) SELECT log, $3, $2, $4 FROM held RETURNING sequence
+"""
 
 
 class Owned:
@@ -68,6 +74,27 @@ async def measure_appends(engine: Engine, logs: int, records: int) -> None:
     )
 
 
+async def compare_with_one_log(engine: PostgresqlEngine) -> None:
+    """The statement for any number of logs beside one that knows a single log, in turns."""
+    claim = await engine.claim("measured-0", worker(1))
+    connection = await engine._primary.connect(is_durable=True)
+    sequence, data = claim.next_sequence, RECORD * RECORDS_IN_PIECE
+    times: dict[str, list[float]] = {"any number of logs": [], "one log": []}
+    for _ in range(COMPARED):
+        for name, taken in times.items():
+            begun = time.perf_counter()
+            if name == "one log":
+                rows = await connection.fetch(ONE_LOG, claim.log, claim.epoch, sequence, data)
+            else:
+                rows = await connection.fetch(sql.APPEND, [claim.log], [claim.epoch], [sequence], [data])
+            taken.append(time.perf_counter() - begun)
+            assert len(rows) == 1
+            sequence += 1
+    await connection.close()
+    for name, taken in times.items():
+        print(f"| statement for {name}, median | {statistics.median(taken):.5f} |")
+
+
 async def parts() -> AsyncIterator[bytes]:
     records = PART_BYTES // len(RECORD)
     for _ in range(REPLAYED // records):
@@ -100,13 +127,14 @@ async def timed_replay(engine: Engine, log: str, name: str) -> None:
 
 async def measure(url: str, replication: str) -> None:
     settings = EngineSettings(cluster="measured", replication=replication, append_timeout_ms=60_000)
-    engine = engine_for(EngineAddress(url), settings)
+    engine = PostgresqlEngine(EngineAddress(url), settings)
     await engine.open()
     print("| logs per append | records per log | appends/s | records/s | p50 ms | p99 ms | client CPU us |")
     print("|---|---|---|---|---|---|---|")
     for logs, records in ROWS:
         await measure_appends(engine, logs, records)
     print("\n| | seconds |\n|---|---|")
+    await compare_with_one_log(engine)
     await measure_replay(engine)
     await engine.close()
 

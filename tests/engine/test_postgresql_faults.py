@@ -215,7 +215,7 @@ async def test_a_killed_primary_is_replaced_and_nothing_acknowledged_is_lost(own
         await other.take(log)
 
 
-async def test_a_paused_primary_that_was_replaced_acknowledges_nothing_when_it_wakes_up(own_cluster):
+async def test_a_paused_primary_that_was_replaced_acknowledges_nothing_that_is_lost(own_cluster):
     """The standbys leave the old primary before one of them is promoted; without that nobody can promise this."""
     cluster, connect = own_cluster
     old_primary, record, late = cluster.primary, Record(), Record()
@@ -235,8 +235,11 @@ async def test_a_paused_primary_that_was_replaced_acknowledges_nothing_when_it_w
     old_primary.resume()
     await appending
     assert stays.claims == {}
-    assert late.acknowledged == {}
     assert record.unknown + late.unknown == 1
+    # A standby may have confirmed the append that was under way; then the new primary has it, in front of the claim.
+    assert all(len(acknowledged) == 1 for acknowledged in late.acknowledged.values())
+    for log, acknowledged in late.acknowledged.items():
+        record.acknowledged[log] += acknowledged
     with pytest.raises(EngineUnavailable):
         await stays.engine.claim(LOGS[0], worker(1))
     # Both accept writes now. A new connection, of this worker or of another, goes to the one of the higher timeline.

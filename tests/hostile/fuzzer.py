@@ -8,7 +8,9 @@ follows from a seed, except the order in which connections take turns.
 import asyncio
 import struct
 from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -79,13 +81,24 @@ class RequestMaker:
         self._names = {key: name.removesuffix("Request") for key, name in SCHEMAS.request_names.items() if key in apis}
         self._versions = apis
 
-    def request(self) -> tuple[int, str, int, bytes, bool]:
+    @property
+    def every_version(self) -> list[tuple[int, int]]:
+        """Key and version of every request that the server advertises."""
+        return [(key, version) for key in self._names for version in self._versions_of(key)]
+
+    def _versions_of(self, key: int) -> list[int]:
+        first, last = self._versions[key]
+        return [each for each in SCHEMAS[f"{self._names[key]}Request"].versions if first <= each <= last]
+
+    def next_request(self) -> tuple[int, str, int, bytes, bool]:
+        """A request of any API and version; a few are damaged."""
+        key = self.random.choice(list(self._names))
+        return self.request(key, self.random.choice(self._versions_of(key)), is_damaged=self.random.random() < 0.03)
+
+    def request(self, key: int, version: int, *, is_damaged: bool) -> tuple[int, str, int, bytes, bool]:
         """API key, name, version, body, and whether a response is due."""
-        random = self.random
-        key = random.choice(list(self._names))
-        name, (first, last) = self._names[key], self._versions[key]
+        random, name = self.random, self._names[key]
         definition = SCHEMAS[f"{name}Request"]
-        version = random.choice([each for each in definition.versions if first <= each <= last])
         while True:
             message = self._structure(definition, definition.root, version)
             try:
@@ -94,7 +107,7 @@ class RequestMaker:
                 continue
             break
         body = body.replace(_GARBLED.encode(), random.choice(_NOT_UTF8))
-        if random.random() < 0.03:
+        if is_damaged:
             body = self._damaged(body)
         return key, name, version, body, getattr(message, "acks", 1) != 0
 
@@ -182,19 +195,45 @@ class Outcome:
     answered: int = 0
     closed: int = 0
     """Frames whose connection was closed before they were answered."""
+    answered_versions: set[tuple[str, int]] = field(default_factory=set)
+    """Names and versions of the requests that were answered."""
     errors: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     unanswered: list[str] = field(default_factory=list)
     """Frames that got neither a response nor a closed connection in time, in hex."""
+
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection on which requests may be sent."""
 
 
 async def bombard(host: str, port: int, seed: int, frames: int, *, connections: int = 12) -> Outcome:
     """Sends this many frames over several connections at a time, up to 20 in flight on each."""
     outcome = Outcome()
     maker = RequestMaker(seed, await supported(host, port))
+    connect = partial(asyncio.open_connection, host, port)
 
     async def worker() -> None:
         while outcome.sent < frames and not outcome.unanswered:
-            await _batch(host, port, maker, outcome)
+            requests = [maker.next_request() for _ in range(maker.random.choice((1, 5, 20)))]
+            await _batch(connect, maker, requests, outcome)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(connections):
+            group.create_task(worker())
+    return outcome
+
+
+async def send_every_version(
+    connect: Connect, maker: RequestMaker, *, intact: int, damaged: int, connections: int = 8
+) -> Outcome:
+    """Sends so many random and so many damaged requests of every API and version, each on a connection of its own."""
+    outcome = Outcome()
+    due = [each for each in maker.every_version for _ in range(intact + damaged)]
+    rounds = iter([(key, version, number % (intact + damaged) >= intact) for number, (key, version) in enumerate(due)])
+
+    async def worker() -> None:
+        for key, version, is_damaged in rounds:
+            await _batch(connect, maker, [maker.request(key, version, is_damaged=is_damaged)], outcome)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(connections):
@@ -211,15 +250,16 @@ async def supported(host: str, port: int) -> dict[int, tuple[int, int]]:
     return {each.api_key: (each.min_version, each.max_version) for each in message.api_keys}
 
 
-async def _batch(host: str, port: int, maker: RequestMaker, outcome: Outcome) -> None:
+async def _batch(
+    connect: Connect, maker: RequestMaker, requests: list[tuple[int, str, int, bytes, bool]], outcome: Outcome
+) -> None:
     """One connection: pipelined requests, then their responses until the last or until it closes."""
     try:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await connect()
     except OSError:  # the connection was refused by a limit
         return
     client_id, waiting, sent = maker.client_id(), deque[tuple[int, str, int, bytes]](), []
-    for correlation_id in range(maker.random.choice((1, 5, 20))):
-        key, name, version, body, is_answered = maker.request()
+    for correlation_id, (key, name, version, body, is_answered) in enumerate(requests):
         sent.append(request_frame(key, name, version, body, correlation_id, client_id))
         if is_answered:
             waiting.append((correlation_id, name, version, sent[-1]))
@@ -229,6 +269,7 @@ async def _batch(host: str, port: int, maker: RequestMaker, outcome: Outcome) ->
         while waiting:
             data = await asyncio.wait_for(response(reader), ANSWER_WITHIN_S)
             outcome.answered += 1
+            outcome.answered_versions.add(waiting[0][1:3])
             message = decoded(data, *waiting.popleft()[:3])
             outcome.errors[getattr(message, "error_code", 0)] += 1
             maker.memory.learn(message)

@@ -50,6 +50,8 @@ class HonestMember:
 
     def __init__(self, bootstrap: str):
         self.answers = 0
+        self.worst_s = 0.0
+        """The longest time that a heartbeat took."""
         self.failure: BaseException | None = None
         self._over = False
         self._link = Connection(bootstrap, "honest")
@@ -82,7 +84,9 @@ class HonestMember:
     def _run(self) -> None:
         try:
             while not self._over:
+                asked = time.monotonic()
                 assert self._link.call("Heartbeat", 4, **self._identity)["error_code"] == 0
+                self.worst_s = max(self.worst_s, time.monotonic() - asked)
                 self.answers += 1
                 time.sleep(0.005)  # enough to notice if it is not served, without loading the server
         except BaseException as error:

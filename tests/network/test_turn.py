@@ -285,3 +285,53 @@ def test_connections_whose_responses_leave_together_do_not_all_begin_their_next_
     for _ in range(20):
         first.turn()
     assert all(len(peer.exchanges) == 2 for peer in peers)
+
+
+class Taker:
+    """Work that waits for a slice, and notes when it gets one."""
+
+    def __init__(self, name, order):
+        self.name, self.order = name, order
+
+    def take_slice(self):
+        self.order.append(self.name)
+
+
+def test_heartbeats_come_before_other_requests_that_found_no_time_and_these_before_floods():
+    """A client with a costly request on each of its connections does not make a heartbeat wait for all of them."""
+    peer, order = Peer(held=False), []
+    for name in ("join 1", "join 2"):
+        peer.loop_turn.wait(Taker(name, order), is_new=True)
+    peer.loop_turn.wait(Taker("flood", order), is_new=False)
+    peer.loop_turn.wait_first(Taker("heartbeat", order))
+    peer.turn()
+    assert order == ["heartbeat", "join 1", "join 2", "flood"]
+
+
+def test_heartbeats_leave_a_slice_of_each_turn_to_the_others():
+    peer, order = Peer(held=False), []
+
+    class Slow(Taker):
+        def take_slice(self):
+            super().take_slice()
+            peer.now += TURN_MS
+
+    for number in range(3):
+        peer.loop_turn.wait_first(Slow(f"heartbeat {number}", order))
+    peer.loop_turn.wait(Taker("join", order), is_new=True)
+    peer.turn()
+    assert order == ["heartbeat 0", "join"]
+    peer.turn()
+    assert order == ["heartbeat 0", "join", "heartbeat 1"]
+
+
+def test_a_heartbeat_that_found_no_time_waits_before_those_that_came_earlier():
+    (flooder,) = flooded()
+    other, order = Peer(held=False, beside=flooder), []
+    other.on_request = lambda exchange: order.append("heartbeat")
+    flooder.loop_turn.wait(Taker("join", order), is_new=True)
+    flooder.loop_turn.left, flooder.now = 0, TURN_MS
+    other.send(1)
+    assert order == []
+    flooder.turn()
+    assert order == ["heartbeat", "join"]

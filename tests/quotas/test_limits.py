@@ -4,7 +4,10 @@ import pytest
 
 from coordinator.log.record import LogRecord
 from coordinator.operations.log_records import METADATA, record_decoder
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import AlterClientQuotasRequest
 from coordinator.quotas.address_limits import AddressLimits
+from coordinator.quotas.alter import ENTITIES_MAX, plan_alterations
 from coordinator.quotas.limits import Account, Limits
 from coordinator.topics import metadata_records
 from coordinator.topics.client_quotas import quota_entity, quota_record
@@ -63,6 +66,19 @@ def test_other_keys_and_addresses_do_not_count():
     assert not Limits(quotas, KEY)
 
 
+def test_the_number_of_entities_with_quotas_has_a_bound():
+    quotas = {quota_entity({"user": str(number)}): {KEY: 1.0} for number in range(ENTITIES_MAX - 1)}
+    request = AlterClientQuotasRequest
+    entries = [
+        request.EntryData([request.EntityData("user", name)], [request.OpData(KEY, 2.0, remove=False)])
+        for name in ("0", "new", "one too many")
+    ]
+    planned = plan_alterations(quotas, entries)
+    errors = {names["user"]: error and error.code for names, error in planned.results}
+    assert errors == {"0": None, "new": None, "one too many": ErrorCode.POLICY_VIOLATION}
+    assert [record.entity[0].entity_name for record in planned.records] == ["0", "new"]
+
+
 def test_a_record_of_the_metadata_log_is_shown_as_kafka_writes_it():
     value = metadata_records.encode(quota_record({"user": None}, KEY, 5.0))
     assert value.hex() == "010e00" + "02" + "0575736572" + "0000" + "1370726f64756365725f627974655f72617465" + (
@@ -83,5 +99,7 @@ def test_an_address_has_its_own_limit_or_the_default():
     assert found.limit("0:0:0:0:0:0:0:1") == 3
     assert found.limit("127.0.0.1") == 5
     assert found.limit("unknown") == 5
+    quotas[quota_entity({"ip": "host.example"})] = quotas[quota_entity({"ip": "10.0.0.1"})] = {rate: float("nan")}
+    assert AddressLimits(quotas).limit("10.0.0.1") == 5
     del quotas[quota_entity({"ip": None})]
     assert AddressLimits(quotas).limit("127.0.0.1") is None

@@ -61,6 +61,10 @@ def test_a_wait_has_a_bound_where_kafka_has_one():
     assert RateQuota(ELEVEN_SECONDS).record(APP, 1, 10**18, 0) == 2**31 - 1
 
 
+def test_a_limit_of_nothing_lets_nothing_pass():
+    assert RateQuota(ELEVEN_SECONDS, throttle_ms_max=1_000).record(APP, 0, 1, 0) == 1_000
+
+
 @pytest.mark.parametrize("limit", [float("nan"), float("inf")])
 def test_a_limit_that_is_no_number_limits_nothing(limit):
     assert RateQuota(ELEVEN_SECONDS).record(APP, limit, 10**9, 0) == 0

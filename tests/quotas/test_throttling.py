@@ -18,6 +18,7 @@ from coordinator.protocol.messages import (
     DeleteTopicsRequest,
     DescribeClientQuotasRequest,
     FetchRequest,
+    MetadataRequest,
     ProduceRequest,
 )
 from coordinator.quotas.enforcement import Budget, ClientQuotas
@@ -190,6 +191,16 @@ async def test_a_fetch_returns_no_more_than_its_quota_allows_at_once(world):
     assert len(VALUE) < records(answer) < 11_000
 
 
+async def test_a_quota_that_is_no_number_breaks_nothing(world):
+    await world.admin.call("Produce", 9, produce())
+    nan = float("nan")
+    await world.limit(APP, consumer_byte_rate=nan, producer_byte_rate=nan, request_percentage=nan)
+    await world.limit({"ip": "127.0.0.1"}, connection_creation_rate=nan)
+    app = await world.client("app")
+    assert records(await app.call("Fetch", 12, fetch())) > len(VALUE)
+    assert (await app.call("Produce", 9, produce())).throttle_time_ms == 0
+
+
 async def test_request_time_counts_for_every_api_and_waits_no_longer_than_a_window(world):
     await world.limit({"user": "ANONYMOUS"}, request_percentage=1.0)
     app = await world.client("app")
@@ -237,6 +248,18 @@ async def test_partitions_are_counted_and_new_clients_refused(world, api, strict
         assert found == [(0, "NONE"), (0, "NONE"), (5_000, "THROTTLING_QUOTA_EXCEEDED")]
     else:
         assert found == [(0, "NONE"), (5_000, "NONE"), (8_000, "NONE")]
+
+
+async def test_topics_that_metadata_creates_are_counted_and_nobody_waits(world):
+    await world.limit(APP, controller_mutation_rate=0.1)  # 1.1 tokens: the second partition overdraws
+    app = await world.client("app")
+    for name in ("auto-0", "auto-1", "auto-2"):
+        topic = MetadataRequest.MetadataRequestTopic(name=name)
+        answer = await app.call("Metadata", 9, topics=[topic], allow_auto_topic_creation=True)
+        assert answer.throttle_time_ms == 0
+    assert world.time.waits == []
+    created = await world.admin.call("Metadata", 9, topics=None, allow_auto_topic_creation=False)
+    assert {topic.name for topic in created.topics if topic.name.startswith("auto")} == {"auto-0", "auto-1"}
 
 
 def test_work_that_is_done_in_slices_counts_as_well():

@@ -57,6 +57,9 @@ class ReplyTarget:
         """The pieces after which a request that is handled in slices let others have their turn."""
         self.route = SimpleNamespace(encode=Codec.of().encoder(f"{api.name}Response", version))
 
+    def allows_mutation(self, partitions):
+        return True
+
     def reply(self, message):
         self.reply_encoded(message, [self.route.encode(message)])
 

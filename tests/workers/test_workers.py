@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER
-from coordinator.engine.engine import Worker
+from coordinator.engine.engine import EngineRefused, Worker
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreateAclsRequest, DeleteAclsRequest, ListOffsetsRequest, MetadataRequest
 from coordinator.security.access import READ_GROUP
@@ -240,6 +240,29 @@ def test_a_snapshot_replaces_the_tail(tmp_path):
             assert second.server.groups.shard_of("g").loaded.records < 10
 
     run(scenario())
+
+
+def test_a_worker_comes_back_when_its_engine_is_fit_again(tmp_path):
+    """While the engine refuses beats, clients are refused; nothing needs a restart."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1)
+            assert await create_topic(only, "t") == 0
+            client = await only.client()
+            assert await commit(client, "g", "t", 1) == 0
+            beat, only.engine.beat = only.engine.beat, refused_beat
+            await world.until(lambda: not only.shards)
+            assert await fetch(client, "g", "t") == (ErrorCode.NOT_COORDINATOR, -1)
+            only.engine.beat = beat
+            await world.until(lambda: len(only.shards) == SHARDS)
+            assert await fetch(client, "g", "t") == (0, 1)
+
+    run(scenario())
+
+
+async def refused_beat(_worker):
+    raise EngineRefused("no standby is synchronous")
 
 
 def test_workers_that_start_at_the_same_moment_begin_one_cluster(tmp_path):

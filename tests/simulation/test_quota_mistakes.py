@@ -1,0 +1,42 @@
+"""Mistakes in quotas are found by the simulation, and without them no invariant breaks."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.api import metering
+from coordinator.faults import simulator
+from coordinator.faults.plan import draw
+from coordinator.quotas.enforcement import ClientQuotas
+
+
+def nobody_is_muted(patch):
+    patch.setattr(metering, "mute", lambda *_: None)
+
+
+def everybody_has_the_limit_of_the_default(patch):
+    budget = ClientQuotas.budget
+    patch.setattr(ClientQuotas, "budget", lambda self, user, _client_id: budget(self, user, "any"))
+
+
+def first_broken(seeds=range(1, 7)):
+    for seed in seeds:
+        plan = replace(draw(seed, 20.0), quotas_s=1.0, acts_s=0.0, rules_s=0.0, forced_s=0.0)
+        broken = simulator.run(plan).broken
+        if broken is not None:
+            return broken
+    return None
+
+
+@pytest.mark.parametrize("mistake", [nobody_is_muted, everybody_has_the_limit_of_the_default])
+def test_a_known_mistake_in_quotas_is_caught(mistake, monkeypatch):
+    mistake(monkeypatch)
+    broken = first_broken()
+    assert broken is not None
+    assert broken.startswith("I34"), broken
+
+
+def test_quotas_break_no_invariant_and_make_clients_wait():
+    plan = replace(draw(1, 20.0), quotas_s=1.0)
+    report = simulator.run(plan)
+    assert (report.broken, report.waits > 0) == (None, True)
