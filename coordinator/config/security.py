@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from coordinator.config.cipher_suites import TLS_1_2, TLS_1_3, why_not
 from coordinator.config.parsers import (
     BOOLEAN,
     INT,
@@ -39,6 +40,7 @@ HIDDEN = "[hidden]"
 class TlsConfig:
     """A listener's certificate, and whom it trusts. Texts and files are PEM; an empty text is no value."""
 
+    ssl_cipher_suites: tuple[str, ...] = ()
     ssl_client_auth: str = "none"
     ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ssl_keystore_location: str = ""
@@ -85,6 +87,9 @@ NO_SECURITY = ListenerSecurity(PLAINTEXT, None, {})
 
 # fmt: off
 ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
+    ("ssl.cipher.suites", TlsConfig, listed(*TLS_1_3, *TLS_1_2, or_none=True), "",
+     "The cipher suites that clients can use, by IANA's names; of those of TLS 1.2 the server prefers the first. A version of"
+     " TLS without a suite here is off. Those of TLS 1.3 can be named only together. Empty: OpenSSL's default."),
     ("ssl.client.auth", TlsConfig, choice("none", "requested", "required"), "",
      "Whether clients present a certificate. Its subject becomes the client's principal (ssl.principal.mapping.rules)."),
     ("ssl.enabled.protocols", TlsConfig, listed("TLSv1.2", "TLSv1.3"), "",
@@ -213,6 +218,9 @@ def why_insecure(name: str, security: ListenerSecurity) -> str | None:
     """Why a listener cannot be served with these settings, or None."""
     tls = security.tls
     if tls is not None:
+        why = why_not(tls.ssl_cipher_suites, tls.ssl_enabled_protocols)
+        if why is not None:
+            return why
         has_text = bool(tls.ssl_keystore_certificate_chain), bool(tls.ssl_keystore_key)
         if tls.ssl_keystore_location and any(has_text):
             return "set ssl.keystore.location, or ssl.keystore.certificate.chain and ssl.keystore.key, not both"

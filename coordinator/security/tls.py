@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from coordinator.config.cipher_suites import TLS_1_2, usable_versions
 from coordinator.config.security import TlsConfig
 from coordinator.security.principal import ANONYMOUS, MappingRules, Principal
 
@@ -58,8 +59,11 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 def make_context(config: TlsConfig) -> ssl.SSLContext:
     """A context for the server's side. Raises UnusableTls."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols]
+    usable = usable_versions(config.ssl_cipher_suites, config.ssl_enabled_protocols)
+    versions = [_VERSIONS[name] for name in usable]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
+    with _setting("ssl.cipher.suites"):
+        _set_suites(context, [name for name in config.ssl_cipher_suites if name in TLS_1_2])
     # The clients' requests are not worth the memory of a session cache, and a ticket outlives a changed truststore.
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     with _setting("ssl.keystore"), _certificate_file(config) as path:
@@ -71,6 +75,22 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
             )
         context.verify_mode = _VERIFY[config.ssl_client_auth]
     return context
+
+
+def _set_suites(context: ssl.SSLContext, names: list[str]) -> None:
+    """Allows these suites of TLS 1.2, if there are any; with none the version is off or has the default.
+
+    Raises ValueError: OpenSSL does not have one of them.
+    """
+    if not names:
+        return
+    every = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    every.set_ciphers("ALL")
+    by_number = {cipher["id"] & 0xFFFF: cipher["name"] for cipher in every.get_ciphers()}
+    missing = [name for name in names if TLS_1_2[name] not in by_number]
+    if missing:
+        raise ValueError(f"this machine's OpenSSL does not have {', '.join(missing)}")
+    context.set_ciphers(":".join(by_number[TLS_1_2[name]] for name in names))
 
 
 @contextmanager

@@ -70,6 +70,7 @@ def test_every_field_has_a_setting_and_every_setting_has_a_field():
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
     areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig, settings.SharedConfig]
+    areas += [settings.QuotasConfig]
     held = {
         (area, item.name)
         for area in areas
@@ -244,7 +245,7 @@ def test_a_word_that_is_not_a_choice_is_refused():
         ("group.share.max.size", "KIP-932"),
         ("share.coordinator.threads", "KIP-932"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
-        ("ssl.cipher.suites", "TLS"),
+        ("ssl.engine.factory.class", "TLS"),
         ("sasl.kerberos.service.name", "SASL"),
     ],
 )

@@ -74,7 +74,7 @@ def test_an_advertised_listener_by_itself_belongs_to_kafkas_default_listener():
     [
         ({"COORDINATOR_SET_group_max_sise": "4"}, "did you mean group.max.size"),
         ({"COORDINATOR_SET_group_max_size": "many"}, "COORDINATOR_SET_group_max_size"),
-        ({"COORDINATOR_SET_ssl_cipher_suites": "4"}, "not supported yet"),
+        ({"COORDINATOR_SET_ssl_engine_factory_class": "4"}, "not supported yet"),
         ({"COORDINATOR_LISTEN": "9092"}, "COORDINATOR_LISTEN"),
         ({"KAFKA_GROUP_MAX_SIZE": "0"}, "KAFKA_GROUP_MAX_SIZE"),
         ({"KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"}, "there is one node"),
