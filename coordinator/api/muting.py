@@ -7,21 +7,29 @@ from coordinator.world.schedule import Schedule
 
 
 def mute(queue: ReplyQueue, schedule: Schedule, duration_ms: int) -> None:
-    """Lets the requests of a connection wait that are not in progress yet."""
+    """Lets the requests of a connection wait that are not in progress yet, also for what mutes it already."""
     muted = _Mute(queue)
-    queue.hold(cast(Exchange[Any], muted))
+    muted.before = queue.hold(cast(Exchange[Any], muted))
     schedule(duration_ms, muted.end)
 
 
 class _Mute:
     """Holds a connection as an unanswered request would."""
 
-    __slots__ = ("_queue", "payload")
+    __slots__ = ("_is_over", "_queue", "before")
 
     def __init__(self, queue: ReplyQueue) -> None:
         self._queue = queue
-        self.payload: bytes | None = None
+        self._is_over = False
+        self.before: Exchange[Any] | None = None
+
+    @property
+    def payload(self) -> bytes | None:
+        """None while the connection is muted."""
+        if self.before is not None and self.before.payload is not None:
+            self.before = None
+        return b"" if self._is_over and self.before is None else None
 
     def end(self) -> None:
-        self.payload = b""
+        self._is_over = True
         self._queue.ready()

@@ -248,10 +248,14 @@ class Connection(asyncio.Protocol):
         self.client_id = exchange.client_id
         self._queue.append(exchange)
 
-    def hold(self, exchange: Exchange[Any]) -> None:
-        """Keeps the requests behind this one waiting until it is answered (called by the exchange)."""
-        self._held = exchange
+    def hold(self, exchange: Exchange[Any]) -> Exchange[Any] | None:
+        """Keeps the requests behind this one waiting until it is answered (called by the exchange).
+
+        Returns what kept them waiting until now.
+        """
+        before, self._held = self._held, exchange
         self._may_have_to_wait = True
+        return before
 
     def count(self, response_bytes: int) -> None:
         """Counts the memory of a large response (called by its exchange)."""

@@ -2,7 +2,7 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names, named_once, with_topics
+from coordinator.api.guards import ask_in_slices, named_once, with_topics
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -19,16 +19,19 @@ def guard(server: Server, exchange: Exchange[CreatePartitionsRequest], permits: 
     """A name that is there twice is refused for that, whoever asks (`ControllerApis.createPartitions`)."""
     request = exchange.request
     once = named_once(topic.name for topic in request.topics)
-    allowed = allowed_names(permits, ALTER_TOPIC, once)
-    denied = dict.fromkeys(name for name in once if name not in allowed)
-    refused = [refusal(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for name in denied]
 
-    def reply(response: CreatePartitionsResponse) -> None:
-        response.results = refused + response.results
-        exchange.reply(response)
+    def create(allowed: frozenset[str]) -> None:
+        denied = dict.fromkeys(name for name in once if name not in allowed)
+        refused = [refusal(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for name in denied]
 
-    rest = [topic for topic in request.topics if topic.name not in denied]
-    create_partitions(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
+        def reply(response: CreatePartitionsResponse) -> None:
+            response.results = refused + response.results
+            exchange.reply(response)
+
+        rest = [topic for topic in request.topics if topic.name not in denied]
+        create_partitions(server.topics, with_topics(request, rest), reply, exchange.count_mutation)
+
+    ask_in_slices(exchange, permits, ALTER_TOPIC, once, create)
 
 
 def refuse(request: CreatePartitionsRequest, error: KafkaError, _api_version: int) -> CreatePartitionsResponse:

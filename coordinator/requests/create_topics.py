@@ -1,10 +1,11 @@
 """CreateTopics (key 19): creates topics (topics/create.py). Answered when they exist, whatever `timeoutMs` says."""
 
 from collections.abc import Callable
+from functools import partial
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names, named_once, with_topics
+from coordinator.api.guards import ask_in_slices, named_once, with_topics
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -25,9 +26,26 @@ def guard(server: Server, exchange: Exchange[CreateTopicsRequest], permits: Perm
     """A name that is there twice or that is Kafka's own is refused for that, whoever asks (`ControllerApis.createTopics`)."""
     request = exchange.request
     asked = [name for name in named_once(topic.name for topic in request.topics) if name != CLUSTER_METADATA]
-    is_creator = permits.allows(CREATE_CLUSTER, quiet=True)
-    allowed = frozenset(asked) if is_creator else allowed_names(permits, CREATE_TOPIC, asked)
-    described = allowed_names(permits, DESCRIBE_TOPIC_CONFIGS, asked, quiet=True)
+
+    def show(allowed: frozenset[str]) -> None:
+        create = partial(_create_allowed, server, exchange, asked, allowed)
+        ask_in_slices(exchange, permits, DESCRIBE_TOPIC_CONFIGS, asked, create, quiet=True)
+
+    if permits.allows(CREATE_CLUSTER, quiet=True):
+        show(frozenset(asked))
+    else:
+        ask_in_slices(exchange, permits, CREATE_TOPIC, asked, show)
+
+
+def _create_allowed(
+    server: Server,
+    exchange: Exchange[CreateTopicsRequest],
+    asked: list[str],
+    allowed: frozenset[str],
+    described: frozenset[str],
+) -> None:
+    """Creates what is allowed, and shows the configs of those topics whose configs the client may describe."""
+    request = exchange.request
     denied = dict.fromkeys(name for name in asked if name not in allowed)
 
     def reply(response: CreateTopicsResponse) -> None:

@@ -2,7 +2,7 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import ask_in_slices
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
@@ -17,8 +17,11 @@ def handle(server: Server, exchange: Exchange[DeleteRecordsRequest]) -> None:
 
 def guard(server: Server, exchange: Exchange[DeleteRecordsRequest], permits: Permits) -> None:
     request = exchange.request
-    allowed = allowed_names(permits, DELETE_TOPIC, (topic.name for topic in request.topics))
-    exchange.reply(delete_records(server.topics, request, lambda name: name in allowed))
+
+    def delete(allowed: frozenset[str]) -> None:
+        exchange.reply(delete_records(server.topics, request, allowed.__contains__))
+
+    ask_in_slices(exchange, permits, DELETE_TOPIC, (topic.name for topic in request.topics), delete)
 
 
 def refuse(request: DeleteRecordsRequest, error: KafkaError, _api_version: int) -> DeleteRecordsResponse:

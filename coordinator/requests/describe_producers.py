@@ -2,7 +2,7 @@
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import ask_in_slices
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
@@ -20,8 +20,11 @@ def guard(server: Server, exchange: Exchange[DescribeProducersRequest], permits:
     """Names that no topic can have are refused before anybody is asked, as in Kafka."""
     request = exchange.request
     legal = (topic.name for topic in request.topics if names.why_invalid(topic.name) is None)
-    allowed = allowed_names(permits, READ_TOPIC, legal)
-    describe_producers(server.topics, request, exchange.reply, lambda name: name in allowed)
+
+    def describe(allowed: frozenset[str]) -> None:
+        describe_producers(server.topics, request, exchange.reply, allowed.__contains__)
+
+    ask_in_slices(exchange, permits, READ_TOPIC, legal, describe)
 
 
 def refuse(request: DescribeProducersRequest, error: KafkaError, _api_version: int) -> DescribeProducersResponse:

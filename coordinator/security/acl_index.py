@@ -1,15 +1,15 @@
 """Finds the ACLs that are about a resource, without a look at the others.
 
-A name has its literal ACLs, those of `*`, and those of its prefixes. A prefix is found by its length: there are few different
-lengths, and a name has one prefix of each.
+A name has its literal ACLs, those of `*`, and those of its prefixes.
 """
 
 from bisect import insort
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from coordinator.security.access import ResourceType
-from coordinator.security.acls import WILDCARD, Acl, AclFilter, PatternType
+from coordinator.security.acls import Acl, AclFilter, PatternType
+from coordinator.security.prefixes import Prefixes
 
 _Pattern = tuple[int, int, str]
 """Resource type, pattern type and name. Plain numbers, because the hash of an enumeration's member is slow."""
@@ -22,8 +22,8 @@ class AclIndex:
         self.ids: dict[Acl, dict[bytes, None]] = {}
         self._of_pattern: dict[_Pattern, dict[str, list[Acl]]] = {}
         self._of_principal: dict[tuple[int, str], dict[Acl, None]] = {}
-        self._prefix_lengths: dict[int, Counter[int]] = {}
-        """Resource type -> length -> the number of prefixes."""
+        self._prefixes: dict[int, Prefixes] = {}
+        """By resource type."""
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
         ids = self.ids.setdefault(acl, {})
@@ -34,7 +34,7 @@ class AclIndex:
         if pattern not in self._of_pattern:
             self._of_pattern[pattern] = {}
             if acl.pattern_type == PatternType.PREFIXED:
-                self._prefix_lengths.setdefault(pattern[0], Counter())[len(acl.resource_name)] += 1
+                self.prefixes(acl.resource_type).add(acl.resource_name)
         insort(self._of_pattern[pattern].setdefault(acl.principal, []), acl, key=_kafka_order)
         self._of_principal.setdefault((pattern[0], acl.principal), {})[acl] = None
 
@@ -53,16 +53,9 @@ class AclIndex:
         if not of_principal:
             del self._of_principal[pattern[0], acl.principal]
         if not of_pattern:
-            self._remove_pattern(pattern)
-
-    def _remove_pattern(self, pattern: _Pattern) -> None:
-        del self._of_pattern[pattern]
-        resource_type, pattern_type, name = pattern
-        if pattern_type == PatternType.PREFIXED:
-            lengths = self._prefix_lengths[resource_type]
-            lengths[len(name)] -= 1
-            if not lengths[len(name)]:
-                del lengths[len(name)]
+            del self._of_pattern[pattern]
+            if acl.pattern_type == PatternType.PREFIXED:
+                self.prefixes(acl.resource_type).remove(acl.resource_name)
 
     def candidates(self, chosen: AclFilter) -> Iterable[Acl]:
         """All ACLs that the filter may select: those of its pattern, if it names one."""
@@ -81,27 +74,21 @@ class AclIndex:
         for principal in principals:
             yield from self._of_principal.get((int(resource_type), principal), ())
 
-    def about(self, resource_type: ResourceType, name: str, principals: tuple[str, ...]) -> Iterator[list[Acl]]:
-        """For each pattern that the resource matches and that has ACLs, those of these principals, in Kafka's order.
+    def prefixes(self, resource_type: ResourceType) -> Prefixes:
+        """The names of the PREFIXED ACLs of a resource type."""
+        return self._prefixes.setdefault(int(resource_type), Prefixes())
 
-        Longer names come first, and `*` comes last (`StandardAuthorizerData.checkSection`). None of them may be of these
-        principals: the list is empty then.
-        """
-        for pattern in self._patterns(int(resource_type), name):
-            of_pattern = self._of_pattern.get(pattern)
-            if of_pattern is not None:
-                found = [acl for principal in principals for acl in of_pattern.get(principal, ())]
-                found.sort(key=_kafka_order)
-                yield found
-
-    def _patterns(self, resource_type: int, name: str) -> Iterator[_Pattern]:
-        literal, prefixed = int(PatternType.LITERAL), int(PatternType.PREFIXED)
-        yield resource_type, literal, name
-        for length in sorted(self._prefix_lengths.get(resource_type, ()), reverse=True):
-            if length <= len(name):
-                yield resource_type, prefixed, name[:length]
-        if name != WILDCARD:
-            yield resource_type, literal, WILDCARD
+    def of(
+        self, resource_type: int, pattern_type: PatternType, name: str, principals: tuple[str, ...]
+    ) -> Sequence[Acl] | None:
+        """The ACLs of a pattern that have one of these principals, in Kafka's order; None if the pattern has no ACLs at all."""
+        of_pattern = self._of_pattern.get((resource_type, pattern_type, name))
+        if of_pattern is None:
+            return None
+        found = [acls for principal in principals if (acls := of_pattern.get(principal))]
+        if len(found) > 1:
+            return sorted(chain(*found), key=_kafka_order)
+        return found[0] if found else ()
 
 
 def _pattern(acl: Acl) -> _Pattern:

@@ -66,10 +66,10 @@ class AuditLog:
             _log.debug("event=authorization_allowed" + _FIELDS, *_values(question, decision))
             return
         self.denied[question.access] = self.denied.get(question.access, 0) + 1
-        if self._is_due(hash(question)):
+        if self._is_due(question):
             _log.info("event=authorization_denied" + _FIELDS, *_values(question, decision))
 
-    def _is_due(self, denial: int) -> bool:
+    def _is_due(self, question: Question) -> bool:
         minute = self._now_ms() // _MINUTE_MS
         if minute != self._minute:
             self._minute = minute
@@ -77,7 +77,8 @@ class AuditLog:
             if self._left_out:
                 _log.info("event=authorization_denials_left_out count=%d", self._left_out)
                 self._left_out = 0
-        if denial in self._written or len(self._written) >= LINES_PER_MINUTE_MAX:
+        # The limit comes first, because a hash costs more than all else here.
+        if len(self._written) >= LINES_PER_MINUTE_MAX or (denial := hash(question)) in self._written:
             self._left_out += 1
             return False
         self._written.add(denial)

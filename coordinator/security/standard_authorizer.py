@@ -6,7 +6,8 @@
     the resource has ACLs, but none of them applies       denied
     the resource has no ACLs                              allow.everyone.if.no.acl.found
 
-A decision is kept until an ACL changes. The memory for decisions is bounded, because clients choose the names in them.
+A decision is kept until an ACL changes. The memory for decisions is bounded, because clients choose the names in them. One
+that is not kept costs little more than one that is (`Verdicts`).
 """
 
 from collections.abc import Collection, Mapping
@@ -17,22 +18,19 @@ from coordinator.security.acl_index import AclIndex
 from coordinator.security.acls import EVERYONE, Acl, AclFilter, PatternType, PermissionType
 from coordinator.security.audit import AuditLog, Decision, Question, is_silent_about_allowed
 from coordinator.security.principal import Principal
+from coordinator.security.verdicts import NONE_APPLIES, Verdicts
 
 DECISIONS_MAX = 16_384
+CLIENTS_MAX = 1_024
+"""Clients and permissions of which it is kept which ACLs matter."""
 NAME_CHARACTERS_MAX = 255
 """A decision about a longer name is not kept. Names of topics are not longer."""
-_IMPLIES = {
-    AclOperation.DESCRIBE: (
-        AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER,
-        AclOperation.ALL,
-    ),
-    AclOperation.DESCRIBE_CONFIGS: (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL),
-}  # fmt: skip
-"""The operations of ACLs that allow these two. An ACL that denies implies nothing."""
 _SUPER_USER = Decision(True, "SuperUser")
-_NO_ACL = Decision(False, "DefaultDeny")
 _ANYTHING = "hardcode"
 """The name of a resource that stands for any (`Authorizer.authorizeByResourceType`)."""
+
+_Key = tuple[Principal, str, int, str]
+"""Of a decision: client, permission, and the name of the resource."""
 
 
 class StandardAuthorizer:
@@ -51,8 +49,9 @@ class StandardAuthorizer:
         self.version = 0
         """Rises with every change of the ACLs."""
         self._super_users = frozenset(super_users)
-        self._without_acl = Decision(True, "DefaultAllow") if allow_if_none else _NO_ACL
-        self._decisions: dict[tuple[Principal, str, int, str], Decision] = {}
+        self._without_acl = Decision(True, "DefaultAllow") if allow_if_none else NONE_APPLIES
+        self._decisions: dict[_Key, Decision] = {}
+        self._verdicts: dict[tuple[Principal, str, int], Verdicts] = {}
         self._any: dict[tuple[Principal, str, int], bool] = {}
         self.replace(acls or {})
 
@@ -95,6 +94,7 @@ class StandardAuthorizer:
     def _changed(self) -> None:
         self.version += 1
         self._decisions.clear()
+        self._verdicts.clear()
         self._any.clear()
 
     # --- decisions ----------------------------------------------------------------------------------------------------
@@ -103,9 +103,8 @@ class StandardAuthorizer:
         self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
     ) -> bool:
         """As `Authorizer.allows`."""
-        decision = self._decisions.get((principal, host, access[1] << 8 | access[0], name)) or self.decide(
-            principal, host, access, name
-        )
+        key = principal, host, access[1] << 8 | access[0], name
+        decision = self._decisions.get(key) or self._decide(key, access)
         if not quiet and self.audit is not None and not (decision[0] and is_silent_about_allowed()):
             self.audit.note(Question(principal, host, access, name, api), decision)
         return decision[0]
@@ -113,14 +112,7 @@ class StandardAuthorizer:
     def decide(self, principal: Principal, host: str, access: Access, name: str) -> Decision:
         """Whether the principal may do this, and why."""
         key = principal, host, access[1] << 8 | access[0], name
-        decision = self._decisions.get(key)
-        if decision is None:
-            decision = self._evaluate(principal, host, access, name)
-            if len(name) <= NAME_CHARACTERS_MAX:
-                if len(self._decisions) >= DECISIONS_MAX:
-                    self._decisions.clear()
-                self._decisions[key] = decision
-        return decision
+        return self._decisions.get(key) or self._decide(key, access)
 
     def allows_any(self, principal: Principal, host: str, access: Access) -> bool:
         """As `Authorizer.allows_any`."""
@@ -144,22 +136,27 @@ class StandardAuthorizer:
             if self.decide(principal, host, Access(operation, resource_type), name).is_allowed
         )
 
-    def _evaluate(self, principal: Principal, host: str, access: Access, name: str) -> Decision:
+    def _decide(self, key: _Key, access: Access) -> Decision:
+        """Decides, and keeps it."""
+        name = key[3]
+        verdicts = self._verdicts.get(key[:3]) or self._verdicts_for(key, access)
+        decision = _SUPER_USER if verdicts is None else verdicts.about(name) or self._without_acl
+        if len(name) <= NAME_CHARACTERS_MAX:
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def _verdicts_for(self, key: _Key, access: Access) -> Verdicts | None:
+        """What the ACLs say to a client; None if no ACL matters to it."""
+        principal, host, _, _ = key
         user = str(principal)
         if user in self._super_users:
-            return _SUPER_USER
-        decision = self._without_acl
-        is_first = True
-        for acls in self._index.about(access.resource_type, name, _principals(user)):
-            if is_first:
-                decision, is_first = _NO_ACL, False
-            for acl in acls:
-                if not _covers(acl, access.operation) or not hosts.matches(acl.host, host):
-                    continue
-                if acl.permission != PermissionType.ALLOW:
-                    return Decision(False, acl)
-                decision = Decision(True, acl)
-        return decision
+            return None
+        if len(self._verdicts) >= CLIENTS_MAX:
+            self._verdicts.clear()
+        verdicts = self._verdicts[key[:3]] = Verdicts(self._index, _principals(user), host, access)
+        return verdicts
 
     def _allows_some(self, principal: Principal, host: str, access: Access) -> bool:
         """Whether ACLs allow it for a resource that no ACL denies it for. Implied operations do not count, as in Kafka."""
@@ -187,9 +184,3 @@ class StandardAuthorizer:
 def _principals(user: str) -> tuple[str, ...]:
     """The principals of the ACLs that are about this user."""
     return (user,) if user == EVERYONE else (user, EVERYONE)
-
-
-def _covers(acl: Acl, operation: AclOperation) -> bool:
-    if acl.permission == PermissionType.ALLOW and operation in _IMPLIES:
-        return acl.operation in _IMPLIES[operation]
-    return acl.operation in (operation, AclOperation.ALL)

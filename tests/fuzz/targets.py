@@ -61,6 +61,7 @@ from coordinator.protocol.subscription import (
 )
 from coordinator.runtime.loader import BatchReplayer, Loaded
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
+from coordinator.security import hosts
 from coordinator.security.authenticator import Authenticator, MechanismSetup
 from coordinator.security.mechanism import AuthenticationFailed
 from coordinator.security.oauthbearer import OAuthBearer
@@ -467,6 +468,14 @@ def principals(data: bytes) -> None:
     _expect(lambda: read_jaas(text), UnusableUsers)
 
 
+def access_rules(data: bytes) -> None:
+    """The host of an ACL, as it may be stored, and a client's address: a NUL between them."""
+    pattern, _, host = data.decode("utf-8", "replace").partition("\0")
+    _expect(lambda: hosts.check(pattern), ValueError)
+    hosts.matches(pattern, host)
+    hosts.matches(pattern, "10.0.0.1")
+
+
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
@@ -625,6 +634,10 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], Iterable[bytes]]]
     "principals": (
         principals,
         lambda: [b"RULE:^CN=(.*?),.*$/$1/L,DEFAULT", b"CN=a,OU=b", b'x.PlainLoginModule required user_a="b";'],
+    ),
+    "access_rules": (
+        access_rules,
+        lambda: [b"10.0.0.0/8\x0010.1.2.3", b"2001:db8::/32\x002001:db8::1", b"::1\x000:0:0:0:0:0:0:1"],
     ),
     "configs": (configs, lambda: [bytes((index,)) + row.default.encode() for index, row in enumerate(ROWS.values())]),
 }

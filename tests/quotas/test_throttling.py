@@ -314,6 +314,17 @@ async def test_fault_rules_recordings_and_quotas_act_on_the_same_request(world):
     assert (await app.call("Produce", 9, produce(LARGE))).throttle_time_ms > 0
 
 
+async def test_a_connection_is_muted_for_the_longest_of_its_waits(world):
+    await world.limit(APP, producer_byte_rate=1_000.0)
+    world.world.fault({"api": ["Produce"]}, {"throttle_ms": 5}, times=1)
+    app = await world.client("app")
+    assert (await app.call("Produce", 9, produce(LARGE))).throttle_time_ms > 19_000
+    app.send("ApiVersions", 2)
+    await app.silent()
+    world.time.advance(world.time.waits[0])
+    assert (await app.receive()).error_code == 0
+
+
 async def test_what_an_authorizer_refuses_is_counted_too(tmp_path):
     async with limited(tmp_path) as world:
         use_authorizer(world.server, Allowed([(ANONYMOUS, ALTER_CLUSTER_CONFIGS, ANY_NAME)]))

@@ -965,6 +965,18 @@ def test_what_is_wrong_with_a_request_alone_is_said_before_anybody_is_asked(serv
 MANY = [f"t{number}" for number in range(2_000)]
 
 
+def asked_by_turn(server):
+    """Turn -> how often the authorizer is asked in it."""
+    asked, allows = Counter(), server.allowed.allows
+
+    def allows_and_counts(*arguments, **keywords):
+        asked[server.turns] += 1
+        return allows(*arguments, **keywords)
+
+    server.allowed.allows = allows_and_counts
+    return asked
+
+
 @pytest.mark.parametrize(
     ("name", "version", "fields"),
     [
@@ -979,14 +991,30 @@ MANY = [f"t{number}" for number in range(2_000)]
 def test_a_request_with_many_names_asks_about_them_in_slices(name, version, fields, server):
     for access in (DESCRIBE_TOPIC, READ_TOPIC, DESCRIBE_TOPIC_CONFIGS):
         server.allowed.allow(access, "t7")
-    asked, allows = Counter(), server.allowed.allows
-
-    def allows_and_counts(*arguments, **keywords):
-        asked[server.turns] += 1
-        return allows(*arguments, **keywords)
-
-    server.allowed.allows = allows_and_counts
+    asked = asked_by_turn(server)
     answered = Counter(codes(server.ask(name, version, **fields)))
     assert (answered[NO_TOPIC], answered[DENIED]) == (1, len(MANY) - 1)
     assert max(asked.values()) <= 1_100
+    assert sum(asked.values()) >= len(MANY)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "access", "fields", "passes"),
+    [
+        ("DescribeProducers", 0, READ_TOPIC, producers(*[(each, 0) for each in MANY]), NO_TOPIC),
+        ("DeleteRecords", 2, DELETE_TOPIC, delete_records(*[(each, 0) for each in MANY]), NO_TOPIC),
+        ("CreatePartitions", 3, ALTER_TOPIC, grow(*MANY), NO_TOPIC),
+        ("CreateTopics", 7, CREATE_TOPIC, create(*MANY), NONE),
+    ],
+)
+def test_a_request_to_change_many_topics_asks_about_them_in_slices(name, version, access, fields, passes, server):
+    """The last slice about one permission and the first about the next one may be in the same turn."""
+    server.allowed.allow(access, "t7")
+    server.allowed.allow(DESCRIBE_TOPIC_CONFIGS, "t7")
+    asked = asked_by_turn(server)
+    answer = server.ask(name, version, **fields)
+    answered = Counter(code for code in codes(answer) if code in {passes, DENIED})
+    assert answered[DENIED] == len(MANY) - 1
+    assert answered[passes] >= 1
+    assert max(asked.values()) <= 1_601
     assert sum(asked.values()) >= len(MANY)

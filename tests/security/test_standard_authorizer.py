@@ -17,7 +17,8 @@ from coordinator.security.access import (
 )
 from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
 from coordinator.security.principal import Principal
-from coordinator.security.standard_authorizer import DECISIONS_MAX, StandardAuthorizer
+from coordinator.security.standard_authorizer import CLIENTS_MAX, DECISIONS_MAX, StandardAuthorizer
+from coordinator.security.verdicts import KEPT_MAX
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 HOST = "10.0.0.1"
@@ -170,6 +171,21 @@ def test_the_memory_for_decisions_is_bounded():
     assert len(decider._decisions) <= DECISIONS_MAX
 
 
+def test_the_memory_for_clients_and_for_prefixes_is_bounded():
+    decider = authorizer(
+        acl("topic-", host="10.1.0.0/16"), *(acl(f"t-{n:03d}", pattern=PREFIXED) for n in range(KEPT_MAX - 1))
+    )
+    decider.add(b"more", acl("u", pattern=PREFIXED))
+    decider.add(b"most", acl("v", pattern=PREFIXED))
+    assert all(allowed(decider, name=f"t-{n:03d}-name") for n in range(KEPT_MAX - 1))
+    assert allowed(decider, name="u-name")
+    assert allowed(decider, name="v-name")
+    assert all(len(each._without_literals) <= KEPT_MAX for each in decider._verdicts.values())
+    for number in range(CLIENTS_MAX + 10):
+        assert allowed(decider, name="v-name", host=f"10.1.{number >> 8}.{number & 255}")
+    assert len(decider._verdicts) <= CLIENTS_MAX
+
+
 # --- compared with a look at every ACL --------------------------------------------------------------------------------
 
 IMPLIED = {
@@ -238,6 +254,31 @@ def test_every_decision_is_that_of_a_look_at_every_acl_while_they_change(changes
         for access, name, principal, host in asked * 2:  # a kept decision, too
             expected = naive(rules.values(), access, name, principal, host, allow_if_none)
             assert decider.allows(principal, host, access, name) is expected
+
+
+def in_kafka_order(rules, name):
+    """The ACL of the name, of its prefixes (longer ones first), and of the wildcard (`StandardAcl.compareTo`)."""
+    patterns = [
+        (LITERAL, name),
+        *((PREFIXED, name[:length]) for length in range(len(name), 0, -1)),
+        (LITERAL, "*"),
+    ]
+    for pattern in patterns:
+        found = [rule for rule in rules if (rule.pattern_type, rule.resource_name) == pattern]
+        yield from sorted(found, key=lambda rule: (rule.operation, rule.principal, rule.host, rule.permission))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ACLS, max_size=20), st.lists(QUESTIONS, max_size=10))
+def test_the_acl_that_decided_is_the_first_that_denies_else_the_last_that_allows(rules, questions):
+    """The audit log names it (`StandardAuthorizerData.checkSection`)."""
+    decider = authorizer(*dict.fromkeys(rules))
+    for access, name, principal, host in questions:
+        about = [rule for rule in in_kafka_order(dict.fromkeys(rules), name) if is_about(rule, access, name)]
+        applying = [rule for rule in about if applies(rule, access, principal, host)]
+        denying = [rule for rule in applying if rule.permission == DENY]
+        expected = (denying or applying[-1:] or ["DefaultDeny"])[0]
+        assert decider.decide(principal, host, access, name).rule == expected
 
 
 @settings(max_examples=300, deadline=None)
