@@ -193,7 +193,7 @@ class Setting(NamedTuple):
 _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     "Server": (
         ("node.id", ServerConfig, INT, "",
-         "The broker id that clients see. The cluster has this one broker, so any id will do."),
+         "The broker id that clients see. Each of several workers needs one of its own."),
         ("log.dir", ServerConfig, TEXT, "",
          "The data folder. It holds all logs and everything else that must survive a restart. Put it on a disk that syncs"
          " fast: with durability=fsync every commit waits for it."),
