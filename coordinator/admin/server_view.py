@@ -14,17 +14,17 @@ from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Statistics
-from coordinator.security.standard_authorizer import StandardAuthorizer
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
-from coordinator.workers.statistics import WorkerStatistics
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.worker import Done
 
 if TYPE_CHECKING:
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
+    from coordinator.security.standard_authorizer import StandardAuthorizer
+    from coordinator.workers.statistics import WorkerStatistics
 
 
 class ServerView(Protocol):
@@ -54,11 +54,11 @@ class ServerView(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def authorizer(self) -> StandardAuthorizer | None: ...
+    def authorizer(self) -> "StandardAuthorizer | None": ...
     @property
     def journal(self) -> TurnJournal: ...
     @property
-    def worker(self) -> WorkerStatistics | None:
+    def worker(self) -> "WorkerStatistics | None":
         """The counts of a worker that shares its journal; None: the journal is embedded."""
         ...
 

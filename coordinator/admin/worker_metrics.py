@@ -1,11 +1,15 @@
 """The metrics of a worker that shares its journal. Other servers do not have them."""
 
+from typing import TYPE_CHECKING
+
 from coordinator.admin.metrics import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative
 from coordinator.admin.server_view import ServerView
-from coordinator.workers.statistics import WorkerStatistics
+
+if TYPE_CHECKING:
+    from coordinator.workers.statistics import WorkerStatistics
 
 
-def _worker(server: ServerView) -> WorkerStatistics:
+def _worker(server: ServerView) -> "WorkerStatistics":
     assert server.worker is not None
     return server.worker
 

@@ -1,13 +1,15 @@
 """What the APIs of ACLs share: filters, and requests that Kafka cannot read."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.api.exchange import Exchange
 from coordinator.api.sliced_work import Pieces
 from coordinator.security.access import AclOperation, ResourceType
 from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
-from coordinator.security.standard_authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from coordinator.security.standard_authorizer import StandardAuthorizer
 
 CHANGES_MAX = 10_000
 """The most ACLs that one request can create or delete (`QuorumController.MAX_RECORDS_PER_USER_OP`)."""
@@ -54,7 +56,7 @@ def close_unread(exchange: Exchange[Any]) -> None:
     exchange.close(f"{exchange.route.name} with a code 0, which stands for UNKNOWN")
 
 
-def select(authorizer: StandardAuthorizer, chosen: AclFilter, found: list[Acl]) -> Pieces:
+def select(authorizer: "StandardAuthorizer", chosen: AclFilter, found: list[Acl]) -> Pieces:
     """Adds the ACLs that the filter selects, in pieces."""
     candidates = authorizer.candidates(chosen)
     for start in range(0, len(candidates), PIECE_ACLS):

@@ -5,7 +5,7 @@ the others call the topics, or answer from the configuration.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.api.cluster import Cluster
 from coordinator.api.encoded_topics import EncodedTopics
@@ -14,7 +14,6 @@ from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
-from coordinator.security.standard_authorizer import StandardAuthorizer
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
@@ -22,6 +21,9 @@ from coordinator.transactions.marker_delivery import MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
 from coordinator.transactions.verification import Verification
 from coordinator.world.entropy import Entropy
+
+if TYPE_CHECKING:
+    from coordinator.security.standard_authorizer import StandardAuthorizer
 
 
 class Endpoint(NamedTuple):
@@ -60,7 +62,7 @@ class Server(Protocol):
     @property
     def topics(self) -> Topics: ...
     @property
-    def authorizer(self) -> StandardAuthorizer | None: ...
+    def authorizer(self) -> "StandardAuthorizer | None": ...
     @property
     def encoded_topics(self) -> EncodedTopics: ...
     @property

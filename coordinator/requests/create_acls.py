@@ -3,6 +3,8 @@
 The valid ACLs of a request are one batch. An ACL that exists already is created again without a record.
 """
 
+from typing import TYPE_CHECKING
+
 from coordinator.api.acl_requests import CHANGES_MAX, NO_AUTHORIZER, close_unread
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
@@ -14,7 +16,9 @@ from coordinator.security import hosts
 from coordinator.security.access import ALTER_CLUSTER, AclOperation, ResourceType
 from coordinator.security.acls import Acl, PatternType, PermissionType
 from coordinator.security.authorizer import CLUSTER_NAME
-from coordinator.security.standard_authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from coordinator.security.standard_authorizer import StandardAuthorizer
 
 _Creation = CreateAclsRequest.AclCreation
 _Result = CreateAclsResponse.AclCreationResult
@@ -64,7 +68,7 @@ def _read(creation: _Creation) -> Acl:
 
 
 def _create(
-    server: Server, authorizer: StandardAuthorizer, exchange: Exchange[CreateAclsRequest], acls: list[Acl]
+    server: Server, authorizer: "StandardAuthorizer", exchange: Exchange[CreateAclsRequest], acls: list[Acl]
 ) -> None:
     errors = [_error(acl) for acl in acls]
     new = dict.fromkeys(

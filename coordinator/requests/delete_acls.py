@@ -3,6 +3,8 @@
 Kafka: `AclApis.handleDeleteAcls`, `AclControlManager.deleteAcls`.
 """
 
+from typing import TYPE_CHECKING
+
 from coordinator.api.acl_requests import CHANGES_MAX, NO_AUTHORIZER, close_unread, has_unknown_code, read_filter, select
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
@@ -13,7 +15,9 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteAclsRequest, DeleteAclsResponse, RemoveAccessControlEntryRecord
 from coordinator.security.access import ALTER_CLUSTER
 from coordinator.security.acls import Acl, AclFilter
-from coordinator.security.standard_authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from coordinator.security.standard_authorizer import StandardAuthorizer
 
 _Result = DeleteAclsResponse.DeleteAclsFilterResult
 _Matching = DeleteAclsResponse.DeleteAclsMatchingAcl
@@ -39,7 +43,7 @@ def guard(server: Server, exchange: Exchange[DeleteAclsRequest], permits: Permit
     handle(server, exchange)
 
 
-def _select(server: Server, authorizer: StandardAuthorizer, exchange: Exchange[DeleteAclsRequest]) -> Pieces:
+def _select(server: Server, authorizer: "StandardAuthorizer", exchange: Exchange[DeleteAclsRequest]) -> Pieces:
     """Finds the ACLs of each filter, and deletes them when every earlier change is made."""
     selected: list[_Selected] = []
     for number, chosen in enumerate(map(read_filter, exchange.request.filters), 1):
@@ -62,7 +66,7 @@ def _why_refused(chosen: AclFilter) -> str:
 
 
 def _delete(
-    server: Server, exchange: Exchange[DeleteAclsRequest], authorizer: StandardAuthorizer, selected: list[_Selected]
+    server: Server, exchange: Exchange[DeleteAclsRequest], authorizer: "StandardAuthorizer", selected: list[_Selected]
 ) -> None:
     still = [each if isinstance(each, KafkaError) else list(filter(authorizer.has, each)) for each in selected]
     acls = dict.fromkeys(acl for each in still if not isinstance(each, KafkaError) for acl in each)

@@ -1,5 +1,7 @@
 """DescribeAcls (key 29): the ACLs that a filter selects, by resource pattern (Kafka: `AclApis.handleDescribeAcls`)."""
 
+from typing import TYPE_CHECKING
+
 from coordinator.api.acl_requests import PIECE_ACLS, close_unread, has_unknown_code, read_filter, select
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
@@ -10,7 +12,9 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
 from coordinator.security.acls import Acl
-from coordinator.security.standard_authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from coordinator.security.standard_authorizer import StandardAuthorizer
 
 _Resource = DescribeAclsResponse.DescribeAclsResource
 _Description = DescribeAclsResponse.AclDescription
@@ -31,7 +35,7 @@ def guard(server: Server, exchange: Exchange[DescribeAclsRequest], permits: Perm
     handle(server, exchange)
 
 
-def _describe(authorizer: StandardAuthorizer, exchange: Exchange[DescribeAclsRequest]) -> Pieces:
+def _describe(authorizer: "StandardAuthorizer", exchange: Exchange[DescribeAclsRequest]) -> Pieces:
     found: list[Acl] = []
     yield from select(authorizer, read_filter(exchange.request), found)
     resources: dict[tuple[int, str, int], _Resource] = {}

@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from coordinator.config.settings import ServerConfig
-from coordinator.engine.engine import EngineRefused
 from coordinator.log.log import DamagedLog
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.messages import CLASS_SPECS
@@ -78,6 +77,7 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
 async def _join(config: ServerConfig, clock: Clock, entropy: Entropy) -> "Sharing":
     """This worker's part in the shared journal. Raises CannotStart."""
     from coordinator.engine.address import EngineAddress  # noqa: PLC0415 - most servers have an embedded journal
+    from coordinator.engine.engine import EngineRefused  # noqa: PLC0415
     from coordinator.engine.factory import engine_for  # noqa: PLC0415
     from coordinator.server.sharing import Sharing, engine_settings  # noqa: PLC0415
 
