@@ -334,6 +334,8 @@ class Server:
         self._journaled = sharing.metadata
         self._shard_class = sharing.shard_class
         self.journal = sharing.make_journal(self._loop.call_soon, self._schedule, observe)
+        if self.config.groups.coordinator_events != NO_EVENTS:
+            _log.warning("event=events_not_recorded reason=%s", "workers that share a journal record no events")
 
     @property
     def writes_events(self) -> bool:
