@@ -11,11 +11,12 @@ The Prometheus library takes a tenth of a second to import, so the first scrape 
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from coordinator.admin import named_groups
 from coordinator.admin.endpoint import Endpoint, Request, Response, in_worker
+from coordinator.admin.metric import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative
 from coordinator.admin.server_view import ServerView
 from coordinator.api.exchange import Route
 from coordinator.groups.classic.assignment_rules import RULES
@@ -27,15 +28,9 @@ from coordinator.rules.model import KINDS
 from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.shard import Status
-from coordinator.runtime.statistics import Histogram
 from coordinator.transactions.prepare import ENDS
 from coordinator.transactions.state import FENCING_APIS
 from coordinator.transactions.transaction import NAMES as TRANSACTION_STATES
-
-Samples = Iterable[tuple[tuple[str, ...], float]]
-"""Label values and the number."""
-Histograms = Iterable[tuple[tuple[str, ...], tuple[list[tuple[str, int]], float]]]
-"""Label values, and the cumulative buckets and the sum of a Prometheus histogram."""
 
 DURATION_POWERS = range(13, 39)
 """The bounds of the buckets for requests are 2^13 ns (8 us) to 2^38 ns (275 s)."""
@@ -48,16 +43,6 @@ FENCES = (
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
 """The error codes of a commit whose sender is no longer the owner of the partitions."""
-
-
-class Metric(NamedTuple):
-    """A metric. `read` returns its `Samples` or `Histograms`."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    text: str
-    read: Callable[[ServerView], Any]
 
 
 def _routes(server: ServerView) -> Iterable[Route]:
@@ -386,8 +371,6 @@ def _durations(server: ServerView) -> Histograms:
         yield (name,), ([*buckets, ("+Inf", sum(by_power))], sums_ns[name] / 1e9)
 
 
-COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
-
 # fmt: off
 METRICS = (
     Metric("coordinator_requests", COUNTER, ("api", "error"), "Responses by API and top-level error code.", _requests),
@@ -507,15 +490,6 @@ class Collector:
                 for labels, value in read:
                     family.add_metric(labels, value)
             yield family
-
-
-def cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
-    """The cumulative buckets and the sum."""
-    buckets, count = [], 0
-    for bound, here in zip([*map(str, histogram.bounds), "+Inf"], histogram.counts, strict=True):
-        count += here
-        buckets.append((bound, count))
-    return buckets, histogram.total
 
 
 async def metrics(server: ServerView, _request: Request) -> Response:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from coordinator.admin.metrics import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative
+from coordinator.admin.metric import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative
 from coordinator.admin.server_view import ServerView
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from coordinator.admin import named_groups
 from coordinator.admin.endpoint import Request, Response
 from coordinator.admin.health import NAMED_MAX, live, ready
 from coordinator.admin.json_body import json_bytes
-from coordinator.admin.metrics import COUNTER, METRICS, metrics
+from coordinator.admin.metric import COUNTER
+from coordinator.admin.metrics import METRICS, metrics
 from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets import value as values

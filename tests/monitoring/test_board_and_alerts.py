@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coordinator.admin.metrics import COUNTER, HISTOGRAM, METRICS
+from coordinator.admin.metric import COUNTER, HISTOGRAM
+from coordinator.admin.metrics import METRICS
 
 MONITORING = Path(__file__).resolve().parents[2] / "monitoring"
 BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").read_text())
