@@ -38,7 +38,8 @@ _FIXED: dict[str, Any] = {
     "rebalance_timeout_ms": 6_000, "transaction_timeout_ms": 1_000, "timeout_ms": 10, "acks": 1, "max_bytes": 1 << 20,
     "partition_max_bytes": 1 << 20, "num_partitions": 1, "count": 2, "replication_factor": 1, "replicas": 1,
     "broker_ids": 1, "resource_type": 2, "generation_id": -1, "generation_id_or_member_epoch": -1, "epoch": 1,
-    "port": 9092, "transaction_version": 2, "producer_id": -1, "producer_epoch": -1,
+    "port": 9092, "transaction_version": 2, "producer_id": -1, "producer_epoch": -1, "resource_pattern_type": 3,
+    "pattern_type_filter": 3, "resource_type_filter": 2, "operation": 3, "permission_type": 3, "principal": "User:a",
 }  # fmt: skip
 """Attribute -> the value in a valid request; other texts are "a", other numbers the definition's default, or 0."""
 _NAMES = {"JoinGroupRequestProtocol": "range"}
