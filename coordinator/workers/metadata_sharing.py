@@ -1,20 +1,22 @@
 """The metadata log of several workers: topics, settings, users, producer ids. All follow it, and any of them may write.
 
     follow   several times a second: reads what others have appended, and replays it
-    lead     when this worker wants to write: it claims the log, which fences whoever wrote before, reads what it lacks, and
-             runs the operations that wait; what they commit goes through the journal like any batch
+    lead     when this worker wants to write: it claims the log, reads what it lacks, and runs the operations that wait; what
+             they commit goes through the journal like any batch. When that is durable it releases the log.
 
-There is no fixed controller, so clients can send changes to any worker, and none needs a way to forward them. Two workers that
-write at the same moment take the log from each other: the one that is fenced refuses with NOT_CONTROLLER, and its client tries
-again. Changes of topics are rare, and a block of producer ids lasts for a thousand transactions' producers.
+There is no fixed controller, so clients can send changes to any worker, and none needs a way to forward them. A worker waits
+for another one that writes, but not for long, because that one may hang: then it takes the log, which fences the other, whose
+changes are refused with NOT_CONTROLLER. Changes of topics are rare, and a block of producer ids lasts for a thousand
+transactions' producers.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
-from coordinator.engine.engine import Engine, EngineUnavailable, Worker
+from coordinator.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.workers.tasks import end
@@ -24,6 +26,12 @@ _log = logging.getLogger(__name__)
 FOLLOW_S = 0.2
 """How often a worker reads what others have written."""
 POLL_S = 0.001
+PATIENCE_S = 1.0
+"""How long a worker waits for another one that writes."""
+LOOK_S = 0.02
+"""How often it looks whether that one is done."""
+NOBODY = Owner(0, None)
+"""The owner of a log that was never claimed."""
 
 
 class MetadataSharing:
@@ -51,12 +59,10 @@ class MetadataSharing:
         await end([self._task])
         while self._journal.is_under_way(self._log):  # noqa: ASYNC110 - appends end by themselves
             await asyncio.sleep(POLL_S)
-        claim = self._journal.let_go(self._log)
-        if claim is not None:
-            try:
-                await self._engine.release([claim])
-            except EngineUnavailable as error:
-                _log.warning("event=not_released reason=%s", error)
+        try:
+            await self._release()
+        except EngineUnavailable as error:
+            _log.warning("event=not_released reason=%s", error)
 
     def _when_leading(self, operation: Callable[[], None]) -> None:
         self._waiting.append(operation)
@@ -66,6 +72,7 @@ class MetadataSharing:
         while True:
             try:
                 await self._settle()
+                await self._release()
                 await self._follow()
                 if self._waiting and self._journal.claim_of(self._log) is None:
                     await self._lead()
@@ -73,9 +80,10 @@ class MetadataSharing:
                 _log.warning("event=metadata_not_followed reason=%s", error)
             # Without a claim what they write is refused, which they report to their clients.
             waiting, self._waiting = self._waiting, deque()
+            is_writing = bool(waiting)
             while waiting:
                 self._call(waiting.popleft())
-            if not self._waiting:
+            if not is_writing and not self._waiting:
                 self._wake.clear()
                 await self._sleep()
 
@@ -110,7 +118,25 @@ class MetadataSharing:
             self._topics.follow(batches)
             self._sequence = sequence + 1
 
+    async def _release(self) -> None:
+        """Lets others write. Raises EngineUnavailable: the log may still be claimed, by this worker."""
+        claim = self._journal.let_go(self._log)
+        if claim is not None:
+            await self._engine.release([claim])
+
     async def _lead(self) -> None:
-        claim = await self._engine.claim(METADATA_FOLDER, self._worker)
+        claim = await self._claim()
         await self._follow()
         self._journal.hold(self._log, claim)
+
+    async def _claim(self) -> Claim:
+        """The claim of the log, when the one who writes has released it or has had time enough."""
+        loop = asyncio.get_running_loop()
+        patient_until = loop.time() + PATIENCE_S
+        while True:
+            owner = (await self._engine.owners()).get(METADATA_FOLDER, NOBODY)
+            is_free = owner.worker is None or owner.worker.id == self._worker.id
+            if is_free or loop.time() >= patient_until:
+                with suppress(Fenced):  # another one was quicker
+                    return await self._engine.claim(METADATA_FOLDER, self._worker, seen=owner.epoch)
+            await asyncio.sleep(LOOK_S)

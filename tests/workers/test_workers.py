@@ -141,6 +141,25 @@ def test_every_worker_can_change_topics_and_all_see_it(tmp_path):
     run(scenario())
 
 
+def test_workers_that_change_topics_at_the_same_moment_wait_for_each_other(tmp_path):
+    """No change is refused with NOT_CONTROLLER, which some clients do not repeat, and every worker has all topics."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            running = await world.start(1, 2, 3)
+            names = [[f"topic-{number}-{at}" for number in range(4)] for at in range(len(running))]
+
+            async def create(worker, names):
+                return [await create_topic(worker, name) for name in names]
+
+            for each in await asyncio.gather(*map(create, running, names)):
+                assert each == [0] * 4
+            everything = {name for each in names for name in each}
+            await world.until(lambda: all(everything <= {*each.server.topics.registry.topics} for each in running))
+
+    run(scenario())
+
+
 def test_topics_have_no_leader_without_a_data_plane(tmp_path):
     """Metadata names the partitions, and a Produce that is sent all the same is refused as by a broker without replica."""
 
