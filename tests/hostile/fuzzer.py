@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from coordinator.protocol.codec import Codec, DecodeError, EncodeError
-from coordinator.protocol.messages import Message, message_class
+from coordinator.protocol.messages import Message, ProduceRequest, message_class
 from coordinator.protocol.schema import Definition, Field, SchemaFolder, Structure
 from tests.support.wire import is_flexible
 
@@ -108,12 +108,20 @@ class RequestMaker:
             break
         body = body.replace(_GARBLED.encode(), random.choice(_NOT_UTF8))
         if is_damaged:
-            body = self._damaged(body)
+            body = self._damaged(body, self._intact_bytes(message, version))
         return key, name, version, body, getattr(message, "acks", 1) != 0
 
-    def _damaged(self, body: bytes) -> bytes:
+    @staticmethod
+    def _intact_bytes(message: Message, version: int) -> int:
+        """How much of a request is not damaged: acks of a Produce says whether a response is due."""
+        if not isinstance(message, ProduceRequest):
+            return 0
+        head = ProduceRequest(message.transactional_id, message.acks, message.timeout_ms, [])
+        return len(CODEC.encoder("ProduceRequest", version)(head))
+
+    def _damaged(self, body: bytes, intact: int) -> bytes:
         random, changed = self.random, bytearray(body)
-        position = random.randrange(len(changed) + 1)
+        position = random.randrange(min(intact, len(changed)), len(changed) + 1)
         match random.randrange(4):
             case 0:
                 del changed[position:]
