@@ -49,7 +49,8 @@ def create_topics(
     KAFKA_STORAGE_ERROR          the metadata log cannot be written
     NOT_CONTROLLER               another server that shares it was quicker
     """
-    topics.metadata.when_leading(lambda: run(_create(topics, request, reply, count_mutation)))
+    metadata = topics.metadata
+    metadata.when_leading(lambda: run(metadata.steps(_create(topics, request, reply, count_mutation))))
 
 
 def _create(

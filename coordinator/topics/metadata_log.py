@@ -14,7 +14,7 @@ at the end of the log and deletes all earlier records (`compact`); registry.py e
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.log.batch import key_values, split
@@ -75,6 +75,8 @@ class MetadataLog:
         self._full = False
         self.when_leading: Callable[[Callable[[], None]], None] = _at_once
         """Calls an operation that may commit, when this server may write; at once if no other one can."""
+        self.in_steps = 0
+        """Operations that commit in several turns of the loop, and until then need to go on writing."""
 
     def _load(self) -> None:
         for buffer, position, header in self._log.batches():
@@ -169,6 +171,14 @@ class MetadataLog:
             self._take_turns()
 
         self.when_leading(enter)
+
+    def steps(self, operation: Iterator[None]) -> Iterator[None]:
+        """The steps of an operation that commits in several turns of the loop (`in_steps`)."""
+        self.in_steps += 1
+        try:
+            yield from operation
+        finally:
+            self.in_steps -= 1
 
     def follow(self, batches: bytes, on_record: Callable[[Message], None]) -> None:
         """Appends what another server has written durably, and calls `on_record` with each record, which is to replay it.

@@ -72,7 +72,8 @@ class MetadataSharing:
         while True:
             try:
                 await self._settle()
-                await self._release()
+                if not self._topics.metadata.in_steps:
+                    await self._release()
                 await self._follow()
                 if self._waiting and self._journal.claim_of(self._log) is None:
                     await self._lead()
@@ -95,11 +96,9 @@ class MetadataSharing:
             _log.exception("event=change_of_metadata_failed")
 
     async def _sleep(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_S):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
 
     async def _settle(self) -> None:
         """Waits until nothing of this worker is under way."""

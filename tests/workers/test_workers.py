@@ -7,7 +7,13 @@ import pytest
 from coordinator.config.access_control import STANDARD_AUTHORIZER
 from coordinator.engine.engine import EngineRefused, Worker
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import CreateAclsRequest, DeleteAclsRequest, ListOffsetsRequest, MetadataRequest
+from coordinator.protocol.messages import (
+    CreateAclsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
 from coordinator.security.access import READ_GROUP
 from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
@@ -156,6 +162,21 @@ def test_workers_that_change_topics_at_the_same_moment_wait_for_each_other(tmp_p
                 assert each == [0] * 4
             everything = {name for each in names for name in each}
             await world.until(lambda: all(everything <= {*each.server.topics.registry.topics} for each in running))
+
+    run(scenario())
+
+
+def test_a_request_that_creates_many_topics_keeps_the_metadata_log_until_all_are_created(tmp_path):
+    """They are created over many turns of the loop, between two of which nothing may be under way."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, _ = await world.start(1, 2)
+            client = await first.client()
+            topics = [CreateTopicsRequest.CreatableTopic(f"topic-{number}", 1, -1) for number in range(400)]
+            created = await client.call("CreateTopics", 5, topics=topics, timeout_ms=5_000)
+            assert {each.error_code for each in created.topics} == {0}
+            assert len(created.topics) == 400
 
     run(scenario())
 
