@@ -17,11 +17,10 @@ in it; the next claim's replay shows what became of it.
     factory.py     makes the engine that an address names
     address.py     an engine's URL, which shows no password
     ended.py       which claims of a worker have ended
-    postgresql.py  the engine over PostgreSQL
-        postgresql_sql.py      all of its SQL
-        postgresql_schema.py   makes its tables
-        postgresql_primary.py  finds the primary, and checks what it promises
-        postgresql_link.py     a connection that is made again after it was lost
+    watchers.py    wakes who waits for a change of the owners or workers
+    local/         the engine over the supervisor of one machine, which has an embedded journal
+    postgresql/    the engine over PostgreSQL
+    kafka/         the engine over a Kafka-compatible cluster
 
 `faults/memory_engine.py` is its simulated twin. docs/scale-out.md says what operators need.
 """

@@ -16,13 +16,16 @@ from typing import NamedTuple, Protocol
 
 
 class Worker(NamedTuple):
-    """A coordinator process, and where clients reach it."""
+    """A coordinator process, and where others reach it."""
 
     id: str
     """Random for each process, so that a process that starts again is another worker."""
     node_id: int
     host: str
     port: int
+    """Where the other workers reach it."""
+    listeners: str = ""
+    """Where clients reach it, as Kafka's `advertised.listeners`: NAME://HOST:PORT, separated by commas."""
 
 
 class Claim(NamedTuple):
@@ -70,6 +73,8 @@ class EngineSettings:
     """A worker without a beat for this long, by the engine's clock, is dead."""
     poll_ms: int = 1_000
     """How often `changes` yields when the engine reports nothing."""
+    reads_only: bool = False
+    """For tools: `open` makes nothing and asks for no replication, and only `read`, `tail`, `workers` and `owners` are used."""
 
 
 class EngineRefused(Exception):
@@ -78,6 +83,10 @@ class EngineRefused(Exception):
 
 class EngineUnavailable(Exception):
     """The engine did not answer. What was asked may have happened; asking again is safe."""
+
+
+class LogFailed(EngineUnavailable):
+    """This log cannot be written or read at present, while others can."""
 
 
 class Fenced(Exception):
@@ -94,7 +103,7 @@ class Engine(Protocol):
     async def open(self) -> None:
         """Connects, checks version and durability, and makes the schema where it is missing.
 
-        Raises: EngineRefused; EngineUnavailable. The engine is closed then.
+        Raises: EngineRefused, with `reads_only` also if there is no such cluster; EngineUnavailable. The engine is closed then.
         """
 
     async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
@@ -102,7 +111,7 @@ class Engine(Protocol):
 
         `seen`: the epoch that `owners` had (0 for a log that nobody has claimed yet). If the log has another one by now,
         somebody else was quicker, and nothing changes.
-        Raises: Fenced (see `seen`); EngineUnavailable: the log may be claimed, so claim it again.
+        Raises: Fenced (see `seen`); LogFailed; EngineUnavailable: the log may be claimed, so claim it again.
         """
 
     def replay(self, claim: Claim) -> AsyncIterator[bytes]:
@@ -114,7 +123,15 @@ class Engine(Protocol):
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """The sequence and data of each piece from `sequence` on, in order. Anybody may read; it takes no claim.
 
-        For logs that never get a snapshot.
+        Pieces that a snapshot has replaced are not among them. If the first one has a later sequence, `read` has the rest. Who
+        takes snapshots of a log that others follow leaves its last piece out, so that they notice it.
+        """
+
+    def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+        """Yields the parts of the newest complete snapshot, then the pieces behind it, as far as they are there now, in order.
+
+        Each comes with its sequence; a part comes with that of the last piece which the snapshot stands for. Anybody may read;
+        it takes no claim. Raises: EngineUnavailable, also if a newer snapshot has replaced what was still to be read.
         """
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
@@ -151,3 +168,9 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""
+
+
+async def no_parts() -> AsyncIterator[bytes]:
+    """The parts of a snapshot that removes the beginning of a log and stands for nothing."""
+    return
+    yield b""

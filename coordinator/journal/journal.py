@@ -14,7 +14,8 @@ Errors. If the disk is full (ENOSPC, EDQUOT), the gathered batches are dropped f
 later ones may succeed. If a segment cannot be flushed for that reason, its batches stay in memory and in the journal, and the
 journal accepts no more until they can be flushed: what was acknowledged is never dropped. Free slots are removed first, to
 make room. Any other error of the journal is final for all logs, because after a failed fdatasync the content of the disk is
-unknown. An error of a segment is final for its log, and the slots with its batches stay: the next start repairs it from them.
+unknown. An error of a segment is final for its log: what its segments lack is set aside (set_aside.py), and the next start
+repairs it. If only event logs have no space, for example by a quota, the journal gives them up before it refuses a write.
 """
 
 import errno
@@ -27,7 +28,8 @@ from typing import Any
 from coordinator.journal import entry as entries
 from coordinator.journal.entry import ALL_BEFORE_DURABLE
 from coordinator.journal.recovery import Recovered, make_durable
-from coordinator.journal.slot import ENTRIES_AT, SALT_BYTES, Slot, SlotHeader, slot_name
+from coordinator.journal.set_aside import set_aside
+from coordinator.journal.slot import ENTRIES_AT, SALT_BYTES, Slot, SlotHeader, slot_name, slot_number
 from coordinator.journal.turns import TurnJournal
 from coordinator.journal.writer import JournalWriter
 from coordinator.log.journaled_log import JournaledLog
@@ -118,7 +120,7 @@ class Journal(TurnJournal):
         """Uses that wait for their checkpoint, oldest first."""
         self._checkpointing: _Use | None = None
         self._free: list[Slot] = []
-        self._next_number = 1 + max((int(path.rpartition(".")[2]) for path in recovered.paths), default=0)
+        self._next_number = 1 + max(map(slot_number, recovered.paths), default=0)
         self._is_preparing = False
         self._prepare_error: OSError | None = None
         """Why the last slot could not be made."""
@@ -129,6 +131,10 @@ class Journal(TurnJournal):
         """Why no writes are accepted for now."""
         self._is_stuck = False
         """Whether the oldest checkpoint has failed."""
+        self._has_set_aside = False
+        """Whether batches of failed logs were set aside, so that a start is needed."""
+        self._continued: Slot | None = None
+        """The slot that was full before the entry that is about to be written."""
         self._is_header_unsure = False
         """Whether a sync of the active slot has failed, so that the kernel may have dropped its header."""
         self._waits_for_slot = False
@@ -144,7 +150,7 @@ class Journal(TurnJournal):
         OSError for any other error.
         """
         try:
-            self._sync_old()
+            without_space = self._sync_old()
             slot = Slot.create(self._disk, self._path(), min(FIRST_SLOT_BYTES, self._file_bytes))
             self._active = self._begin_use(slot)
             slot.file.sync()
@@ -155,22 +161,31 @@ class Journal(TurnJournal):
             self._active, self._blocked = None, error
             return
         self._blocked = None
+        self._fail_without_space(without_space)
         for path in self._old_paths:
             self._disk.remove(path)
         self._old_paths = []
         if self._gathered:
             self._schedule_turn()
 
-    def _sync_old(self) -> None:
-        """Syncs the logs that could not take the old journal when they were opened. Raises OSError."""
+    def _sync_old(self) -> list[JournaledLog]:
+        """Syncs the logs that could not take the old journal when they were opened. Raises OSError.
+
+        Returns the event logs for which there is still no space.
+        """
+        without_space = []
         for log in self._writers:
             if log.failed is None and log.is_behind:
                 try:
                     self._sync_log(log)
                 except OSError as error:
-                    if not log.is_best_effort or error.errno in NO_SPACE:
+                    if not log.is_best_effort:
                         raise
-                    self._fail_log(log, error)
+                    if error.errno in NO_SPACE:
+                        without_space.append(log)
+                    else:
+                        self._fail_log(log, error)
+        return without_space
 
     def _sync_log(self, log: JournaledLog) -> None:
         job = log.sync_job()
@@ -200,7 +215,7 @@ class Journal(TurnJournal):
     def settle(self) -> None:
         """Notes durably that no entry is needed, if that is so. All logs must be closed, which has synced them."""
         active = self._active
-        if active is None or self.failed is not None:
+        if active is None or self.failed is not None or self._has_set_aside:
             return
         for use in (*self._full, active):
             if any(log.synced_offset < end for log, end in use.ends.items() if not log.is_best_effort):
@@ -274,8 +289,12 @@ class Journal(TurnJournal):
         except OSError as error:
             self._entry_failed(error)
             return
+        continued, self._continued = self._continued, None
         if self._syncs:
-            self._run_in_worker(slot.file.sync, lambda outcome: self._written(outcome, len(entry)))
+            self._run_in_worker(
+                slot.file.sync if continued is None else lambda: _sync_both(slot, continued),
+                lambda outcome: self._written(outcome, len(entry)),
+            )
         else:
             self._written(None, len(entry))
 
@@ -359,12 +378,13 @@ class Journal(TurnJournal):
         self._full.append(active)
         try:
             use = self._begin_use(slot)
+            active.slot.continue_in(slot)
         except OSError as error:
             self._full.pop()
             self._entry_failed(error)
             return False
         self._free.remove(slot)
-        self._active = use
+        self._active, self._continued = use, active.slot
         self._checkpoint()
         return True
 
@@ -395,6 +415,8 @@ class Journal(TurnJournal):
             return
         if count >= SLOTS_MAX and not self._free:
             if self._is_stuck:
+                self._checkpoint(without_events=True)
+            if self._is_stuck:
                 self._entry_failed(OSError(errno.ENOSPC, "the journal is full, because segments cannot be written"))
             return
         self._is_preparing = True
@@ -413,13 +435,21 @@ class Journal(TurnJournal):
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
-    def _checkpoint(self) -> None:
-        """Syncs the segments of the oldest full slot in the worker, unless a checkpoint is under way."""
+    def _checkpoint(self, *, without_events: bool = False) -> None:
+        """Syncs the segments of the oldest full slot in the worker, unless a checkpoint is under way.
+
+        `without_events`: event logs that cannot be flushed fail, instead of holding up the checkpoint.
+        """
         if self._checkpointing is not None or not self._full:
             return
         use = self._full[0]
         behind = [log for log, end in use.ends.items() if log.failed is None and log.synced_offset < end]
         self._is_stuck = not self._flush(behind, is_needed=True)
+        if self._is_stuck and without_events:
+            left = [log for log in behind if log in self._unflushed]
+            if all(log.is_best_effort for log in left):
+                self._fail_without_space(left)
+                self._is_stuck = False
         if self._is_stuck:
             return
         self._checkpointing = self._full.popleft()
@@ -435,12 +465,37 @@ class Journal(TurnJournal):
             else:
                 log.sync_failed(job, error)
                 self._fail_log(log, error)
-        if any(log.synced_offset < end for log, end in use.ends.items() if not log.is_best_effort):
+        lacking = {
+            self._writers[log].name
+            for log, end in use.ends.items()
+            if log.synced_offset < end and not log.is_best_effort
+        }
+        if lacking:
+            path, salt = self._path(), self._random_bytes(SALT_BYTES)
+            self._run_in_worker(
+                lambda: set_aside(self._disk, use.slot, lacking, path, salt),
+                lambda outcome: self._set_aside(use, outcome),
+            )
+        else:
+            self._everything_synced(use)
+
+    def _set_aside(self, use: _Use, outcome: Any) -> None:
+        """What the segments of failed logs lack is in a file of its own, or could not be copied."""
+        if isinstance(outcome, OSError):
+            _log.warning("event=journal_not_set_aside file=%s reason=%s", use.slot.path, outcome)
             self._checkpointing = None
             self._full.appendleft(use)
             self._is_stuck = True
+            if self._flush_timer is None:
+                self._flush_timer = self._schedule(RETRY_MS, self._on_flush_timer)
             self._commit()
             return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        self._has_set_aside = True
+        self._everything_synced(use)
+
+    def _everything_synced(self, use: _Use) -> None:
         use.is_synced = True
         self._note_synced(use)
 
@@ -545,11 +600,23 @@ class Journal(TurnJournal):
             self._free.clear()
             log.flush()
 
+    def _fail_without_space(self, logs: Sequence[JournaledLog]) -> None:
+        """Goes on without these event logs: the journal needs its files, and there is space for the other logs."""
+        for log in logs:
+            self._fail_log(log, OSError(errno.ENOSPC, "no space for its segments, and the journal needs its files"))
+
     def _fail_log(self, log: JournaledLog, error: OSError) -> None:
         """The log's segments cannot be written: it takes no more until a start repairs it from the journal."""
         log.failed = log.failed or error
         self._unflushed.pop(log, None)
         self._writers[log].fail(error)
+
+
+def _sync_both(slot: Slot, continued: Slot) -> None:
+    """Syncs the first entry of a slot, and in the slot before it the note where the journal continues. In the worker."""
+    slot.file.sync()
+    with suppress(OSError):  # nothing else in it is unsynced, and it is only a note
+        continued.file.sync()
 
 
 def _run_all(jobs: Sequence[tuple[JournaledLog, SyncJob]]) -> Outcomes:

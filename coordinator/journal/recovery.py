@@ -3,7 +3,10 @@
 The newest slot says from which sequence on entries are needed. From there on the entries form a chain, by sequence, through
 one slot after another. The chain ends at the first place that has no valid entry. That is the end of what was written, or
 where a crash tore the last write. It is damage, and refused, if a later entry is there that was written when all before it
-were durable (`ALL_BEFORE_DURABLE`), or if the chain does not begin where it must.
+were durable (`ALL_BEFORE_DURABLE`), if the chain does not begin where it must, or if the newest slot notes that the journal
+continues in another one, which is missing.
+
+Before the chain come the batches that were set aside, because the segments of their logs failed (set_aside.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +14,16 @@ from typing import NamedTuple
 
 from coordinator.journal import entry as entries
 from coordinator.journal.entry import ALL_BEFORE_DURABLE, Entry, parts
-from coordinator.journal.slot import ENTRIES_AT, PREFIX, SlotHeader, decode_header, slot_numbers
+from coordinator.journal.slot import (
+    ENTRIES_AT,
+    PREFIX,
+    SET_ASIDE,
+    SlotHeader,
+    decode_header,
+    next_slot,
+    slot_name,
+    slot_numbers,
+)
 from coordinator.log.recovery import DamagedLog
 from coordinator.world.disk import Disk
 
@@ -43,14 +55,20 @@ class _FoundSlot(NamedTuple):
 def read_journal(disk: Disk, folder: str) -> Recovered:
     """The journal in a data folder. Raises OSError and DamagedLog."""
     paths = [f"{folder}/{PREFIX}{number}" for number in slot_numbers(disk, folder)]
-    slots = sorted(_begun(disk, paths), key=lambda slot: slot.header.first_sequence)
+    begun = sorted(_begun(disk, paths), key=lambda slot: slot.header.first_sequence)
+    aside = [slot for slot in begun if slot.header.version == SET_ASIDE]
+    slots = [slot for slot in begun if slot.header.version != SET_ASIDE]
     batches: dict[str, list[bytes]] = {}
+    if aside and not slots:
+        raise DamagedLog(f"{folder}/{slot_name(1)}", 0, -1, "the journal is missing, except for what was set aside")
     if not slots:
         return Recovered(batches, paths, False, 1)
+    _check_newest(folder, slots[-1], paths)
     next_sequence = slots[-1].header.first_sequence
-    unsynced = {slot.path: (slot.path, 0, slot.content[:ENTRIES_AT]) for slot in slots}
+    unsynced = {slot.path: (slot.path, 0, slot.content[:ENTRIES_AT]) for slot in begun}
     last = None
-    for slot, position, entry in _chain(slots):
+    is_needed = slots[-1].header.needed_from != _NOTHING_NEEDED
+    for slot, position, entry in (*(_set_aside(aside) if is_needed else ()), *_chain(slots)):
         last = slot.path, position, slot.content[position : position + entry.size_bytes]
         next_sequence = max(next_sequence, entry.sequence)
         try:
@@ -60,6 +78,25 @@ def read_journal(disk: Disk, folder: str) -> Recovered:
             raise _damage(slot, position, entry.sequence) from error
     pieces = (*unsynced.values(), *([last] if last is not None else []))
     return Recovered(batches, paths, True, next_sequence + 1, pieces)
+
+
+def _check_newest(folder: str, newest: _FoundSlot, paths: list[str]) -> None:
+    """Raises DamagedLog if the newest slot is missing. The file was durable before the slot before it named it."""
+    number = next_slot(newest.content, newest.header.salt)
+    path = f"{folder}/{slot_name(number or 0)}"
+    if number is not None and path not in paths and newest.header.needed_from != _NOTHING_NEEDED:
+        raise DamagedLog(
+            path, 0, -1, "the newest file of the journal is missing; it had records that the logs may lack"
+        )
+
+
+def _set_aside(slots: list[_FoundSlot]) -> Iterator[tuple[_FoundSlot, int, Entry]]:
+    """The entry of each slot of this kind. Raises DamagedLog."""
+    for slot in slots:
+        entry = _entry_at(slot, ENTRIES_AT, slot.header.first_sequence)
+        if entry is None:
+            raise _damage(slot, ENTRIES_AT, slot.header.first_sequence)
+        yield slot, ENTRIES_AT, entry
 
 
 def make_durable(disk: Disk, recovered: Recovered) -> None:

@@ -6,6 +6,9 @@
     durable     the owners of the logs are notified, and the batches are written to the local segments behind
     lost        the engine has fenced a log, or an append has no certain outcome: the owners learn it (`ClaimLost`)
 
+A shard of groups has two logs, of its state and of its events. Their claims end together, and what a turn adds to them leaves
+in one append.
+
 The local segments of a log are only a cache, from which a shard loads and clients fetch. They are made new at each claim, and
 nobody relies on them after a restart, so they are not synced.
 
@@ -33,13 +36,20 @@ RunCoroutine = Callable[[Coroutine[Any, Any, Any], Callable[[Any], None]], None]
 """`run(coroutine, done)`: runs it on the loop, then calls `done` with what it returned or raised."""
 
 
+OnSegment = Callable[[int, int], None]
+"""`on_segment(base_offset, sequence)`: a segment begins, and this is the sequence of the first piece in it."""
+
+
 class _Held:
     """A claim that this worker has."""
 
-    __slots__ = ("claim", "durable_sequence", "next_sequence")
+    __slots__ = ("beside", "claim", "durable_sequence", "next_sequence", "on_segment")
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: Claim, on_segment: OnSegment | None) -> None:
         self.claim = claim
+        self.on_segment = on_segment
+        self.beside: JournaledLog | None = None
+        """The log whose claim ends with this one."""
         self.next_sequence = claim.next_sequence
         self.durable_sequence = claim.next_sequence
         """Every piece before it is durable."""
@@ -92,10 +102,22 @@ class SharedJournal(TurnJournal):
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
-    def hold(self, log: JournaledLog, claim: Claim) -> None:
-        """Writes to the log from now on, by this claim. The log must have everything that is before it."""
+    def hold(
+        self,
+        log: JournaledLog,
+        claim: Claim,
+        *,
+        beside: JournaledLog | None = None,
+        on_segment: OnSegment | None = None,
+    ) -> None:
+        """Writes to the log from now on, by this claim. The end of the log must be where the claim begins.
+
+        `beside`: a log that is held, and whose claim and this one end together.
+        """
         assert log not in self._held
-        self._held[log] = _Held(claim)
+        held = self._held[log] = _Held(claim, on_segment)
+        if beside is not None:
+            held.beside, self._held[beside].beside = beside, log
 
     def claim_of(self, log: JournaledLog) -> Claim | None:
         """The claim by which the log is written; its `next_sequence` is that of the next piece."""
@@ -118,22 +140,37 @@ class SharedJournal(TurnJournal):
             held.claim = held.claim._replace(covered=upto.next_sequence)
 
     def is_under_way(self, log: JournaledLog) -> bool:
-        """Whether something of the log is not durable yet."""
-        return any(part.writer.log is log for part in self._under_way) or self._writers[log] in self._gathered
+        """Whether something of the log, or of the one beside it, is not durable yet."""
+        logs = self._together(log)
+        return any(part.writer.log in logs for part in self._under_way) or any(
+            self._writers[each] in self._gathered for each in logs
+        )
 
-    def let_go(self, log: JournaledLog) -> Claim | None:
-        """Ends the claim here: nothing more is written or acknowledged by it. Returns the claim, to be released."""
-        held = self._held.pop(log, None)
-        self._gathered.pop(self._writers[log], None)
-        self._unflushed.pop(log, None)
-        log.drop_unjournaled()
-        return None if held is None else held.claim
+    def _together(self, log: JournaledLog) -> tuple[JournaledLog, ...]:
+        """The logs whose claims end with this one's."""
+        held = self._held.get(log)
+        return (log,) if held is None or held.beside is None else (log, held.beside)
+
+    def let_go(self, log: JournaledLog) -> list[Claim]:
+        """Ends the claim here, and the one beside it: nothing more is written or acknowledged by them.
+
+        Returns them, to be released.
+        """
+        logs = self._together(log)
+        held = [self._held.pop(each, None) for each in logs]
+        for each in logs:
+            self._gathered.pop(self._writers[each], None)
+            self._unflushed.pop(each, None)
+            each.drop_unjournaled()
+        return [each.claim for each in held if each is not None]
 
     def lose(self, logs: Iterable[JournaledLog], reason: str) -> None:
         """Ends claims that this worker may not have any more, and reports it to the owners of the logs."""
         for log in list(logs):
-            if self.let_go(log) is not None:
-                self._report_failure(self._writers[log], ClaimLost(reason))
+            together = self._together(log)
+            if self.let_go(log):
+                for each in together:
+                    self._report_failure(self._writers[each], ClaimLost(reason))
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -156,13 +193,18 @@ class SharedJournal(TurnJournal):
             return
         parts: list[_Part] = []
         size_bytes = 0
-        for writer in list(self._gathered):
-            held, data = self._held[writer.log], b"".join(self._gathered[writer])
-            if parts and size_bytes + len(data) > APPEND_BYTES_MAX:
+        for first in list(self._gathered):
+            if first not in self._gathered:
+                continue  # it left with the log beside it
+            writers = [self._writers[log] for log in self._together(first.log)]
+            data = {writer: b"".join(self._gathered[writer]) for writer in writers if writer in self._gathered}
+            more_bytes = sum(map(len, data.values()))
+            if parts and size_bytes + more_bytes > APPEND_BYTES_MAX:
                 break
-            del self._gathered[writer]
-            size_bytes += len(data)
-            parts.append(_Part(writer, held, data, writer.log.end_offset))
+            size_bytes += more_bytes
+            for writer, batches in data.items():
+                del self._gathered[writer]
+                parts.append(_Part(writer, self._held[writer.log], batches, writer.log.end_offset))
         self._under_way = parts
         pieces = [Piece(part.held.claim, part.held.next_sequence, part.data) for part in parts]
         for part in parts:
@@ -183,12 +225,12 @@ class SharedJournal(TurnJournal):
             self.unknown_appends += 1
             fenced = frozenset(part.writer.name for part in parts)
         for part in parts:
+            if part.writer.name in fenced and self._held.get(part.writer.log) is part.held:
+                self.lose([part.writer.log], "another server has claimed the log, or an append had no certain outcome")
+        for part in parts:
             log = part.writer.log
             if self._held.get(log) is not part.held:
-                continue  # the claim has ended meanwhile
-            if part.writer.name in fenced:
-                self.lose([log], "another server has claimed the log, or an append had no certain outcome")
-                continue
+                continue  # the claim has ended
             part.held.durable_sequence += 1
             log.durable_offset = part.end_offset
             self._unflushed[log] = None
@@ -206,13 +248,22 @@ class SharedJournal(TurnJournal):
         self._flush_timer = None
         logs, self._unflushed = list(self._unflushed), {}
         for log in logs:
+            if log not in self._held:  # given up with the one beside it, a moment ago
+                continue
             try:
                 log.flush()
                 if log.wants_segment:
-                    log.begin_segment()
+                    self.begin_segment(log)
             except OSError as error:
                 _log.error("event=cache_not_written log=%s reason=%s", log.folder, error)
                 self.lose([log], f"the local copy of the log cannot be written: {error}")
+
+    def begin_segment(self, log: JournaledLog) -> None:
+        """Begins a segment of a log that is held, behind what is durable. Raises OSError."""
+        held, count = self._held[log], len(log.segments)
+        log.begin_segment()
+        if held.on_segment is not None and len(log.segments) > count:
+            held.on_segment(log.segments[-1].base_offset, held.durable_sequence)
 
     # --- stop ---------------------------------------------------------------------------------------------------------
 

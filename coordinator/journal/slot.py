@@ -1,10 +1,14 @@
 """A slot: a preallocated file of the journal, which is used again when the segments have everything in it.
 
     0      header: magic 8 | version u8 | salt 8 | first sequence u64 | needed from u64 | synced u8 | checksum u32
+    64     only if the journal continues in another slot: number of that slot u64 | checksum u32, which begins with the salt
     512    entries, then zeros or the rest of an earlier use
 
 The header lies in one sector, which a disk writes completely or not at all. It is written with the first entry and becomes
 durable with it. `needed_from`: when the slot was begun, the segments had everything before this sequence.
+
+A slot of version `SET_ASIDE` has one entry, which is durable before the header: what the segments of logs that failed lack
+(set_aside.py).
 
 Zeros are written in advance, because a sync of a file that grows, or of allocated blocks that were never written, costs more
 than one of blocks that exist.
@@ -22,8 +26,11 @@ PREFIX = "coordinator.journal."
 """Not the name of any partition's folder: those end with a dash and a number."""
 _MAGIC = b"KCJSLOT\0"
 VERSION = 0
+SET_ASIDE = 1
 _HEADER = Struct(">8sB8sQQB")
 _CHECKSUM_BYTES = 4
+_NEXT = Struct(">Q")
+_NEXT_AT = 64
 ENTRIES_AT = 512
 SALT_BYTES = 8
 _ZEROS = bytes(256 * 1024)
@@ -37,10 +44,12 @@ class SlotHeader(NamedTuple):
     needed_from: int
     is_synced: bool = True
     """Whether every entry is synced before its owners are notified (durability "fsync")."""
+    version: int = VERSION
 
     def encode(self) -> bytes:
         """The header as it is stored."""
-        body = _HEADER.pack(_MAGIC, VERSION, *self)
+        *fields, version = self
+        body = _HEADER.pack(_MAGIC, version, *fields)
         checksum: int = crc32c(body)
         return body + checksum.to_bytes(_CHECKSUM_BYTES)
 
@@ -51,9 +60,17 @@ def decode_header(content: bytes, path: str) -> SlotHeader | None:
     if len(checksum) < _CHECKSUM_BYTES or crc32c(body) != int.from_bytes(checksum):
         return None
     magic, version, salt, first_sequence, needed_from, is_synced = _HEADER.unpack(body)
-    if magic != _MAGIC or version != VERSION:
+    if magic != _MAGIC or version not in {VERSION, SET_ASIDE}:
         raise DamagedLog(path, 0, -1, f"the journal has version {version}, which this version cannot read")
-    return SlotHeader(salt, first_sequence, needed_from, bool(is_synced))
+    return SlotHeader(salt, first_sequence, needed_from, bool(is_synced), version)
+
+
+def next_slot(content: bytes, salt: bytes) -> int | None:
+    """The number of the slot in which the journal continues, if that was noted in this use of the slot."""
+    number = content[_NEXT_AT : _NEXT_AT + _NEXT.size]
+    checksum = content[_NEXT_AT + _NEXT.size :][:_CHECKSUM_BYTES]
+    is_noted = len(checksum) == _CHECKSUM_BYTES and crc32c(salt + number) == int.from_bytes(checksum)
+    return int.from_bytes(number) if is_noted else None
 
 
 class Slot:
@@ -96,6 +113,12 @@ class Slot:
         self.file.write_at(0, header.encode())
         self.header, self.position = header, ENTRIES_AT
 
+    def continue_in(self, slot: "Slot") -> None:
+        """Notes in which slot the journal continues, so that its loss is noticed. Raises OSError."""
+        assert self.header is not None
+        number = _NEXT.pack(slot_number(slot.path))
+        self.file.write_at(_NEXT_AT, number + crc32c(self.header.salt + number).to_bytes(_CHECKSUM_BYTES))
+
     def write(self, entry: bytes) -> None:
         """Writes an entry at `position`, which does not move yet. Raises OSError."""
         self.file.write_at(self.position, entry)
@@ -104,6 +127,11 @@ class Slot:
 def slot_name(number: int) -> str:
     """The name of a slot's file."""
     return f"{PREFIX}{number}"
+
+
+def slot_number(path: str) -> int:
+    """The number of the slot at a path."""
+    return int(path.rpartition(".")[2])
 
 
 def slot_numbers(disk: Disk, folder: str) -> list[int]:

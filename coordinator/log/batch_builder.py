@@ -4,7 +4,7 @@
 checksum. Lengths and offset deltas are varints of one or two bytes nearly always, so their encodings are looked up.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
@@ -50,8 +50,13 @@ class BatchBuilder:
         """Adds a record. Its offset will be the base offset plus the number of records before it."""
         self.add_all(((key, value),))
 
-    def add_all(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+    def add_all(self, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
         """Adds records given as key and value."""
+        near = max(0, _TABLED - self.count)
+        if len(records) > near:
+            self.add_all(records[:near])
+            self._add_far(records[near:])
+            return
         parts: list[Any] = self._parts
         count, size_bytes = self.count, self.size_bytes
         for key, value in records:
@@ -69,6 +74,17 @@ class BatchBuilder:
                 size_bytes += len(record)
             count += 1
         self.count, self.size_bytes = count, size_bytes
+
+    def _add_far(self, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        """Adds records whose offset deltas are beyond the tables, as a commit of ten thousand partitions has them."""
+        for key, value in records:
+            try:
+                delta = varint(self.count)
+                key_size, value_size = _VARINTS[len(key)], _VARINTS[len(value)]  # type: ignore[arg-type]  # as above
+                size = _VARINTS[_SIZES[len(key)] + _SIZES[len(value)] + len(delta) + 3]  # type: ignore[arg-type]
+                self.add_encoded(b"".join((size, b"\0\0", delta, key_size, key, value_size, value, b"\0")), 1)  # type: ignore[arg-type]
+            except (IndexError, TypeError):
+                self.add_encoded(_unusual_record(self.count, key, value), 1)
 
     def add_encoded(self, records: bytes, count: int) -> None:
         """Adds records that are encoded already, with the offset deltas that come next."""
@@ -110,6 +126,11 @@ class BatchBuilder:
         self._parts = []
         self.count = 0
         self.size_bytes = HEADER_BYTES
+
+
+def empty_batch(offset: int) -> bytes:
+    """A batch without records that stands for one offset, as compaction leaves them: readers go on behind it."""
+    return seal(offset, 0, _BODY.pack(0, 0, -1, -1, -1, -1, -1, 0), ())
 
 
 def _unusual_record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:

@@ -30,6 +30,10 @@ class SparseIndex:
             self._times_before.append(time_before)
             self._next_position = position + self._interval_bytes
 
+    def last_offsets(self, count: int) -> list[int]:
+        """The offsets of the last entries, in order."""
+        return self._offsets[-count:].tolist()
+
     def cut(self, position: int) -> None:
         """Removes the entries at or after a position."""
         count = bisect_left(self._positions, position)

@@ -14,8 +14,9 @@ from struct import Struct
 
 from coordinator.log.batch import BatchHeader, read_header, split
 from coordinator.log.catalog import KnownLog
+from coordinator.log.journal_overlap import conflict_reason, find_conflict
 from coordinator.log.log import DamagedLog, Log, LogSettings
-from coordinator.log.segment import Segment
+from coordinator.log.segment import Segment, segment_name
 from coordinator.log.sync_job import SyncJob
 from coordinator.world.disk import NO_SPACE, Disk
 
@@ -34,6 +35,8 @@ class JournaledLog(Log):
         """Every record before it is durable, in the journal or in the segments."""
         self.replayed = 0
         """Records that only the journal had when the log was opened."""
+        self.gap_end = 0
+        """Behind the last gap among replayed batches, which a compaction made: from here on they are complete."""
         self._journaled: Sequence[bytes] = ()
 
     def load_journaled(
@@ -49,8 +52,8 @@ class JournaledLog(Log):
         self._journaled = ()
         self.durable_offset = self.end_offset
 
-    def begin_again(self) -> None:
-        """Deletes everything and begins an empty log; holders of segments keep reading them. Raises OSError.
+    def begin_again(self, offset: int = 0) -> None:
+        """Deletes everything and begins an empty log at an offset; holders of segments keep reading them. Raises OSError.
 
         For a log whose folder is a cache of another place: nothing is synced.
         """
@@ -60,7 +63,15 @@ class JournaledLog(Log):
         for name in self.disk.list(self.folder):
             self.disk.remove(f"{self.folder}/{name}")
         Log.__init__(self, self.disk, self.folder, self.settings)
-        self.durable_offset = 0
+        self.start_offset = self.end_offset = self.durable_offset = offset
+        self.gap_end = 0
+
+    def put_before(self, files: Sequence[tuple[int, int]]) -> None:
+        """Makes files that are in the folder the first segments: base offset and bytes of each, in order."""
+        older = [self._segment(f"{self.folder}/{segment_name(base)}", base, size) for base, size in files]
+        self.segments[:0] = older
+        self._bases[:0] = [segment.base_offset for segment in older]
+        self.start_offset = self._bases[0]
 
     def append_replayed(self, batches: bytes) -> None:
         """Appends batches that are durable elsewhere, in order; there may be gaps in the offsets. Raises OSError, CorruptBatch.
@@ -69,18 +80,20 @@ class JournaledLog(Log):
         """
         for position, header in split(batches):
             if header.base_offset >= self.end_offset:
+                if header.record_count != header.next_offset - self.end_offset:
+                    self.gap_end = header.next_offset
                 self.end_offset = header.base_offset
                 batch = batches[position : position + header.size_bytes]
                 self.append(batch, header.next_offset - header.base_offset, header.max_timestamp)
         self.durable_offset = self.end_offset
 
     def _replay_journal(self) -> None:
-        overlapping: BatchHeader | None = None
+        overlapping: list[BatchHeader] = []
         before = self.end_offset
         for piece in self._journaled:
             for position, header in split(piece):
                 if header.base_offset < self.end_offset:
-                    overlapping = header
+                    overlapping.append(header)
                 elif header.base_offset == self.end_offset:
                     batch = piece[position : position + header.size_bytes]
                     self.append(batch, header.record_count, header.max_timestamp)
@@ -88,7 +101,7 @@ class JournaledLog(Log):
                     path = self.segments[-1].path if self.segments else self.folder
                     reason = f"the journal continues at offset {header.base_offset}, the log ends at {self.end_offset}"
                     raise DamagedLog(path, 0, self.end_offset - 1, reason)
-        if overlapping is not None and not self.is_best_effort:
+        if not self.is_best_effort:
             self._check_same(overlapping)
         self.durable_offset = self.end_offset
         self.replayed = self.end_offset - before
@@ -97,17 +110,23 @@ class JournaledLog(Log):
             self.synced_offset = min(self.checkpoint.offsets.recovery_offset, self.end_offset)
             self._settle()
 
-    def _check_same(self, header: BatchHeader) -> None:
-        """Raises DamagedLog if the active segment has another batch at this offset. Closed ones may have been compacted."""
-        active = self.segments[-1]
-        if header.base_offset < active.base_offset:
+    def _check_same(self, journaled: Sequence[BatchHeader]) -> None:
+        """Raises DamagedLog if the segments have something else where the journal has these batches."""
+        segments = self.segments
+        if not journaled or not segments:
             return
-        found = self.read(header.base_offset, 1)
-        if read_header(found) != header:
-            reason = f"the journal has another batch at offset {header.base_offset}: another server has written here"
-            start = active.index.position_of(header.base_offset)
-            position = next(at for at, each in active.walk(start) if each.next_offset > header.base_offset)
-            raise DamagedLog(active.path, position, header.base_offset - 1, reason)
+        conflict = find_conflict(
+            reversed(journaled),
+            segments[0].base_offset,
+            segments[-1].base_offset,
+            lambda offset: read_header(self.read(offset, 1)),
+        )
+        if conflict is not None:
+            offset = conflict.base_offset
+            segment = next(each for each in reversed(segments) if each.base_offset <= offset)
+            batches = segment.walk(segment.index.position_of(offset))
+            position = next(at for at, each in batches if each.next_offset > offset)
+            raise DamagedLog(segment.path, position, offset - 1, conflict_reason(conflict))
 
     def _settle(self) -> None:
         self._write_again(self.segments[-1])

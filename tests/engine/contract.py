@@ -6,7 +6,8 @@ from coordinator.engine.engine import Claim, Engine, Piece, Worker
 
 
 def worker(number: int) -> Worker:
-    return Worker(f"worker-{number}", number, "localhost", 9092 + number)
+    port = 9092 + number
+    return Worker(f"worker-{number}", number, "localhost", port, f"IN://localhost:{port},OUT://[::1]:{port}")
 
 
 async def parts_of(data: Iterable[bytes]) -> AsyncIterator[bytes]:

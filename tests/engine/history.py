@@ -6,7 +6,8 @@ the log, and the record can be compared with it.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -27,7 +28,7 @@ async def replayed_pieces(engine: Engine, claim: Claim) -> list[bytes]:
     return [text async for data in engine.replay(claim) for text in data.split(b"\n") if text]
 
 
-async def in_parts(texts: list[bytes]) -> AsyncIterator[bytes]:
+async def in_parts(texts: list[bytes]) -> AsyncGenerator[bytes, None]:
     for start in range(0, len(texts), PIECES_IN_PART):
         yield b"\n".join(texts[start : start + PIECES_IN_PART])
 
@@ -117,6 +118,7 @@ class Appender:
             return
         try:
             found = await replayed_pieces(self.engine, claim)
-            await self.engine.snapshot(claim, claim.next_sequence, in_parts(found))
+            async with aclosing(in_parts(found)) as parts:
+                await self.engine.snapshot(claim, claim.next_sequence, parts)
         except (EngineUnavailable, Fenced):
             return

@@ -1,67 +1,104 @@
-"""Measures the PostgreSQL engine: appends, claims, and the replay of a million records.
+"""Measures engines: appends, claims, and the replay of a million records. Of the embedded journal it measures the replay.
 
-    python -m tests.engine.measure                       its own primary with two synchronous standbys
-    python -m tests.engine.measure postgresql://...      a server that exists; the schema `measured` is made in it
+    python -m tests.engine.measure                       embedded, local, PostgreSQL with two synchronous standbys, and Kafka
+                                                         with three brokers
+    python -m tests.engine.measure postgresql kafka      some of them
+    python -m tests.engine.measure URL                   one that exists; the cluster `measured` is made in it
 
-Records have 150 bytes. One append is in progress at a time, as in a worker.
+Records have 150 bytes. One append is in progress at a time, as in a worker. A replay gets the batches; to apply them takes the
+same time over every journal (`coordinator bench` measures it). `local` is the supervisor of `serve --workers`, in a process of
+its own.
 """
 
+import socket
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import uvloop
 
-from coordinator.engine import postgresql_sql as sql
 from coordinator.engine.address import EngineAddress
 from coordinator.engine.engine import Claim, Engine, EngineSettings, Piece
-from coordinator.engine.postgresql import PostgresqlEngine
+from coordinator.engine.factory import engine_for
+from coordinator.engine.local.engine import LocalEngine
+from coordinator.engine.postgresql import sql
+from coordinator.engine.postgresql.engine import PostgresqlEngine
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.log.log import LogSettings
+from coordinator.world.disk import RealDisk
 from tests.engine.contract import worker
+from tests.engine.local import LocalStore
+from tests.support.kafka_cluster import KafkaCluster
 from tests.support.postgresql import Cluster
 
-RECORD = bytes(range(150))
+STARTED = {"postgresql": Cluster, "kafka": KafkaCluster}
+EMBEDDED, LOCAL, STORE = "embedded", "local", "--store"
+LOGS = [f"__consumer_offsets-{number}" for number in range(50)]
+REPLAYED_LOG = "__transaction_state-0"
+SETTINGS = LogSettings(segment_bytes=100 << 20, segment_ms=None, retention_ms=None)
+READ_BYTES = 4 << 20
+RECORD = bytes(range(140))
+"""With ten bytes that each record has of its own."""
 SECONDS = 5
 ROWS = [(1, 1), (1, 50), (50, 1), (50, 50)]
 REPLAYED = 1_000_000
 RECORDS_IN_PIECE = 50
 PART_BYTES = 1024 * 1024
-COMPARED = 1_500
+COMPARED = 500
 ONE_LOG = """
 WITH held AS MATERIALIZED (SELECT log FROM owner WHERE log = $1 AND epoch = $2 FOR SHARE)
 INSERT INTO piece (log, sequence, epoch, data) SELECT log, $3, $2, $4 FROM held RETURNING sequence
 """
 
 
-class Owned:
-    """Claimed logs, and the sequences of their next pieces."""
+class Batches:
+    """Batches of this many records, one behind the other."""
 
-    def __init__(self, engine: Engine, claims: list[Claim]) -> None:
+    def __init__(self, records: int) -> None:
+        builder = BatchBuilder()
+        for _ in range(records):
+            builder.add(None, RECORD)
+        self._batch = builder.build(0, 1_700_000_000_000)
+        self.records = records
+
+    def at(self, offset: int) -> bytes:
+        """The batch with this base offset, which the checksum does not cover."""
+        return offset.to_bytes(8) + self._batch[8:]
+
+
+class Owned:
+    """Claimed logs, and the sequences of their next pieces. `ends`: the offset of the next record of each log."""
+
+    def __init__(self, engine: Engine, claims: list[Claim], ends: dict[str, int]) -> None:
         self.engine = engine
         self.claims = claims
         self.sequences = [claim.next_sequence for claim in claims]
+        self.ends = ends
 
-    async def append(self, data: bytes, count: int = 1) -> None:
+    async def append(self, batches: Batches, count: int = 1) -> None:
         """Appends this many pieces to each log."""
         pieces = []
         for number, claim in enumerate(self.claims):
-            start = self.sequences[number]
-            pieces += [Piece(claim, start + more, data) for more in range(count)]
+            start, end = self.sequences[number], self.ends.get(claim.log, 0)
+            pieces += [Piece(claim, start + more, batches.at(end + more * batches.records)) for more in range(count)]
             self.sequences[number] += count
+            self.ends[claim.log] = end + count * batches.records
         assert await self.engine.append(pieces) == frozenset()
 
 
-async def claimed(engine: Engine, logs: int) -> Owned:
-    return Owned(engine, [await engine.claim(f"measured-{number}", worker(1)) for number in range(logs)])
-
-
-async def measure_appends(engine: Engine, logs: int, records: int) -> None:
-    owned, data = await claimed(engine, logs), RECORD * records
+async def measure_appends(engine: Engine, logs: int, records: int, ends: dict[str, int]) -> None:
+    owned = Owned(engine, [await engine.claim(log, worker(1)) for log in LOGS[:logs]], ends)
+    batches = Batches(records)
     times: list[float] = []
     warm, end = time.perf_counter() + 1, time.perf_counter() + 1 + SECONDS
     cpu = 0.0
     while (begun := time.perf_counter()) < end:
-        await owned.append(data)
+        await owned.append(batches)
         if begun >= warm:
             times.append(time.perf_counter() - begun)
         else:
@@ -76,9 +113,9 @@ async def measure_appends(engine: Engine, logs: int, records: int) -> None:
 
 async def compare_with_one_log(engine: PostgresqlEngine) -> None:
     """The statement for any number of logs beside one that knows a single log, in turns."""
-    claim = await engine.claim("measured-0", worker(1))
+    claim = await engine.claim(LOGS[0], worker(1))
     connection = await engine._primary.connect(is_durable=True)
-    sequence, data = claim.next_sequence, RECORD * RECORDS_IN_PIECE
+    sequence, data = claim.next_sequence, Batches(RECORDS_IN_PIECE).at(0)
     times: dict[str, list[float]] = {"any number of logs": [], "one log": []}
     for _ in range(COMPARED):
         for name, taken in times.items():
@@ -96,58 +133,124 @@ async def compare_with_one_log(engine: PostgresqlEngine) -> None:
 
 
 async def parts() -> AsyncIterator[bytes]:
-    records = PART_BYTES // len(RECORD)
-    for _ in range(REPLAYED // records):
-        yield RECORD * records
+    batches, gathered = Batches(RECORDS_IN_PIECE), bytearray()
+    for offset in range(0, REPLAYED, RECORDS_IN_PIECE):
+        gathered += batches.at(offset)
+        if len(gathered) >= PART_BYTES:
+            yield bytes(gathered)
+            gathered.clear()
+    if gathered:
+        yield bytes(gathered)
 
 
 async def measure_replay(engine: Engine) -> None:
-    log = "measured-replay"
-    owned = Owned(engine, [await engine.claim(log, worker(1))])
+    batches = Batches(RECORDS_IN_PIECE)
+    owned = Owned(engine, [await engine.claim(REPLAYED_LOG, worker(1))], {})
     for _ in range(REPLAYED // RECORDS_IN_PIECE // 100):
-        await owned.append(RECORD * RECORDS_IN_PIECE, 100)
-    await timed_replay(engine, log, f"{REPLAYED:,} records as pieces of {RECORDS_IN_PIECE}")
-    claim = await engine.claim(log, worker(1))
+        await owned.append(batches, 100)
+    await timed_replay(engine, f"{REPLAYED:,} records as pieces of {RECORDS_IN_PIECE}")
+    if isinstance(engine, LocalEngine):
+        return  # the supervisor compacts its logs itself
+    claim = await engine.claim(REPLAYED_LOG, worker(1))
     begun = time.perf_counter()
     await engine.snapshot(claim, claim.next_sequence, parts())
     print(f"| snapshot of as many, with the removal of the pieces | {time.perf_counter() - begun:.2f} |")
-    await timed_replay(engine, log, f"{REPLAYED:,} records as a snapshot")
+    await timed_replay(engine, f"{REPLAYED:,} records as a snapshot")
 
 
-async def timed_replay(engine: Engine, log: str, name: str) -> None:
+async def timed_replay(engine: Engine, name: str) -> None:
     begun = time.perf_counter()
-    claim = await engine.claim(log, worker(1))
+    claim = await engine.claim(REPLAYED_LOG, worker(1))
     claimed_at = time.perf_counter()
     found = 0
     async for data in engine.replay(claim):
         found += len(data)
     print(f"| claim | {claimed_at - begun:.4f} |")
-    print(f"| replay of {name} ({found / 1e6:.0f} MB) | {time.perf_counter() - claimed_at:.2f} |")
+    print_replay(name, found, time.perf_counter() - claimed_at)
 
 
-async def measure(url: str, replication: str) -> None:
-    settings = EngineSettings(cluster="measured", replication=replication, append_timeout_ms=60_000)
-    engine = PostgresqlEngine(EngineAddress(url), settings)
+def print_replay(name: str, size_bytes: int, seconds: float) -> None:
+    print(f"| replay of {name} ({size_bytes / 1e6:.0f} MB) | {seconds:.2f} |")
+
+
+async def measure(engine: Engine, name: str) -> None:
     await engine.open()
+    print(f"\n{name}\n")
     print("| logs per append | records per log | appends/s | records/s | p50 ms | p99 ms | client CPU us |")
     print("|---|---|---|---|---|---|---|")
+    ends: dict[str, int] = {}
     for logs, records in ROWS:
-        await measure_appends(engine, logs, records)
+        await measure_appends(engine, logs, records, ends)
     print("\n| | seconds |\n|---|---|")
-    await compare_with_one_log(engine)
+    if isinstance(engine, PostgresqlEngine):
+        await compare_with_one_log(engine)
     await measure_replay(engine)
     await engine.close()
 
 
+async def measure_url(url: str, replication: str) -> None:
+    settings = EngineSettings(cluster="measured", replication=replication, append_timeout_ms=60_000)
+    await measure(engine_for(EngineAddress(url), settings), EngineAddress(url).scheme)
+
+
+def measure_embedded(folder: str) -> None:
+    """What a start reads from its data folder, which is in the page cache."""
+    batches, path = Batches(RECORDS_IN_PIECE), f"{folder}/{REPLAYED_LOG}"
+    log = JournaledLog.open(RealDisk(), path, SETTINGS)
+    for offset in range(0, REPLAYED, RECORDS_IN_PIECE):
+        log.append_replayed(batches.at(offset))
+        if log.wants_segment:
+            log.begin_segment()
+    log.sync()
+    log.close()
+    begun, size_bytes = time.perf_counter(), 0
+    log = JournaledLog.open(RealDisk(), path, SETTINGS)
+    offset = 0
+    while offset < log.end_offset:
+        read = log.read(offset, READ_BYTES)
+        size_bytes += len(read)
+        offset += len(read) // len(batches.at(0)) * RECORDS_IN_PIECE
+    print(f"\n{EMBEDDED}\n\n| | seconds |\n|---|---|")
+    print_replay(f"{REPLAYED:,} records in batches of {RECORDS_IN_PIECE}", size_bytes, time.perf_counter() - begun)
+    log.close()
+
+
+def measure_local(folder: str) -> None:
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "tests.engine.measure", STORE, folder, str(theirs.fileno())]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()]) as store:
+        theirs.close()
+        try:
+            uvloop.run(measure(LocalEngine(ours, EngineSettings(append_timeout_ms=60_000)), LOCAL))
+        finally:
+            store.kill()
+
+
+async def serve_store(folder: Path, descriptor: int) -> None:
+    """A supervisor's part, for one worker."""
+    store = LocalStore(folder, logs=[*LOGS, REPLAYED_LOG], settings=SETTINGS)
+    session = await store.serve(socket.socket(fileno=descriptor))
+    await session.closed.wait()
+
+
 def main() -> None:
-    if len(sys.argv) > 1:
-        uvloop.run(measure(sys.argv[1], "optional"))
-        return
-    cluster = Cluster()
-    try:
-        uvloop.run(measure(cluster.url(), "required"))
-    finally:
-        cluster.close()
+    for name in sys.argv[1:] or [EMBEDDED, LOCAL, *STARTED]:
+        with tempfile.TemporaryDirectory() as folder:
+            if name == STORE:
+                return uvloop.run(serve_store(Path(sys.argv[2]), int(sys.argv[3])))
+            if name == EMBEDDED:
+                measure_embedded(folder)
+            elif name == LOCAL:
+                measure_local(folder)
+            elif name not in STARTED:
+                uvloop.run(measure_url(name, "optional"))
+            else:
+                cluster = STARTED[name]()
+                try:
+                    uvloop.run(measure_url(cluster.url(), "required"))
+                finally:
+                    cluster.close()
+    return None
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """A worker as a process: it claims a log and appends to it, and says what it was acknowledged, until it is fenced.
 
-Arguments: the address, the cluster and the log. Each line of its input makes it claim the log. Its lines begin with `claimed`,
-`acknowledged`, or `ended`.
+Arguments: the address (or `descriptor:NUMBER` of a connection to a supervisor), the cluster and the log. Each line of its
+input makes it claim the log. Its lines begin with `claimed`, `acknowledged`, or `ended`.
 """
 
 import asyncio
+import socket
 import sys
 
 from coordinator.engine.address import EngineAddress
@@ -12,6 +13,7 @@ from coordinator.engine.engine import Engine, EngineSettings, OutcomeUnknown, Pi
 from coordinator.engine.factory import engine_for
 from tests.engine.contract import worker
 from tests.engine.history import text_of
+from tests.engine.local import over
 
 
 def say(text: str) -> None:
@@ -35,9 +37,16 @@ async def own(engine: Engine, log: str) -> str:
         sequence += 1
 
 
+def made(address: str, cluster: str) -> Engine:
+    scheme, _, number = address.partition(":")
+    if scheme == "descriptor":
+        return over(socket.socket(fileno=int(number)), append_timeout_ms=60_000)
+    return engine_for(EngineAddress(address), EngineSettings(cluster=cluster, append_timeout_ms=60_000))
+
+
 async def main() -> None:
     address, cluster, log = sys.argv[1:]
-    engine = engine_for(EngineAddress(address), EngineSettings(cluster=cluster, append_timeout_ms=60_000))
+    engine = made(address, cluster)
     await engine.open()
     for _ in sys.stdin:
         say(f"ended {await own(engine, log)}")

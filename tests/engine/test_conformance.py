@@ -75,6 +75,7 @@ async def test_of_two_claims_that_saw_the_same_owner_one_wins(connect):
     assert (await second.claim(LOG, worker(2), seen=epoch)).epoch == 2
 
 
+@pytest.mark.snapshots
 async def test_a_replay_begins_with_the_newest_snapshot(connect):
     engine, other = await connect(), await connect()
     claim = await engine.claim(LOG, worker(1))
@@ -86,6 +87,7 @@ async def test_a_replay_begins_with_the_newest_snapshot(connect):
     assert await replayed(other, taken) == [b"first part", b"second part", b"7", b"8", b"9"]
 
 
+@pytest.mark.snapshots
 async def test_a_snapshot_of_everything_leaves_an_empty_tail(connect):
     engine = await connect()
     claim = await engine.claim(LOG, worker(1))
@@ -98,6 +100,7 @@ async def test_a_snapshot_of_everything_leaves_an_empty_tail(connect):
     assert await replayed(engine, await engine.claim(LOG, worker(1))) == [b"c"]
 
 
+@pytest.mark.snapshots
 async def test_a_snapshot_that_breaks_off_changes_nothing(connect):
     engine = await connect()
     claim = await engine.claim(LOG, worker(1))
@@ -113,6 +116,7 @@ async def test_a_snapshot_that_breaks_off_changes_nothing(connect):
     assert await replayed(engine, await engine.claim(LOG, worker(1))) == [b"whole", b"b"]
 
 
+@pytest.mark.snapshots
 async def test_an_old_owner_cannot_replace_the_snapshot(connect):
     old, new = await connect(), await connect()
     claim = await old.claim(LOG, worker(1))
@@ -129,6 +133,7 @@ async def test_an_old_owner_cannot_replace_the_snapshot(connect):
     assert await replayed(new, taken[0]) == [b"a", b"b"]
 
 
+@pytest.mark.snapshots
 async def test_a_replay_of_an_old_owner_ends(connect):
     old, new = await connect(), await connect()
     claim = await old.claim(LOG, worker(1))
@@ -140,6 +145,7 @@ async def test_a_replay_of_an_old_owner_ends(connect):
         await replayed(old, again)
 
 
+@pytest.mark.snapshots
 async def test_long_logs_and_snapshots_are_replayed_whole(connect):
     engine = await connect()
     claim = await engine.claim(LOG, worker(1))
@@ -228,3 +234,61 @@ async def test_anybody_reads_the_tail_of_a_log(connect):
     assert await writer.append(pieces(claim, b"a", b"b", b"c")) == frozenset()
     assert await reader.tail(LOG, 1) == [(1, b"b"), (2, b"c")]
     assert await reader.tail(LOG, 3) == []
+
+
+async def read(engine, log):
+    return [each async for each in engine.read(log)]
+
+
+@pytest.mark.snapshots
+async def test_anybody_reads_a_log_from_its_newest_snapshot_on(connect):
+    writer, reader = await connect(), await connect()
+    assert await read(reader, LOG) == []
+    claim = await writer.claim(LOG, worker(1))
+    assert await read(reader, LOG) == []
+    assert await writer.append(pieces(claim, b"a", b"b", b"c", b"d")) == frozenset()
+    assert await read(reader, LOG) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+    await writer.snapshot(claim, 3, parts_of([b"ab", b"c"]))
+    assert await read(reader, LOG) == [(2, b"ab"), (2, b"c"), (3, b"d")]
+    assert await reader.tail(LOG, 1) == [(3, b"d")]
+    assert await writer.append(pieces(claim, b"e", first=4)) == frozenset()
+    assert await reader.append(pieces(await reader.claim(LOG, worker(2)), b"f")) == frozenset()
+
+
+async def test_a_log_whose_beginning_was_removed_is_read_from_there(connect):
+    writer, reader = await connect(), await connect()
+    claim = await writer.claim(LOG, worker(1))
+    await writer.append(pieces(claim, b"a", b"b", b"c"))
+    await writer.snapshot(claim, 2, parts_of([]))
+    assert await read(reader, LOG) == [(2, b"c")]
+
+
+@pytest.mark.snapshots
+async def test_a_read_that_a_snapshot_overtakes_ends_with_an_error(connect):
+    """It yields nothing twice and leaves nothing out; the reader begins again, unless all was fetched before."""
+    writer, reader = await connect(), await connect()
+    claim = await writer.claim(LOG, worker(1))
+    data = [b"%d" % number for number in range(2_000)]
+    await writer.append(pieces(claim, *data))
+    reading = reader.read(LOG)
+    assert await anext(reading) == (0, b"0")
+    await writer.snapshot(claim, 1_999, parts_of([b"all"]))
+    got = [b"0"]
+    try:
+        async for _, each in reading:
+            got.append(each)
+    except EngineUnavailable as error:
+        assert "snapshot" in str(error)
+        assert got == data[: len(got)]
+    else:
+        assert got == data
+    assert await read(reader, LOG) == [(1_998, b"all"), (1_999, b"1999")]
+
+
+async def test_a_reader_needs_an_existing_cluster_and_no_replication(connect):
+    writer = await connect()
+    claim = await writer.claim(LOG, worker(1))
+    await writer.append(pieces(claim, b"a"))
+    reader = await connect(reads_only=True, replication="required")
+    assert await read(reader, LOG) == [(0, b"a")]
+    assert [*await reader.owners()] == [LOG]

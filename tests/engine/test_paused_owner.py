@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from random import Random
+from typing import Any
 
 import pytest
 
 from coordinator.engine.engine import Claim
-from tests.engine.conftest import LONG
+from tests.engine.conftest import KAFKA, LONG, connector
 from tests.engine.contract import worker
 from tests.engine.history import Appender, Record
 
@@ -21,13 +24,14 @@ PAUSES = 50 if LONG else 10
 class OwnerProcess:
     """The process of owner_process.py, and what it said."""
 
-    def __init__(self, url: str, cluster: str) -> None:
+    def __init__(self, url: str, cluster: str, descriptors: Sequence[int] = ()) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.engine.owner_process", url, cluster, LOG],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            pass_fds=descriptors,
         )
 
     def send(self, text: str) -> None:
@@ -53,8 +57,8 @@ class OwnerProcess:
 def start_owner():
     owners = []
 
-    def start(url: str, cluster: str) -> OwnerProcess:
-        owners.append(OwnerProcess(url, cluster))
+    def start(*arguments: Any) -> OwnerProcess:
+        owners.append(OwnerProcess(*arguments))
         return owners[-1]
 
     yield start
@@ -75,15 +79,26 @@ def lines_until_ended(owner: OwnerProcess, record: Record) -> str:
             record.acknowledged.setdefault(LOG, []).append(text.encode())
 
 
-async def test_an_owner_that_wakes_up_after_a_takeover_acknowledges_nothing(
-    connect_postgresql, postgresql_cluster, start_owner
-):
-    name, random, record = "paused_owner", Random(3), Record()
-    new = Appender(await connect_postgresql(cluster=name), worker(2), record)
-    owner = start_owner(postgresql_cluster.url(), name)
+@pytest.mark.parametrize("kind", ["postgresql", KAFKA])
+async def test_an_owner_that_wakes_up_after_a_takeover_acknowledges_nothing(kind, request, start_owner):
+    name, url = "paused_owner", request.getfixturevalue(f"{kind}_cluster").url()
+    async with AsyncExitStack() as opened:
+        new = Appender(await connector(opened, url)(cluster=name), worker(2), Record())
+        await pause_again_and_again(start_owner(url, name), new)
+
+
+async def test_an_owner_on_the_same_machine_that_wakes_up_acknowledges_nothing(connect_local, start_owner):
+    new = Appender(await connect_local(), worker(2), Record())
+    with await connect_local.endpoint() as endpoint:
+        owner = start_owner(f"descriptor:{endpoint.fileno()}", "", [endpoint.fileno()])
+    await pause_again_and_again(owner, new)
+
+
+async def pause_again_and_again(owner: OwnerProcess, new: Appender) -> None:
+    random, record = Random(3), new.record
     for _ in range(PAUSES):
         owner.send("claim")
-        while not owner.line().startswith("acknowledged"):
+        while not (await asyncio.to_thread(owner.line)).startswith("acknowledged"):
             pass
         await asyncio.sleep(random.uniform(0, 0.03))
         owner.signal(signal.SIGSTOP)
@@ -92,6 +107,6 @@ async def test_an_owner_that_wakes_up_after_a_takeover_acknowledges_nothing(
             await new.append_once()
         assert len(record.acknowledged[LOG]) >= 5
         owner.signal(signal.SIGCONT)
-        assert lines_until_ended(owner, record) == "fenced"
+        assert await asyncio.to_thread(lines_until_ended, owner, record) == "fenced"
         # Everything that it said before and after the pause is in front of the new owner's claim, or this finds it.
         await new.take(LOG)

@@ -44,6 +44,14 @@ async def test_a_server_without_standbys_is_refused_unless_replication_is_option
     await engine.close()
 
 
+async def test_a_reader_makes_nothing_in_the_database(alone):
+    with pytest.raises(EngineRefused, match=r"no schema nobody of a coordinator: journal.cluster"):
+        await opened(alone.url(), cluster="nobody", reads_only=True)
+    engine = await opened(alone.url(), cluster="nobody", replication="optional")
+    await engine.close()
+    await (await opened(alone.url(), cluster="nobody", reads_only=True)).close()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("synchronous_commit", "off"), ("synchronous_commit", "local"), ("full_page_writes", "off"), ("fsync", "off")],

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from coordinator.faults import disk
-from coordinator.faults.disk import SECTOR_BYTES, Inode
+from coordinator.faults.disk import SECTOR_BYTES, Inode, SimulatedFile
 from coordinator.journal.journal import RETRY_MS, SLOTS_MAX, WRITE_BEHIND_MS
-from tests.journal.journal_world import BEST_EFFORT, FILE_BYTES, SEGMENT_BYTES, JournalWorld, is_checkpoint
+from tests.journal.journal_world import BEST_EFFORT, FILE_BYTES, FOLDER, SEGMENT_BYTES, JournalWorld, is_checkpoint
 from tests.journal.test_power_cuts import work
 
 A, B = "groups-0", "groups-1"
@@ -325,23 +325,138 @@ def test_a_log_whose_segment_cannot_begin_fails_alone(name):
     assert written(world, name)
 
 
-def test_a_failed_log_keeps_its_slots_until_all_are_full_and_then_every_write_gets_an_error():
-    """No write waits for ever: what is full stays full until the next start, which repairs the log."""
-    world = JournalWorld(segment_bytes=1 << 30).open()
+def fail_a_segment(world):
+    """One of the two logs fails; returns the name of it and of the other."""
     fill_slots_without_checkpoint(world)
     world.disk.sync_errors = [errno.EIO]
     world.settle()
-    (other,) = [name for name in (A, B) if world.owners[name].log.failed is None]
+    (failed,) = [name for name in (A, B) if world.owners[name].log.failed is not None]
+    return failed, A if failed == B else B
+
+
+@pytest.mark.parametrize("durability", ["fsync", "write"])
+@pytest.mark.parametrize("ends", ["kill", "power cut", "stop"])
+def test_the_other_logs_go_on_when_a_segment_has_failed_and_the_next_start_repairs_it(durability, ends):
+    """What its segments lack is set aside, so that the slots can be used again: many more than there are."""
+    world = JournalWorld(durability, segment_bytes=1 << 30).open()
+    failed, other = fail_a_segment(world)
+    for _ in range(40 * SLOTS_MAX):
+        assert written(world, other, 400)
+    world.advance(WRITE_BEHIND_MS)
+    assert world.journal.checkpoints > 2 * SLOTS_MAX
+    assert len(world.slots()) <= 2 * SLOTS_MAX
+    assert not written(world, failed)
+    if ends == "stop":
+        world.stop()
+    for turn in world.history:
+        turn.is_durable = turn.is_durable and (durability == "fsync" or ends != "power cut")
+    (world.crashed(Random(1)) if ends == "power cut" else world.killed()).check()
+    assert written(world, failed)
+    world.stop()
+    assert world.slots() == []
+
+
+def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can():
+    """No write waits for ever: when all slots are full, writes get an error, and are taken again when there is space."""
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    failed, other = fail_a_segment(world)
+    for _ in range(200):
+        if any(map(is_set_aside, world.jobs)):
+            break
+        world.write(other, 400)
+        world.turn()
+        world.work()
+        world.deliver()
+    world.disk.capacity_bytes = world.disk.used_bytes()
     for _ in range(200):
         if not written(world, other, 400):
             break
-    assert len(world.slots()) <= SLOTS_MAX
     assert world.owners[other].errors[-1].errno == errno.ENOSPC
     assert world.journal.idle
-    assert not written(world, other, 400)
-    assert world.owners[other].log.failed is None
+    world.disk.capacity_bytes = None
+    world.advance(RETRY_MS)
+    world.settle()
+    assert all(written(world, other, 400) for _ in range(40 * SLOTS_MAX))
     world.crashed(Random(1)).check()
-    assert written(world, other)
+    assert written(world, failed)
+
+
+def is_set_aside(job):
+    return job[0].__qualname__.startswith("Journal._segments_synced.")
+
+
+class QuotaFile(SimulatedFile):
+    """A file to which nothing can be appended while the quota is exceeded."""
+
+    __slots__ = ()
+
+    def write_some(self, data):
+        if self._disk.is_exceeded:
+            raise OSError(errno.EDQUOT, "quota")
+        return super().write_some(data)
+
+
+class QuotaDisk(disk.SimulatedDisk):
+    """A disk with a quota for the event logs alone."""
+
+    is_exceeded = False
+
+    def open(self, path):
+        file = super().open(path)
+        if BEST_EFFORT[0] in path:
+            file.close()
+            return QuotaFile(self, self._file(path))
+        return file
+
+
+@pytest.fixture
+def quota_world():
+    world = JournalWorld(segment_bytes=1 << 30, disk=QuotaDisk())
+    world.disk.make_folder(FOLDER)
+    world.disk.sync_folder(".")
+    return world.open()
+
+
+def test_event_logs_without_space_hold_up_nobody(quota_world):
+    """They are given up when the journal would refuse a write otherwise, and their owners learn what is lost."""
+    world, (events,) = quota_world, BEST_EFFORT
+    world.disk.is_exceeded = True
+    assert written(world, events)
+    for _ in range(40 * SLOTS_MAX):
+        assert written(world, A, 400)
+        world.advance(WRITE_BEHIND_MS)
+    assert world.owners[events].errors
+    assert not written(world, events)
+    world.disk.is_exceeded = False
+    world.crashed(Random(1)).check()
+    assert written(world, events), "a start writes events again"
+
+
+def test_event_logs_without_space_for_a_while_lose_nothing(quota_world):
+    world, (events,) = quota_world, BEST_EFFORT
+    world.disk.is_exceeded = True
+    for _ in range(4):
+        assert written(world, events)
+        assert written(world, A, 400)
+        world.advance(WRITE_BEHIND_MS)
+    world.disk.is_exceeded = False
+    world.advance(RETRY_MS)
+    assert not world.owners[events].errors
+    assert len(world.content(events)) == 4
+    world.crashed(Random(1)).check()
+
+
+def test_a_start_goes_on_without_event_logs_that_have_no_space(quota_world):
+    world, (events,) = quota_world, BEST_EFFORT
+    for name in world.names:
+        assert written(world, name)
+    world.disk.kill()
+    world.disk.is_exceeded = True
+    world.open()
+    assert written(world, A)
+    assert not written(world, events)
+    world.lossy.add(events)
+    world.check()
 
 
 def test_commits_that_wait_for_a_checkpoint_that_fails_are_refused_at_once():

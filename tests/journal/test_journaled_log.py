@@ -7,6 +7,7 @@ import pytest
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import key_values
 from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.compaction import clean
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, LogSettings
 
@@ -303,6 +304,69 @@ def test_a_batch_that_another_server_has_written_is_found_when_the_journal_goes_
     disk.kill()
     with pytest.raises(DamagedLog, match="another server has written here"):
         opened(disk, [batch(0), batch(1, b"of the journal"), batch(2)])
+
+
+def test_another_server_that_began_a_segment_is_found_in_the_closed_one(log, disk):
+    """The batches of the journal would be dropped silently, because the log ends behind them."""
+    append(log)
+    append(log, b"of another server")
+    log.sync()
+    journaled(log)
+    log.begin_segment()
+    append(log)
+    log.sync()
+    disk.kill()
+    with pytest.raises(DamagedLog, match="another batch at offset 1: another server has written here") as refused:
+        opened(disk, [batch(0), batch(1, b"of the journal")])
+    assert (refused.value.last_good_offset, refused.value.position) == (0, len(batch(0)))
+    assert refused.value.file.endswith("00000000000000000000.log")
+
+
+def test_another_server_whose_segment_ends_inside_a_batch_of_the_journal_is_found(log, disk):
+    """It began a segment, and the journal's last batch would continue behind it."""
+    append(log)
+    append(log, b"of another server")
+    log.sync()
+    journaled(log)
+    log.begin_segment()
+    log.sync()
+    disk.kill()
+    with pytest.raises(DamagedLog, match="another server has written here"):
+        opened(disk, [batch(0), batch(1, b"of the journal"), batch(2)])
+
+
+def record_batch(offset, *records):
+    builder = BatchBuilder()
+    for key, value in records:
+        builder.add(key, value)
+    return builder.build(offset, 1_000)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        ((b"a", b"1"), (b"b", b"2")),  # stays
+        ((b"a", b"1"), (b"x", b"2")),  # loses a record
+        ((b"a", None), (b"b", b"2")),  # gets a delete horizon
+        ((b"x", b"1"), (b"x", b"2")),  # is dropped, so that the batch before it decides
+    ],
+)
+def test_a_closed_segment_that_was_compacted_since_agrees_with_the_journal(log, disk, records):
+    """The slot with the batches is still in use, because other logs in it are not synced yet."""
+    pieces = [record_batch(0, (b"c", b"1"), (b"c", b"2")), record_batch(2, *records)]
+    last = record_batch(4, (b"x", b"3"), (b"y", b"4"))
+    for piece in (*pieces, last):
+        log.append(piece, 2, 1_000)
+    log.sync()
+    journaled(log)
+    log.begin_segment()
+    append(log)
+    log.sync()
+    for work in clean(log, 2_000):
+        if work is not None:
+            work()
+    disk.kill()
+    assert opened(disk, pieces).end_offset == 7
 
 
 def test_what_another_server_appended_behind_the_journal_is_kept(log, disk):

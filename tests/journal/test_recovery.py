@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator.faults.disk import SimulatedDisk
 from coordinator.journal.entry import ALL_BEFORE_DURABLE, encode, part_prefix
 from coordinator.journal.recovery import read_journal
-from coordinator.journal.slot import ENTRIES_AT, SlotHeader, slot_name
+from coordinator.journal.slot import ENTRIES_AT, SET_ASIDE, Slot, SlotHeader, slot_name
 from coordinator.log.recovery import DamagedLog
 from tests.journal.journal_world import FOLDER
 
@@ -47,6 +47,22 @@ class Slots:
         file.append(content.ljust(SLOT_BYTES, b"\0"))
         file.sync()
         file.close()
+
+    def set_aside(self, number, sequence):
+        """A slot with what was set aside of the slot that began with this sequence."""
+        header = SlotHeader(salt_of(number), sequence, sequence, version=SET_ASIDE)
+        self.put(number, header.encode().ljust(ENTRIES_AT, b"\0") + entry(sequence, salt_of(number), flags=0))
+        return self
+
+    def continue_in(self, number, following):
+        """The slot notes that the journal continues in another."""
+        first, other = (
+            Slot(self.path(each), self.disk.open(self.path(each)), SLOT_BYTES) for each in (number, following)
+        )
+        first.header = SlotHeader(salt_of(number), 0, 0)
+        first.continue_in(other)
+        first.file.sync()
+        return self
 
     def path(self, number):
         return f"{FOLDER}/{slot_name(number)}"
@@ -187,6 +203,48 @@ def test_a_missing_slot_between_two_that_are_needed_is_damage():
     slots.is_refused(4)
 
 
+def test_a_missing_newest_slot_is_damage_although_older_ones_are_there():
+    """Their entries are a chain without a fault: without the note, what the newest had would be lost silently."""
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=4).continue_in(1, 2)
+    assert slots.found() == [4, 5, 6]
+    slots.lose(2)
+    with pytest.raises(DamagedLog, match="the newest file of the journal is missing") as refused:
+        read_journal(slots.disk, FOLDER)
+    assert refused.value.file == slots.path(2)
+
+
+def test_a_next_slot_that_a_crash_left_without_its_header_has_nothing_yet():
+    """The note may reach the disk before the header: then no entry of the next slot was acknowledged."""
+    slots = Slots().add(1, range(1, 4))
+    slots.put(2, b"")
+    assert slots.continue_in(1, 2).found() == [1, 2, 3]
+
+
+def test_a_settled_journal_may_be_removed_file_by_file():
+    slots = Slots().add(1, range(1, 4), needed_from=(1 << 64) - 1)
+    slots.put(2, b"")
+    slots.continue_in(1, 2).lose(2)
+    assert slots.found() == []
+
+
+def test_what_was_set_aside_comes_before_the_chain():
+    slots = Slots().add(7, range(7, 9)).set_aside(8, 4).set_aside(9, 1)
+    assert slots.found() == [1, 4, 7, 8]
+    assert read_journal(slots.disk, FOLDER).next_sequence == 9
+
+
+def test_a_damaged_entry_that_was_set_aside_is_damage():
+    """It was durable before its header was written."""
+    slots = Slots().add(7, range(7, 9)).set_aside(8, 4)
+    slots.disk.flip(slots.path(8), ENTRIES_AT + 30)
+    assert slots.is_refused(4) == slots.path(8)
+
+
+def test_what_was_set_aside_without_the_journal_is_refused():
+    with pytest.raises(DamagedLog, match="the journal is missing, except for what was set aside"):
+        Slots().set_aside(8, 4).found()
+
+
 def test_a_missing_slot_that_is_not_needed_does_not_matter():
     slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=4)
     slots.lose(1)
@@ -196,7 +254,7 @@ def test_a_missing_slot_that_is_not_needed_does_not_matter():
 def test_a_slot_of_another_version_is_refused():
     slots = Slots().add(1, range(1, 4))
     content = bytearray(slots.disk.read(slots.path(1))[: len(SlotHeader(salt_of(1), 1, 1).encode())])
-    content[8] += 1
+    content[8] = SET_ASIDE + 1
     content[-4:] = crc32c(bytes(content[:-4])).to_bytes(4)
     slots.overwrite(1, 0, bytes(content))
     with pytest.raises(DamagedLog, match="which this version cannot read"):

@@ -9,10 +9,11 @@ from coordinator.faults.disk import SimulatedDisk
 from coordinator.journal.slot import (
     ENTRIES_AT,
     PREFIX,
-    VERSION,
+    SET_ASIDE,
     Slot,
     SlotHeader,
     decode_header,
+    next_slot,
     slot_name,
     slot_numbers,
 )
@@ -55,8 +56,8 @@ def test_a_slot_of_zeros_was_never_begun():
 
 def test_a_header_of_another_version_is_refused_with_the_file_and_the_version():
     body = bytearray(HEADER.encode()[:-4])
-    body[8] = VERSION + 1
-    with pytest.raises(DamagedLog, match=f"version {VERSION + 1}") as refused:
+    body[8] = SET_ASIDE + 1
+    with pytest.raises(DamagedLog, match=f"version {SET_ASIDE + 1}") as refused:
         decode_header(bytes(body) + crc32c(bytes(body)).to_bytes(4), PATH)
     assert refused.value.file == PATH
 
@@ -105,3 +106,14 @@ def test_only_files_with_a_number_are_slots(disk):
     for name in (slot_name(12), slot_name(3), f"{PREFIX}old", f"{PREFIX}", "x.journal.1", "groups-1"):
         disk.open(f"{FOLDER}/{name}").close()
     assert slot_numbers(disk, FOLDER) == [3, 12]
+
+
+def test_a_slot_notes_where_the_journal_continues_until_its_next_use(disk):
+    slot, other = Slot.create(disk, PATH, 1_000), Slot.create(disk, f"{FOLDER}/{PREFIX}12", 1_000)
+    slot.begin(HEADER)
+    assert next_slot(disk.read(PATH), HEADER.salt) is None
+    slot.continue_in(other)
+    assert next_slot(disk.read(PATH), HEADER.salt) == 12
+    assert decode_header(disk.read(PATH), PATH) == HEADER
+    assert next_slot(disk.read(PATH), b"next use") is None
+    assert next_slot(b"", HEADER.salt) is None

@@ -229,7 +229,7 @@ FIELDS = st.none() | st.sampled_from([0, 1, 57, 58, 63, 64, 4_090, 4_095, 4_096,
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=4), st.sampled_from([0, 62, 4_094]))
+@given(st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=4), st.sampled_from([0, 62, 4_094, 8_190]))
 def test_records_of_every_size_are_counted_and_read_back(records, before):
     """Sizes around those at which a length takes another byte, and beyond the tables. `before`: records added earlier."""
     builder = BatchBuilder()

@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections a test can cut, as a network does."""
+"""A TCP proxy whose connections a test can cut, as a network does, or leave open without passing anything."""
 
 import socket
 import threading
@@ -7,12 +7,17 @@ from typing import Self
 
 
 class CuttableProxy:
-    """Listens on a free port of the loopback address and passes bytes to `target` ("host:port") and back."""
+    """Listens on a free port of the loopback address and passes bytes to `target` ("host:port") and back.
+
+    A target that does not listen refuses.
+    """
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
+        self.target = target
         self._server = socket.create_server(("127.0.0.1", 0))
+        self._fillers: list[socket.socket] = []
+        self._speaks = threading.Event()
+        self._speaks.set()
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -24,6 +29,7 @@ class CuttableProxy:
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
+        self.speak()
         self._server.close()
         self.cut()
         for thread in self._threads:
@@ -37,20 +43,46 @@ class CuttableProxy:
             each.close()
         self._open.clear()
 
+    def fall_silent(self) -> None:
+        """Loses everything from now on: open connections pass nothing, and new ones get no answer, for the queue is full."""
+        self._speaks.clear()
+        self._server.listen(0)
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(self._server.getsockname())
+            self._fillers.append(filler)
+
+    def speak(self) -> None:
+        """Passes everything again, also what was sent meanwhile."""
+        if not self._speaks.is_set():
+            self._server.listen()
+        self._speaks.set()
+        for filler in self._fillers:
+            filler.close()
+        self._fillers.clear()
+
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._server.accept()
-                upstream = socket.create_connection(self._target)
-                self._open += [client, upstream]
+                self._speaks.wait()
+                self._open.append(client)
+                host, _, port = self.target.rpartition(":")
+                try:
+                    upstream = socket.create_connection((host, int(port)))
+                except ConnectionRefusedError:
+                    client.close()
+                    continue
+                self._open.append(upstream)
                 for pair in ((client, upstream), (upstream, client)):
                     thread = threading.Thread(target=self._pass, args=pair)
                     self._threads.append(thread)
                     thread.start()
 
-    @staticmethod
-    def _pass(source: socket.socket, sink: socket.socket) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while content := source.recv(65_536):
+                self._speaks.wait()
                 sink.sendall(content)
             sink.shutdown(socket.SHUT_WR)

@@ -8,11 +8,13 @@ they are those that config/test.yaml gives our own server.
 
 import base64
 import shutil
+import signal
 import subprocess
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from tests.support.java_support import KAFKA_VERSION, archive_to_make, java, kafka_classpath, run_java
 from tests.support.ports import HeldPort
@@ -40,23 +42,57 @@ BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"{TOOLS_API}:{KAFKA_T
 TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
 
 
+METADATA_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+"""The features of a new cluster."""
+_formatted: list[bytes] = []
+"""This file, once Kafka's tool has written it."""
+_formatting = threading.Lock()
+
+
+def new_cluster_id() -> str:
+    # a leading dash would be parsed as an option
+    return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+
+
+class Member(NamedTuple):
+    """What a broker must know to be one of several."""
+
+    node_id: int
+    """From 1 on."""
+    cluster_id: str
+    controllers: Sequence[HeldPort]
+    heap_mib: int = 512
+
+    @property
+    def voters(self) -> str:
+        return ",".join(f"{number}@{held.address}" for number, held in enumerate(self.controllers, 1))
+
+
 class KafkaBroker:
     """One broker and its folder. Its ports are chosen once, so that clients see a new start as a restart.
 
     `protocol`: the security protocol of its listener, which needs settings of its own if it is not PLAINTEXT.
+    `member`: what it has of a cluster; without it is one of its own.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, protocol: str = "PLAINTEXT"):
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        protocol: str = "PLAINTEXT",
+        member: Member | None = None,
+    ):
         self.folder = folder
         self.classpath = kafka_classpath(BROKER, exclude=(TOOLS_API,))
-        self._held = [HeldPort(), HeldPort()]
+        self._member = member or Member(1, new_cluster_id(), [HeldPort()])
+        self._held = [HeldPort(), self._member.controllers[self._member.node_id - 1]]
         self.bootstrap, controller = (held.address for held in self._held)
         self.data_dir = folder / "data"
         self.process: subprocess.Popen[bytes] | None = None
         values = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
+            "node.id": str(self._member.node_id),
+            "controller.quorum.voters": self._member.voters,
             "listeners": f"{protocol}://{self.bootstrap},CONTROLLER://{controller}",
             "advertised.listeners": f"{protocol}://{self.bootstrap}",
             "inter.broker.listener.name": protocol,
@@ -82,7 +118,8 @@ class KafkaBroker:
 
     def java(self, main: str, *arguments: str, archive: Path | None = None) -> list[str]:
         options = [f"-Dlog4j2.configurationFile={self.log_config}"]
-        return java(self.classpath, main, *arguments, heap_mib=512, options=options, archive=archive)
+        heap_mib = self._member.heap_mib
+        return java(self.classpath, main, *arguments, heap_mib=heap_mib, options=options, archive=archive)
 
     def start(self) -> Self:
         """Starts the broker; returns when it serves. The first start formats its folder."""
@@ -95,18 +132,29 @@ class KafkaBroker:
 
     def _start(self, archive: Path | None = None) -> Self:
         if not self.data_dir.exists():
-            # a leading dash would be parsed as an option
-            cluster = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-            formatting = ["format", "-t", cluster, "-c", str(self.config)]
-            command = self.java("kafka.tools.StorageTool", *formatting)
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
+            self._format()
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 self.java("kafka.Kafka", str(self.config), archive=archive), stdout=log, stderr=log
             )
         wait_until(self._started, lambda: f"Kafka to start:\n{self.log[-3000:]}", STARTED_WITHIN_S)
         return self
+
+    def _format(self) -> None:
+        """Formats the folder. Kafka's tool takes seconds, and writes the same for every broker but for its ids."""
+        metadata = self.data_dir / METADATA_SNAPSHOT
+        with _formatting:
+            if not _formatted:
+                formatting = ["format", "-t", self._member.cluster_id, "-c", str(self.config)]
+                command = self.java("kafka.tools.StorageTool", *formatting)
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
+                _formatted.append(metadata.read_bytes())
+                return
+        metadata.parent.mkdir(parents=True)
+        metadata.write_bytes(_formatted[0])
+        ids = f"node.id={self._member.node_id}\ndirectory.id={new_cluster_id()}\ncluster.id={self._member.cluster_id}\n"
+        (self.data_dir / "meta.properties").write_text(f"version=1\n{ids}")
 
     def _started(self) -> bool:
         assert self.process is not None
@@ -116,6 +164,15 @@ class KafkaBroker:
     @property
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
+
+    def pause(self) -> None:
+        """Stops the process, as if its machine hung."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         assert self.process is not None

@@ -61,6 +61,7 @@ class Node:
         self.folder = cluster.folder / name
         self.held_port = HeldPort()
         self.process: subprocess.Popen[bytes] | None = None
+        self.watcher: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -77,6 +78,13 @@ class Node:
             start_new_session=True,
         )
         log.close()
+        # Its input ends with the tests, however they end.
+        self.watcher = subprocess.Popen(
+            ["/bin/sh", "-c", 'read -r _; kill -9 "$0"; rm -rf "$1"', str(self.process.pid), self.cluster.folder],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         wait_until(self._is_up, self.log)
 
     def _is_up(self) -> bool:
@@ -136,6 +144,10 @@ class Node:
 
     def kill(self) -> None:
         """Ends the server as a crash does."""
+        if self.watcher is not None:
+            self.watcher.kill()
+            self.watcher.communicate()
+            self.watcher = None
         if self.process is not None:
             self.signal_all(signal.SIGKILL)
             self.process.wait()

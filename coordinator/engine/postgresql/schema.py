@@ -4,9 +4,9 @@ import re
 
 import asyncpg
 
-from coordinator.engine import postgresql_sql as sql
 from coordinator.engine.engine import EngineRefused
-from coordinator.engine.postgresql_primary import REFUSED_STATES, PrimaryConnection
+from coordinator.engine.postgresql import sql
+from coordinator.engine.postgresql.primary import REFUSED_STATES, PrimaryConnection
 
 
 def check_cluster_name(name: str) -> None:
@@ -37,5 +37,23 @@ async def make_schema(connection: PrimaryConnection, schema: str) -> None:
         raise EngineRefused(
             f"the schema {schema} cannot be made or read: {error}; create it: CREATE SCHEMA {quoted} AUTHORIZATION ..."
         ) from None
+    _check_version(schema, version)
+
+
+async def check_schema(connection: PrimaryConnection, schema: str) -> None:
+    """Raises: EngineRefused, unless the tables of a cluster are there and can be read."""
+    try:
+        found = await connection.fetchval(sql.TABLES_EXIST)
+        version = await connection.fetchval(sql.READ_VERSION) if found else None
+    except asyncpg.PostgresError as error:
+        if (error.sqlstate or "")[:2] not in REFUSED_STATES:
+            raise
+        raise EngineRefused(f"the schema {schema} cannot be read: {error}") from None
+    if version is None:
+        raise EngineRefused(f"the database has no schema {schema} of a coordinator: journal.cluster names it")
+    _check_version(schema, version)
+
+
+def _check_version(schema: str, version: int) -> None:
     if version != sql.SCHEMA_VERSION:
         raise EngineRefused(f"the schema {schema} has version {version}; this coordinator knows {sql.SCHEMA_VERSION}")

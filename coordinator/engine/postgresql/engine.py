@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NoReturn
 
-from coordinator.engine import postgresql_sql as sql
 from coordinator.engine.address import EngineAddress
 from coordinator.engine.ended import EndedClaims
 from coordinator.engine.engine import (
@@ -30,9 +29,11 @@ from coordinator.engine.engine import (
     Piece,
     Worker,
 )
-from coordinator.engine.postgresql_link import LOST, Link
-from coordinator.engine.postgresql_primary import Primary, PrimaryConnection
-from coordinator.engine.postgresql_schema import check_cluster_name, make_schema
+from coordinator.engine.postgresql import sql
+from coordinator.engine.postgresql.link import LOST, Link
+from coordinator.engine.postgresql.primary import Primary, PrimaryConnection
+from coordinator.engine.postgresql.schema import check_cluster_name, check_schema, make_schema
+from coordinator.engine.watchers import Watchers
 
 PAGE_ROWS = 500
 PAGE_BYTES = 4 * 1024 * 1024
@@ -41,30 +42,36 @@ TRIMMED_AT_ONCE = 5_000
 """The pieces that one statement of a snapshot removes at most."""
 
 
+class _Hole(Exception):
+    """A row that should be there is missing."""
+
+
 class PostgresqlEngine:
     """A worker's connections to the database that all workers share."""
 
     def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
         check_cluster_name(settings.cluster)
         self._settings = settings
+        self._watchers = Watchers(settings.poll_ms)
         self._primary = Primary(address, settings)
         limit_s = settings.append_timeout_ms / 1000
         self._appends = Link(self._primary, "appends", limit_s=limit_s)
-        self._logs = Link(self._primary, "logs", limit_s=limit_s)
-        self._members = _MembersLink(self._primary, limit_s, self._notify)
+        self._logs = Link(self._primary, "logs", limit_s=limit_s, is_durable=not settings.reads_only)
+        self._members = _MembersLink(self._primary, limit_s, self._watchers.notify)
         self._ended = EndedClaims()
-        self._watchers: set[asyncio.Event] = set()
-        self._is_closed = False
 
     async def open(self) -> None:
         """Connects, and makes the schema where it is missing.
 
         Raises: EngineRefused; EngineUnavailable.
         """
+        reads_only = self._settings.reads_only
         try:
             connection = await self._logs.connected()
             with connection.limited(self._settings.append_timeout_ms / 1000):
-                await make_schema(connection, self._primary.schema)
+                await (check_schema if reads_only else make_schema)(connection, self._primary.schema)
+            if reads_only:
+                return
             await self._appends.connected()
             await self._members.connected()
         except BaseException as error:
@@ -74,8 +81,7 @@ class PostgresqlEngine:
             raise
 
     async def close(self) -> None:
-        self._is_closed = True
-        self._notify()
+        self._watchers.close()
         await asyncio.gather(self._appends.close(), self._logs.close(), self._members.close())
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
@@ -131,14 +137,11 @@ class PostgresqlEngine:
         Raises: Fenced; EngineUnavailable.
         """
         self._ended.refuse(claim)
-        if claim.covered:
-            head = await self._logs.fetch(sql.NEWEST_SNAPSHOT, claim.log, claim.covered)
-            if not head:
-                await self._explain_hole(claim)
-            async for part in self._rows(claim, sql.PARTS, 0, head[0]["parts"], head[0]["id"]):
-                yield part
-        async for data in self._rows(claim, sql.PIECES, claim.covered, claim.next_sequence):
-            yield data
+        try:
+            async for _, data in self._stored(claim.log, claim.covered, claim.next_sequence):
+                yield data
+        except _Hole:
+            await self._explain_hole(claim)
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """The pieces of a log from a sequence on.
@@ -147,13 +150,38 @@ class PostgresqlEngine:
         """
         return [(number, data) for number, data in await self._logs.fetch(sql.TAIL, log, sequence)]
 
+    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the newest snapshot and the pieces behind it, each with its sequence.
+
+        Raises: EngineUnavailable.
+        """
+        [found] = await self._logs.fetch(sql.EXTENT, log)
+        try:
+            async for each in self._stored(log, *found):
+                yield each
+        except _Hole:
+            raise EngineUnavailable(
+                f"{log}: a snapshot has replaced what was to be read, or pieces are missing"
+            ) from None
+
+    async def _stored(self, log: str, covered: int, next_sequence: int) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the snapshot up to `covered`, and the pieces from there to a sequence. Raises: _Hole."""
+        if covered:
+            head = await self._logs.fetch(sql.NEWEST_SNAPSHOT, log, covered)
+            if not head:
+                raise _Hole
+            async for _, part in self._rows(log, sql.PARTS, 0, head[0]["parts"], head[0]["id"]):
+                yield covered - 1, part
+        async for each in self._rows(log, sql.PIECES, covered, next_sequence):
+            yield each
+
     async def _rows(
-        self, claim: Claim, statement: str, sequence: int, end: int, *arguments: Any
-    ) -> AsyncIterator[bytes]:
-        """The rows from a sequence to an end, of which none may be missing. Fetches a page ahead."""
+        self, log: str, statement: str, sequence: int, end: int, *arguments: Any
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """The rows from a sequence to an end. Fetches a page ahead. Raises: _Hole, if one is missing."""
 
         def fetch(start: int) -> asyncio.Task[list[Any]]:
-            arguments_of_page = (claim.log, start, end, PAGE_ROWS, PAGE_BYTES, *arguments)
+            arguments_of_page = (log, start, end, PAGE_ROWS, PAGE_BYTES, *arguments)
             return asyncio.create_task(self._logs.fetch(statement, *arguments_of_page))
 
         ahead = fetch(sequence) if sequence < end else None
@@ -161,14 +189,14 @@ class PostgresqlEngine:
             while ahead is not None:
                 page = await ahead
                 if not page:
-                    await self._explain_hole(claim)
+                    raise _Hole
                 behind = page[-1][0] + 1
                 ahead = fetch(behind) if behind < end else None
                 for number, data in page:
                     if number != sequence:
-                        await self._explain_hole(claim)
+                        raise _Hole
                     sequence += 1
-                    yield data
+                    yield number, data
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -230,25 +258,9 @@ class PostgresqlEngine:
             for log, epoch, identity, *where in rows
         }
 
-    async def changes(self) -> AsyncIterator[None]:
+    def changes(self) -> AsyncIterator[None]:
         """Yields at once, at each notification, when notifications may have been lost, and every `poll_ms`."""
-        changed = asyncio.Event()
-        self._watchers.add(changed)
-        try:
-            while not self._is_closed:
-                yield
-                try:
-                    async with asyncio.timeout(self._settings.poll_ms / 1000):
-                        await changed.wait()
-                except TimeoutError:
-                    continue
-                changed.clear()
-        finally:
-            self._watchers.discard(changed)
-
-    def _notify(self) -> None:
-        for changed in self._watchers:
-            changed.set()
+        return self._watchers.changes()
 
 
 class _MembersLink(Link):

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from coordinator.engine import postgresql_sql as sql
 from coordinator.engine.address import EngineAddress
 from coordinator.engine.engine import EngineRefused, EngineSettings, EngineUnavailable
+from coordinator.engine.postgresql import sql
 
 VERSION_MIN = 150_000
 OTHER_HOSTS_S = 0.2

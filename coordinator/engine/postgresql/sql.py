@@ -10,7 +10,7 @@ of its own: between statements nothing is locked, so a worker that is paused blo
 `piece` has the log and the sequence as its key, so that a piece cannot be there twice.
 """
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SCHEMA_EXISTS = "SELECT to_regnamespace($1) IS NOT NULL"
 LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(hashtextextended('coordinator engine ' || $1, 0))"
@@ -22,7 +22,7 @@ CREATE_TABLES = f"""
 CREATE TABLE owner (
     log text COLLATE "C" PRIMARY KEY,
     epoch bigint NOT NULL,
-    worker_id text, node_id int, host text, port int);
+    worker_id text, node_id int, host text, port int, listeners text);
 CREATE TABLE piece (
     log text COLLATE "C", sequence bigint, epoch bigint NOT NULL, data bytea NOT NULL,
     PRIMARY KEY (log, sequence));
@@ -35,7 +35,7 @@ CREATE TABLE snapshot_part (
     PRIMARY KEY (log, id, part));
 ALTER TABLE snapshot_part ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE TABLE worker (
-    id text PRIMARY KEY, node_id int NOT NULL, host text NOT NULL, port int NOT NULL,
+    id text PRIMARY KEY, node_id int NOT NULL, host text NOT NULL, port int NOT NULL, listeners text NOT NULL,
     beat timestamptz NOT NULL);
 CREATE TABLE schema_version (version int NOT NULL);
 INSERT INTO schema_version VALUES ({SCHEMA_VERSION});
@@ -56,12 +56,12 @@ _DURABILITY = "current_setting('synchronous_commit'), current_setting('synchrono
 
 CLAIM = f"""
 WITH claimed AS (
-    INSERT INTO owner (log, epoch, worker_id, node_id, host, port) VALUES ($1, 1, $2, $3, $4, $5)
+    INSERT INTO owner (log, epoch, worker_id, node_id, host, port, listeners) VALUES ($1, 1, $2, $3, $4, $5, $6)
     ON CONFLICT (log) DO UPDATE
-        SET epoch = owner.epoch + 1, worker_id = $2, node_id = $3, host = $4, port = $5
-        WHERE $6::bigint IS NULL OR owner.epoch = $6
+        SET epoch = owner.epoch + 1, worker_id = $2, node_id = $3, host = $4, port = $5, listeners = $6
+        WHERE $7::bigint IS NULL OR owner.epoch = $7
     RETURNING epoch)
-SELECT epoch, pg_notify($7, ''), {_DURABILITY} FROM claimed
+SELECT epoch, pg_notify($8, ''), {_DURABILITY} FROM claimed
 """
 # A statement of its own: one that waited for a lock would still see the log as it was before.
 CLAIMED_LOG = """
@@ -70,14 +70,19 @@ SELECT owner.epoch, covered.upto AS covered,
 FROM owner, (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
 WHERE log = $1
 """
+EXTENT = """
+SELECT covered.upto AS covered,
+       greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
+FROM (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
+"""
 RELEASE = """
 WITH released AS (
-    UPDATE owner SET epoch = epoch + 1, worker_id = NULL, node_id = NULL, host = NULL, port = NULL
+    UPDATE owner SET epoch = epoch + 1, worker_id = NULL, node_id = NULL, host = NULL, port = NULL, listeners = NULL
     WHERE log = $1 AND epoch = $2
     RETURNING log)
 SELECT pg_notify($3, '') FROM released
 """
-OWNERS = "SELECT log, epoch, worker_id, node_id, host, port FROM owner"
+OWNERS = "SELECT log, epoch, worker_id, node_id, host, port, listeners FROM owner"
 EPOCH = "SELECT epoch FROM owner WHERE log = $1"
 
 APPEND = f"""
@@ -138,17 +143,17 @@ SELECT {_DURABILITY} FROM held
 
 BEAT = """
 WITH beat AS (
-    INSERT INTO worker (id, node_id, host, port, beat) VALUES ($1, $2, $3, $4, clock_timestamp())
-    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, beat = clock_timestamp()
+    INSERT INTO worker (id, node_id, host, port, listeners, beat) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
+    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp()
     RETURNING xmax = 0 AS is_new)
-SELECT pg_notify($5, '') FROM beat WHERE is_new
+SELECT pg_notify($6, '') FROM beat WHERE is_new
 """
 LEAVE = """
 WITH gone AS (DELETE FROM worker WHERE id = $1 OR beat < clock_timestamp() - interval '1 day' RETURNING id)
 SELECT pg_notify($2, '') FROM gone
 """
 WORKERS = """
-SELECT id, node_id, host, port FROM worker
+SELECT id, node_id, host, port, listeners FROM worker
 WHERE beat > clock_timestamp() - $1 * interval '1 millisecond'
 ORDER BY node_id, id
 """

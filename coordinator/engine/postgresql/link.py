@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from coordinator.engine.engine import EngineRefused, EngineUnavailable
-from coordinator.engine.postgresql_primary import Durability, Primary, PrimaryConnection
+from coordinator.engine.postgresql.primary import Durability, Primary, PrimaryConnection
 
 _log = logging.getLogger(__name__)
 
