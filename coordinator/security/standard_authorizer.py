@@ -17,12 +17,15 @@ from coordinator.security.access import SUPPORTED, Access, AclOperation, Resourc
 from coordinator.security.acl_index import AclIndex
 from coordinator.security.acls import EVERYONE, Acl, AclFilter, PatternType, PermissionType
 from coordinator.security.audit import AuditLog, Decision, Question, is_silent_about_allowed
+from coordinator.security.prefixes import Prefixes
 from coordinator.security.principal import Principal
 from coordinator.security.verdicts import NONE_APPLIES, Verdicts
 
 DECISIONS_MAX = 16_384
 CLIENTS_MAX = 1_024
 """Clients and permissions of which it is kept which ACLs matter."""
+KEPT_MAX = 65_536
+"""The prefixes for which it is kept what they say, each with the clients and permissions that have asked."""
 NAME_CHARACTERS_MAX = 255
 """A decision about a longer name is not kept. Names of topics are not longer."""
 _SUPER_USER = Decision(True, "SuperUser")
@@ -52,6 +55,7 @@ class StandardAuthorizer:
         self._without_acl = Decision(True, "DefaultAllow") if allow_if_none else NONE_APPLIES
         self._decisions: dict[_Key, Decision] = {}
         self._verdicts: dict[tuple[Principal, str, int], Verdicts] = {}
+        self._kept = 0
         self._any: dict[tuple[Principal, str, int], bool] = {}
         self.replace(acls or {})
 
@@ -95,6 +99,7 @@ class StandardAuthorizer:
         self.version += 1
         self._decisions.clear()
         self._verdicts.clear()
+        self._kept = 0
         self._any.clear()
 
     # --- decisions ----------------------------------------------------------------------------------------------------
@@ -155,8 +160,17 @@ class StandardAuthorizer:
             return None
         if len(self._verdicts) >= CLIENTS_MAX:
             self._verdicts.clear()
-        verdicts = self._verdicts[key[:3]] = Verdicts(self._index, _principals(user), host, access)
+            self._kept = 0
+        verdicts = Verdicts(self._index, _principals(user), host, access, self._make_room)
+        self._verdicts[key[:3]] = verdicts
         return verdicts
+
+    def _make_room(self) -> None:
+        if self._kept >= KEPT_MAX:
+            self._kept = 0
+            for verdicts in self._verdicts.values():
+                verdicts.forget()
+        self._kept += 1
 
     def _allows_some(self, principal: Principal, host: str, access: Access) -> bool:
         """Whether ACLs allow it for a resource that no ACL denies it for. Implied operations do not count, as in Kafka."""
@@ -169,14 +183,16 @@ class StandardAuthorizer:
         if any(acl.is_for_all for acl in denied):
             return False
         literals = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.LITERAL}
-        prefixes = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.PREFIXED}
-        lengths = {len(prefix) for prefix in prefixes}
+        prefixes = Prefixes()
+        for acl in denied:
+            if acl.pattern_type == PatternType.PREFIXED:
+                prefixes.add(acl.resource_name)
         for acl in acls:
             name = acl.resource_name
-            is_denied = (acl.pattern_type == PatternType.LITERAL and name in literals) or any(
-                name[:length] in prefixes for length in lengths if length <= len(name)
-            )
-            if acl.permission == PermissionType.ALLOW and (acl.is_for_all or not is_denied):
+            is_denied = acl.pattern_type == PatternType.LITERAL and name in literals
+            if acl.permission == PermissionType.ALLOW and (
+                acl.is_for_all or not (is_denied or prefixes.longest(name) is not None)
+            ):
                 return True
         return False
 

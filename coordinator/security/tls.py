@@ -79,6 +79,33 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+def make_client_context(config: TlsConfig) -> ssl.SSLContext:
+    """A context with which a worker connects to the same listener of another one. Raises UnusableTls.
+
+    It trusts the authorities that sign clients' certificates, or those of the system; where clients present a certificate it
+    presents that of its listener. The host in the certificate must be that of the address, as Kafka's clients want it.
+    """
+    with _setting("ssl.truststore"):
+        context = ssl.create_default_context(
+            cafile=config.ssl_truststore_location or None, cadata=config.ssl_truststore_certificates or None
+        )
+    if config.ssl_client_auth != "none":
+        with _setting("ssl.keystore"), _certificate_file(config) as path:
+            context.load_cert_chain(path, password=str.__str__(config.ssl_key_password))
+    return context
+
+
+def own_principal(config: TlsConfig) -> Principal:
+    """Who a worker with this certificate is for another one. Raises UnusableTls, InvalidRules, NoRuleApplies."""
+    if config.ssl_client_auth == "none":
+        return ANONYMOUS
+    with _setting("ssl.keystore"), _certificate_file(config) as path:
+        text = Path(path).read_text(encoding="ascii")
+        first = text[text.index(ssl.PEM_HEADER) : text.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)]
+        certificate = ssl.PEM_cert_to_DER_cert(first)
+    return MappingRules(config.ssl_principal_mapping_rules or "DEFAULT").principal(certificate)
+
+
 def _set_suites(context: ssl.SSLContext, names: list[str]) -> None:
     """Allows these suites of TLS 1.2, if there are any; with none the version is off or has the default.
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _OPTION = re.compile(r"""\s*([A-Za-z0-9_.-]+)\s*=\s*("(?:\\.|[^"\\])*"|[^\s;"]+)""")
-_MODULE = re.compile(r"\s*[\w.$]*PlainLoginModule\s+(?:required|requisite|sufficient|optional)\b")
-_USER_OPTION = "user_"
+_MODULE = re.compile(r"\s*[\w.$]*?(Plain|Scram)LoginModule\s+(?:required|requisite|sufficient|optional)\b")
+USER_OPTION = "user_"
 
 
 class UnusableUsers(ValueError):
@@ -40,21 +40,35 @@ def read_users_file(path: str) -> dict[str, str]:
 
 def read_jaas(text: str) -> dict[str, str]:
     """The users of `PlainLoginModule required user_NAME="PASSWORD" ...;`. Raises UnusableUsers."""
-    where = 'sasl.jaas.config: allowed: org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="..." ...;'
+    options = _options(text, "Plain", 'user_NAME="..." ...')
+    return {name.removeprefix(USER_OPTION): value for name, value in options.items() if name.startswith(USER_OPTION)}
+
+
+def read_login(text: str, module: str) -> tuple[str, str] | None:
+    """Who a broker is for others, and its password: `username="..." password="..."` of a login module, if it has them.
+
+    `module`: Plain or Scram. Raises UnusableUsers.
+    """
+    options = _options(text, module, 'username="..." password="..."')
+    user, password = options.get("username"), options.get("password")
+    return None if user is None or password is None else (user, password)
+
+
+def _options(text: str, module: str, example: str) -> dict[str, str]:
+    """The options of a JAAS configuration with one login module. Raises UnusableUsers."""
+    name = f"org.apache.kafka.common.security.{module.lower()}.{module}LoginModule"
+    where = f"sasl.jaas.config: allowed: {name} required {example};"
     match = _MODULE.match(text)
-    if match is None:
+    if match is None or match[1] != module:
         raise UnusableUsers(where)
-    position, users = match.end(), dict[str, str]()
+    position, options = match.end(), dict[str, str]()
     while option := _OPTION.match(text, position):
-        name, value = option[1], option[2]
-        if name.startswith(_USER_OPTION):
-            users[name.removeprefix(_USER_OPTION)] = (
-                re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-            )
+        value = option[2]
+        options[option[1]] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
         position = option.end()
     if text[position:].strip() != ";":
         raise UnusableUsers(where)
-    return users
+    return options
 
 
 class Passwords:

@@ -65,17 +65,17 @@ class Repeater(Client):
 
 
 class RepeatingSimulation(Simulation):
-    def _start_clients(self, auditor):
-        repeater = self.loop.create_task(self._start_after(1.0, Repeater(self.world).run))
-        return [*super()._start_clients(auditor), repeater]
+    def __init__(self, plan, **arguments):
+        super().__init__(plan, **arguments)
+        self.population.others.append(Repeater(self.world))
 
     def files(self, path=LOG_DIR):
         """Path -> content, of every file below a folder."""
         try:
-            return {path: self.machine.disk.read(path)}
+            return {path: self.machines[0].disk.read(path)}
         except IsADirectoryError:
             found = {}
-            for name in self.machine.disk.list(path):
+            for name in self.machines[0].disk.list(path):
                 found |= self.files(f"{path}/{name}")
             return found
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER
+from coordinator.login.sasl import Sasl
 from coordinator.operations.client import Client
-from coordinator.operations.security import Sasl, Security
+from coordinator.operations.security import Security
 from coordinator.protocol.messages import (
     CreateAclsRequest,
     CreateTopicsRequest,

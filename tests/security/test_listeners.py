@@ -12,8 +12,9 @@ from contextlib import ExitStack
 import pytest
 
 from coordinator.control import Control
+from coordinator.login.sasl import Sasl
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.operations.security import Sasl, Security, Tls
+from coordinator.operations.security import Security, Tls
 from coordinator.protocol.messages import (
     AlterUserScramCredentialsRequest,
     DescribeConfigsRequest,

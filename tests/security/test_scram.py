@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.operations.scram import Scram as ScramClient
-from coordinator.operations.scram import ScramFailed
+from coordinator.login.scram import Scram as ScramClient
+from coordinator.login.scram import ScramFailed
 from coordinator.security.mechanism import AuthenticationFailed
 from coordinator.security.scram import CODES, HASHES, ITERATIONS_MIN, Scram, credential_of_password
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.security import standard_authorizer
 from coordinator.security.access import (
     ALTER_CLUSTER,
     DESCRIBE_TOPIC,
@@ -18,7 +19,6 @@ from coordinator.security.access import (
 from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
 from coordinator.security.principal import Principal
 from coordinator.security.standard_authorizer import CLIENTS_MAX, DECISIONS_MAX, StandardAuthorizer
-from coordinator.security.verdicts import KEPT_MAX
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 HOST = "10.0.0.1"
@@ -171,16 +171,19 @@ def test_the_memory_for_decisions_is_bounded():
     assert len(decider._decisions) <= DECISIONS_MAX
 
 
-def test_the_memory_for_clients_and_for_prefixes_is_bounded():
+def test_the_memory_for_clients_and_for_prefixes_is_bounded(monkeypatch):
+    most = 200
+    monkeypatch.setattr(standard_authorizer, "KEPT_MAX", most)
     decider = authorizer(
-        acl("topic-", host="10.1.0.0/16"), *(acl(f"t-{n:03d}", pattern=PREFIXED) for n in range(KEPT_MAX - 1))
+        acl("topic-", host="10.1.0.0/16"), *(acl(f"t-{n:03d}", pattern=PREFIXED) for n in range(most - 1))
     )
     decider.add(b"more", acl("u", pattern=PREFIXED))
     decider.add(b"most", acl("v", pattern=PREFIXED))
-    assert all(allowed(decider, name=f"t-{n:03d}-name") for n in range(KEPT_MAX - 1))
+    assert all(allowed(decider, name=f"t-{n:03d}-name") for n in range(most - 1))
+    assert all(allowed(decider, name=f"t-{n:03d}-name", host="10.1.0.1") for n in range(most - 1))
     assert allowed(decider, name="u-name")
     assert allowed(decider, name="v-name")
-    assert all(len(each._without_literals) <= KEPT_MAX for each in decider._verdicts.values())
+    assert 0 < sum(len(each._without_literals) for each in decider._verdicts.values()) <= most
     for number in range(CLIENTS_MAX + 10):
         assert allowed(decider, name="v-name", host=f"10.1.{number >> 8}.{number & 255}")
     assert len(decider._verdicts) <= CLIENTS_MAX
