@@ -85,7 +85,6 @@ _CONSTANTS = (
     ("broker.rack", Kind.STRING, None, WITHOUT_EFFECT["broker.rack"]),
     ("create.topic.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["create.topic.policy."]),
     ("group.coordinator.threads", Kind.INT, "1", WITHOUT_EFFECT["group.coordinator.threads"]),
-    ("inter.broker.listener.name", Kind.STRING, None, WITHOUT_EFFECT["inter.broker."]),
     ("log.cleaner.enable", Kind.BOOLEAN, "true", "compacted topics are always compacted"),
     ("log.cleaner.threads", Kind.INT, "1", WITHOUT_EFFECT["log.cleaner."]),
     ("log.retention.minutes", Kind.INT, None, "log.retention.ms decides"),
@@ -94,7 +93,6 @@ _CONSTANTS = (
     ("num.network.threads", Kind.INT, "1", WITHOUT_EFFECT["num.network.threads"]),
     ("remote.log.storage.system.enable", Kind.BOOLEAN, "false", "there is no tiered storage"),
     ("replica.selector.class", Kind.STRING, None, WITHOUT_EFFECT["replica.selector."]),
-    ("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", WITHOUT_EFFECT["inter.broker."]),
     ("transaction.two.phase.commit.enable", Kind.BOOLEAN, "false", "KIP-939 is not supported"),
 )
 """Kafka's settings that say something true about this server, though it has no such setting; each with the reason."""

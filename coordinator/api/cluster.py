@@ -25,6 +25,14 @@ class Cluster(Protocol):
         """The broker that has a partition of an internal topic, and so coordinates its groups; None: at the moment none."""
         ...
 
+    def coordinator(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
+        """As `leader`; while there is none, the broker that will be. None: the client reaches none."""
+        ...
+
+    def data_leader(self) -> int | None:
+        """The id of the other broker that has the records of topics; None: no other one has them."""
+        ...
+
 
 class OneNode:
     """A cluster of this server alone."""
@@ -39,3 +47,9 @@ class OneNode:
 
     def leader(self, _topic: str, _index: int, advertised: tuple[str, int]) -> Node | None:
         return Node(self._node_id, *advertised)
+
+    def coordinator(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
+        return self.leader(topic, index, advertised)
+
+    def data_leader(self) -> int | None:
+        return None

@@ -23,7 +23,6 @@ from coordinator.api.server import Server
 from coordinator.config.parsers import INT_MAX
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
-from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.security import audit
@@ -189,12 +188,7 @@ class _Groups:
             _check_group_id(name)
             group_configs.check(server.config.groups, after)
 
-        def altered(error: KafkaError | None) -> None:
-            if error is None:
-                server.groups.run_internal(name, lambda groups, now_ms: settings_changed(groups, name, now_ms))
-            done(error)
-
-        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, altered, validate_only=validate_only)
+        alter(server.topics, ConfigResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
 
 
 RESOURCES: dict[int, ConfigResource] = {

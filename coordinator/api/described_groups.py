@@ -52,7 +52,8 @@ def describe_groups(
     """Describes every group on its own shard, and answers `response(descriptions)`.
 
     They come in the order of the ids, or as `sort` orders these. Groups that the client may not describe come first, as
-    `refused(group id, error)`. `hide` replaces descriptions of which the client may not see all.
+    `refused(group id, error)`, which also stands for those of a shard that is loading or elsewhere. `hide` replaces
+    descriptions of which the client may not see all.
     """
     permits = exchange.permits
     allowed, denied = split_by_permit(permits, DESCRIBE_GROUP, group_ids, str)
@@ -66,12 +67,16 @@ def describe_groups(
                 group.authorized_operations = permits.operations(ResourceType.GROUP, group_id)
         return Result(DONE)
 
+    def refuse_part(ids: list[str], error: ErrorCode) -> object:
+        described.update({group_id: refused(group_id, error) for group_id in ids})
+        return DONE
+
     def combine(_parts: list[object]) -> Message:
         descriptions = [refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in denied]
         descriptions += [described[group_id] for group_id in allowed]
         return response(descriptions if hide is None or permits.everything else hide(permits, descriptions))
 
-    groups.gather_by_group(dict.fromkeys(allowed), describe_on_shard, exchange, combine)
+    groups.gather_by_group(dict.fromkeys(allowed), describe_on_shard, exchange, combine, refused=refuse_part)
 
 
 def hide_by_topics(

@@ -104,7 +104,7 @@ class Route:
         self.access = access
         """What the API may ask the authorizer about."""
         self.authorizer = authorizer
-        self.has_error_code = hasattr(getattr(messages, f"{name}Response"), "error_code")
+        self.has_error_code = hasattr(getattr(messages, f"{name}Response", None), "error_code")
         """Whether the response has a top-level error code; many APIs have one per topic or group instead."""
         self.supported = supported
         """The first and last version of every API of this listener, by key."""

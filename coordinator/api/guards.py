@@ -1,7 +1,7 @@
 """Guards of a common shape (`Api.guard`), and the parts that the others share."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, TypeVar
@@ -53,6 +53,17 @@ def allowed_names(permits: Permits, access: Access, names: Iterable[str], *, qui
     return frozenset(name for name in dict.fromkeys(names) if permits.allows(access, name, quiet=quiet))
 
 
+def allowed_in_pieces(
+    permits: Permits, access: Access, names: Sequence[str], *, quiet: bool = False
+) -> Generator[None, None, frozenset[str]]:
+    """What `allowed_names` returns for names that differ, some of them in each step."""
+    allowed: set[str] = set()
+    for first in range(0, len(names), PIECE_NAMES):
+        allowed |= allowed_names(permits, access, names[first : first + PIECE_NAMES], quiet=quiet)
+        yield
+    return frozenset(allowed)
+
+
 def ask_in_slices(
     exchange: Exchange[Any],
     permits: Permits,
@@ -66,11 +77,7 @@ def ask_in_slices(
     wanted = list(dict.fromkeys(names))
 
     def pieces() -> Pieces:
-        allowed: set[str] = set()
-        for first in range(0, len(wanted), PIECE_NAMES):
-            allowed |= allowed_names(permits, access, wanted[first : first + PIECE_NAMES], quiet=quiet)
-            yield
-        then(frozenset(allowed))
+        then((yield from allowed_in_pieces(permits, access, wanted, quiet=quiet)))
 
     if len(wanted) <= PIECE_NAMES:
         then(allowed_names(permits, access, wanted, quiet=quiet))

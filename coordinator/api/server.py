@@ -19,7 +19,7 @@ from coordinator.topics.engine import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
-from coordinator.transactions.verification import Verification
+from coordinator.transactions.verification import Verifier
 from coordinator.world.entropy import Entropy
 
 if TYPE_CHECKING:
@@ -70,6 +70,6 @@ class Server(Protocol):
     @property
     def producer_ids(self) -> ProducerIdPool: ...
     @property
-    def verification(self) -> Verification: ...
+    def verification(self) -> Verifier: ...
     @property
     def markers(self) -> MarkerWriter: ...

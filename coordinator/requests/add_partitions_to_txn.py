@@ -97,10 +97,15 @@ def _add(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], denied: 
     def operation(state: Transactions, ids: list[str], context: RequestContext, now_ms: int) -> Result:
         return _decide_one_by_one(state, [requested[name] for name in ids], context, now_ms)
 
+    def refused(ids: list[str], error: ErrorCode) -> object:
+        for name in ids:
+            requested[name].verdicts = _same_verdict(requested[name], error, exchange.api_version)
+        return DONE
+
     def combine(_parts: list[object]) -> AddPartitionsToTxnResponse:
         return _response(list(requested.values()), exchange.api_version)
 
-    server.transactions.gather_by_group(possible, operation, exchange, combine)
+    server.transactions.gather_by_group(possible, operation, exchange, combine, refused=refused)
 
 
 def refuse(request: AddPartitionsToTxnRequest, error: KafkaError, api_version: int) -> AddPartitionsToTxnResponse:

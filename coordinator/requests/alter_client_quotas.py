@@ -19,7 +19,7 @@ _TEXTS = {ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.
 
 
 def handle(server: Server, exchange: Exchange[AlterClientQuotasRequest]) -> None:
-    server.topics.metadata.in_turn(lambda: _alter(server, exchange))
+    server.topics.metadata.in_turn(lambda: _alter(server, exchange), exchange.refuse)
 
 
 def _alter(server: Server, exchange: Exchange[AlterClientQuotasRequest]) -> None:

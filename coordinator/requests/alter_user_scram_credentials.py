@@ -29,7 +29,7 @@ _TWICE = KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be a
 
 
 def handle(server: Server, exchange: Exchange[AlterUserScramCredentialsRequest]) -> None:
-    server.topics.metadata.in_turn(lambda: _alter(server, exchange))
+    server.topics.metadata.in_turn(lambda: _alter(server, exchange), exchange.refuse)
 
 
 def _alter(server: Server, exchange: Exchange[AlterUserScramCredentialsRequest]) -> None:

@@ -26,6 +26,8 @@ TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_VERSIONS = (0, 2)
 STREAMS_VERSION = "streams.version"
 STREAMS_VERSIONS = (0, 1)
+FEATURES_FROM_ZERO_SINCE = 4
+"""Earlier clients cannot read a supported range that begins at 0."""
 _PRODUCE = 0
 _NO_NODE = -1
 
@@ -42,25 +44,38 @@ def respond(
     server: Server, supported: Mapping[int, tuple[int, int]], request: ApiVersionsRequest, api_version: int
 ) -> ApiVersionsResponse:
     """Lists the versions of every API; an error response lists none."""
+    error = refused(request, api_version, server.cluster_id, server.node_id)
+    if error is not ErrorCode.NONE:
+        return ApiVersionsResponse(error_code=error)
+    response = listed(supported)
+    _add_features(response, server.config, api_version)
+    return response
+
+
+def refused(request: ApiVersionsRequest, api_version: int, cluster_id: str, node_id: int) -> ErrorCode:
+    """The error of a request that has an invalid name of software, or expects another node; else NONE."""
     if api_version >= 3 and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return ErrorCode.INVALID_REQUEST
     if request.cluster_id is not None or request.node_id != _NO_NODE:
         # KIP-1242: a client names the cluster and node that it expects; both or neither.
         if request.cluster_id is None or request.node_id == _NO_NODE:
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if (request.cluster_id, request.node_id) != (server.cluster_id, server.node_id):
-            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    response = ApiVersionsResponse(api_keys=[_entry(key, versions) for key, versions in sorted(supported.items())])
-    _add_features(response, server.config, api_version)
-    return response
+            return ErrorCode.INVALID_REQUEST
+        if (request.cluster_id, request.node_id) != (cluster_id, node_id):
+            return ErrorCode.REBOOTSTRAP_REQUIRED
+    return ErrorCode.NONE
+
+
+def listed(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
+    """The response with the versions of these APIs, and no features."""
+    return ApiVersionsResponse(api_keys=[_entry(key, versions) for key, versions in sorted(supported.items())])
 
 
 def _add_features(response: ApiVersionsResponse, config: ServerConfig, api_version: int) -> None:
     serves_streams = Kind.STREAMS.label in config.groups.group_coordinator_rebalance_protocols
     levels = {STREAMS_VERSION: int(serves_streams), TRANSACTION_VERSION: config.transactions.transaction_version}
-    if api_version >= 4:
+    if api_version >= FEATURES_FROM_ZERO_SINCE:
         response.supported_features = [
             ApiVersionsResponse.SupportedFeatureKey(STREAMS_VERSION, *STREAMS_VERSIONS),
             ApiVersionsResponse.SupportedFeatureKey(TRANSACTION_VERSION, *TRANSACTION_VERSIONS),

@@ -10,6 +10,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AccessControlEntryRecord, CreateAclsRequest, CreateAclsResponse
 from coordinator.security import hosts
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _Creation = CreateAclsRequest.AclCreation
 _Result = CreateAclsResponse.AclCreationResult
 
+PIECE_ACLS = 200
+"""ACLs that are validated in about a millisecond."""
+
 
 def handle(server: Server, exchange: Exchange[CreateAclsRequest]) -> None:
     authorizer = server.authorizer
@@ -31,8 +35,7 @@ def handle(server: Server, exchange: Exchange[CreateAclsRequest]) -> None:
     elif authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     else:
-        acls = [_read(creation) for creation in exchange.request.creations]
-        server.topics.metadata.in_turn(lambda: _create(server, authorizer, exchange, acls))
+        exchange.run_in_slices(_validate(server, authorizer, exchange))
 
 
 def guard(server: Server, exchange: Exchange[CreateAclsRequest], permits: Permits) -> None:
@@ -67,10 +70,25 @@ def _read(creation: _Creation) -> Acl:
     return acl
 
 
+def _validate(server: Server, authorizer: "StandardAuthorizer", exchange: Exchange[CreateAclsRequest]) -> Pieces:
+    """Validates a few ACLs in each step, and creates them when every earlier change is made. Raises as `_read`."""
+    acls: list[Acl] = []
+    errors: list[KafkaError | None] = []
+    for number, creation in enumerate(exchange.request.creations, 1):
+        if not number % PIECE_ACLS:
+            yield
+        acls.append(_read(creation))
+        errors.append(_error(acls[-1]))
+    server.topics.metadata.in_turn(lambda: _create(server, authorizer, exchange, acls, errors), exchange.refuse)
+
+
 def _create(
-    server: Server, authorizer: "StandardAuthorizer", exchange: Exchange[CreateAclsRequest], acls: list[Acl]
+    server: Server,
+    authorizer: "StandardAuthorizer",
+    exchange: Exchange[CreateAclsRequest],
+    acls: list[Acl],
+    errors: list[KafkaError | None],
 ) -> None:
-    errors = [_error(acl) for acl in acls]
     new = dict.fromkeys(
         acl for acl, error in zip(acls, errors, strict=True) if error is None and not authorizer.has(acl)
     )
@@ -81,7 +99,7 @@ def _create(
 
     def done(code: ErrorCode) -> None:
         failure = None if code is ErrorCode.NONE else KafkaError(code)
-        exchange.reply(CreateAclsResponse(results=[_result(error or failure) for error in errors]))
+        exchange.reply_in_slices(CreateAclsResponse(results=[_result(error or failure) for error in errors]))
 
     if new:
         server.topics.metadata.commit([_record(server, acl) for acl in new], done)

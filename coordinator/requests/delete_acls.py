@@ -34,7 +34,10 @@ def handle(server: Server, exchange: Exchange[DeleteAclsRequest]) -> None:
     elif server.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     else:
-        exchange.run_in_slices(_select(server, server.authorizer, exchange))
+        metadata, selection = server.topics.metadata, _select(server, server.authorizer, exchange)
+        metadata.when_current(
+            lambda: exchange.run_in_slices(metadata.steps(selection), even_if_lost=True), exchange.refuse
+        )
 
 
 def guard(server: Server, exchange: Exchange[DeleteAclsRequest], permits: Permits) -> None:
@@ -44,7 +47,7 @@ def guard(server: Server, exchange: Exchange[DeleteAclsRequest], permits: Permit
 
 
 def _select(server: Server, authorizer: "StandardAuthorizer", exchange: Exchange[DeleteAclsRequest]) -> Pieces:
-    """Finds the ACLs of each filter, and deletes them when every earlier change is made."""
+    """Finds the ACLs of each filter, also those that another server has created, and deletes them when their turn comes."""
     selected: list[_Selected] = []
     for number, chosen in enumerate(map(read_filter, exchange.request.filters), 1):
         why = _why_refused(chosen)
@@ -56,7 +59,7 @@ def _select(server: Server, authorizer: "StandardAuthorizer", exchange: Exchange
         selected.append(found)
         if not number % PIECE_FILTERS:
             yield
-    server.topics.metadata.in_turn(lambda: _delete(server, exchange, authorizer, selected))
+    server.topics.metadata.in_turn(lambda: _delete(server, exchange, authorizer, selected), exchange.refuse)
 
 
 def _why_refused(chosen: AclFilter) -> str:
@@ -77,7 +80,7 @@ def _delete(
 
     def done(code: ErrorCode) -> None:
         failure = None if code is ErrorCode.NONE else KafkaError(code)
-        exchange.reply(DeleteAclsResponse(filter_results=[_result(failure or each) for each in still]))
+        exchange.reply_in_slices(DeleteAclsResponse(filter_results=[_result(failure or each) for each in still]))
 
     if acls:
         ids = [acl_id for acl in acls for acl_id in authorizer.ids(acl)]

@@ -27,11 +27,15 @@ def handle(server: Server, exchange: Exchange[DeleteGroupsRequest]) -> None:
         refused = [_Result(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in denied]
         return DeleteGroupsResponse(results=[*(results[group_id] for group_id in group_ids), *refused])
 
-    server.groups.gather_by_group(group_ids, delete_groups, exchange, combine)
+    server.groups.gather_by_group(group_ids, delete_groups, exchange, combine, refused=_refused)
 
 
 def refuse(request: DeleteGroupsRequest, error: KafkaError, api_version: int) -> Message:
-    return DeleteGroupsResponse(results=[_Result(group_id, error.code) for group_id in request.groups_names])
+    return _refused(request.groups_names, error.code)
+
+
+def _refused(group_ids: list[str], error: ErrorCode) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[_Result(group_id, error) for group_id in group_ids])
 
 
 API = Api(

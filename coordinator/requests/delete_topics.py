@@ -16,9 +16,7 @@ from coordinator.topics.delete import Rights, delete_topics, wanted
 
 
 def handle(server: Server, exchange: Exchange[DeleteTopicsRequest]) -> None:
-    delete_topics(
-        server.topics, exchange.request, exchange.api_version, exchange.reply, Rights(), exchange.count_mutation
-    )
+    _delete(server, exchange, Rights())
 
 
 def guard(server: Server, exchange: Exchange[DeleteTopicsRequest], permits: Permits) -> None:
@@ -26,9 +24,18 @@ def guard(server: Server, exchange: Exchange[DeleteTopicsRequest], permits: Perm
     if permits.allows(DELETE_CLUSTER, quiet=True):
         handle(server, exchange)
         return
-    rights = Rights(partial(permits.allows, DESCRIBE_TOPIC), partial(permits.allows, DELETE_TOPIC))
+    _delete(server, exchange, Rights(partial(permits.allows, DESCRIBE_TOPIC), partial(permits.allows, DELETE_TOPIC)))
+
+
+def _delete(server: Server, exchange: Exchange[DeleteTopicsRequest], rights: Rights) -> None:
     delete_topics(
-        server.topics, exchange.request, exchange.api_version, exchange.reply, rights, exchange.count_mutation
+        server.topics,
+        exchange.request,
+        exchange.api_version,
+        exchange.reply_in_slices,
+        rights,
+        exchange.count_mutation,
+        partial(exchange.run_in_slices, even_if_lost=True),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
-from coordinator.api.leaders import leaders
+from coordinator.api.leaders import leaders, replicas
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -103,7 +103,7 @@ def _partition(
     """A partition whose log is damaged has no leader; the node that has the log could lead it again."""
     leader = leaders(server, topic)(index)
     is_offline = leader == NO_LEADER
-    node = [server.node_id if is_offline else leader]
+    node = replicas(server, leader)
     return _Partition(
         partition_index=index,
         leader_id=leader,

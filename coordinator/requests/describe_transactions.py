@@ -29,13 +29,15 @@ def handle(server: Server, exchange: Exchange[DescribeTransactionsRequest]) -> N
             state.topics = [topic for topic in state.topics if permits.allows(DESCRIBE_TOPIC, topic.topic, quiet=True)]
         return DescribeTransactionsResponse(transaction_states=[states[each] for each in request.transactional_ids])
 
-    server.transactions.gather_by_group(sorted(allowed), describe, exchange, combine)
+    server.transactions.gather_by_group(sorted(allowed), describe, exchange, combine, refused=_refused)
 
 
 def refuse(request: DescribeTransactionsRequest, error: KafkaError, _api_version: int) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_State(error.code, transactional_id) for transactional_id in request.transactional_ids]
-    )
+    return _refused(request.transactional_ids, error.code)
+
+
+def _refused(transactional_ids: list[str], error: ErrorCode) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(transaction_states=[_State(error, each) for each in transactional_ids])
 
 
 API = Api(

@@ -6,7 +6,8 @@ batched form. Share groups are not supported: their look-up is refused with INVA
 COORDINATOR_NOT_AVAILABLE would make clients ask forever. Whether a client may look a key up is decided before whether the key
 exists; a share key needs CLUSTER_ACTION since v6.
 
-Of several workers it is the one that has the shard. While nobody has it, the answer is COORDINATOR_NOT_AVAILABLE.
+Of several workers it is the one that has the shard, or while nobody has it, the one that takes it. Only a client whose listener
+that worker does not have gets COORDINATOR_NOT_AVAILABLE.
 """
 
 from typing import Any
@@ -69,7 +70,7 @@ def _coordinator(server: Server, exchange: Exchange[FindCoordinatorRequest], key
     is_group = exchange.request.key_type == GROUP
     router: Router[Any] = server.groups if is_group else server.transactions
     topic = CONSUMER_OFFSETS if is_group else TRANSACTION_STATE
-    return server.cluster.leader(topic, router.shard_of(key).index, exchange.advertised)
+    return server.cluster.coordinator(topic, router.shard_of(key).index, exchange.advertised)
 
 
 def _described(key: str, node: Node | None) -> _Coordinator:

@@ -28,7 +28,7 @@ from coordinator.api.encoded_topics import (
 )
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import cluster_operations
-from coordinator.api.leaders import leaders
+from coordinator.api.leaders import leaders, replicas
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -224,7 +224,7 @@ def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, 
 
     def partition(index: int) -> MetadataResponse.MetadataResponsePartition:
         leader = leader_of(index)
-        node = [server.node_id if leader == NO_LEADER else leader]
+        node = replicas(server, leader)
         return MetadataResponse.MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
             partition_index=index,

@@ -11,16 +11,19 @@ from collections.abc import Collection
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.large_commit import is_large, prepare
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.api.topic_existence import NONE_DENIED, denied_topics, fill_in_topics, split_commit
 from coordinator.groups.commit_events import commit_facts
-from coordinator.groups.offsets.commit import ANSWERS, commit, commit_rest
+from coordinator.groups.offsets.commit import ANSWERS, commit, commit_rest, expire_timestamp_ms
 from coordinator.groups.offsets.partial_commit import PartialCommit
-from coordinator.groups.offsets.validate_partitions import fail
+from coordinator.groups.offsets.validate_partitions import Validated, fail
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetCommitRequest
-from coordinator.runtime.result import Result
+from coordinator.runtime.result import RequestContext, Result
 from coordinator.security.access import READ_GROUP, READ_TOPIC
 
 TOPIC_IDS_SINCE = 10
@@ -29,7 +32,9 @@ TOPIC_IDS_SINCE = 10
 def handle(server: Server, exchange: Exchange[OffsetCommitRequest]) -> None:
     request = exchange.request
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
-    if fill_in_topics(request, server.topics, by_id=by_id):
+    if is_large(request):
+        exchange.run_in_slices(_commit_in_slices(server, exchange), even_if_lost=True)
+    elif fill_in_topics(request, server.topics, by_id=by_id):
         server.groups.submit(request.group_id, commit, exchange)
     else:
         _commit_partly(server, exchange, NONE_DENIED)
@@ -38,6 +43,9 @@ def handle(server: Server, exchange: Exchange[OffsetCommitRequest]) -> None:
 def guard(server: Server, exchange: Exchange[OffsetCommitRequest], permits: Permits) -> None:
     request = exchange.request
     permits.require(READ_GROUP, request.group_id)
+    if is_large(request):
+        exchange.run_in_slices(_commit_in_slices(server, exchange), even_if_lost=True)
+        return
     all_exist = fill_in_topics(request, server.topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
     denied = denied_topics(request, permits)
     if all_exist and not denied:
@@ -54,12 +62,38 @@ def permits_all(request: OffsetCommitRequest, permits: Permits) -> bool:
 
 
 def _commit_partly(server: Server, exchange: Exchange[OffsetCommitRequest], denied: Collection[str]) -> None:
-    """Refuses some partitions, and has the group decide about the others, if there are any."""
-    request = exchange.request
+    """Refuses some partitions, and has the group decide about the others."""
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
-    partial = split_commit(request, server.topics, ANSWERS, by_id=by_id, denied=denied)
-    if partial.rest.topics:
-        server.groups.submit(request.group_id, commit_rest, exchange.with_request(partial))
+    _submit(server, exchange, split_commit(exchange.request, server.topics, ANSWERS, by_id=by_id, denied=denied))
+
+
+def _commit_in_slices(server: Server, exchange: Exchange[OffsetCommitRequest]) -> Pieces:
+    request, now_ms = exchange.request, server.topics.clock.wall_ms()
+    partial, validated = yield from prepare(
+        server,
+        exchange,
+        ANSWERS,
+        by_id=exchange.api_version >= TOPIC_IDS_SINCE,
+        now_ms=now_ms,
+        expire_timestamp_ms=expire_timestamp_ms(request, now_ms),
+    )
+    _submit(server, exchange, partial, validated)
+
+
+def _submit(
+    server: Server,
+    exchange: Exchange[OffsetCommitRequest],
+    partial: PartialCommit,
+    validated: Validated | None = None,
+) -> None:
+    """Has the group decide about what is left, if there is anything."""
+    request: OffsetCommitRequest = partial.rest
+
+    def commit_what_is_left(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
+        return commit_rest(groups, partial, context, now_ms, validated)
+
+    if request.topics:
+        server.groups.submit(request.group_id, commit_what_is_left, exchange.with_request(partial))
         return
     if partial.refused:
         server.groups.run_internal(

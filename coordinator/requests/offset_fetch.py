@@ -96,6 +96,10 @@ def _fetch_groups(
                 fetched.append(found)
         return Result(OffsetFetchResponse(groups=fetched))
 
+    def refused(group_ids: list[str], error: ErrorCode) -> OffsetFetchResponse:
+        # A group that is named twice is answered twice.
+        return OffsetFetchResponse(groups=[_Group(name, [], error) for name in group_ids for _ in requested[name]])
+
     def combine(parts: Sequence[OffsetFetchResponse]) -> OffsetFetchResponse:
         fetched: dict[str, deque[_Group]] = {}
         for part in parts:
@@ -105,7 +109,9 @@ def _fetch_groups(
 
     # All offsets of one group may be many.
     part_groups = 1 if any(group.topics is None for group in groups) else PART_GROUPS
-    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine, part_groups=part_groups)
+    server.groups.gather_by_group(
+        requested, fetch_on_shard, exchange, combine, refused=refused, part_groups=part_groups
+    )
 
 
 # --- what the client may see ------------------------------------------------------------------------------------------

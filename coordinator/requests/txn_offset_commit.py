@@ -14,13 +14,15 @@ from collections.abc import Collection
 
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
+from coordinator.api.large_commit import is_large, prepare
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.api.topic_existence import NONE_DENIED, denied_topics, fill_in_topics, split_commit
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
-from coordinator.groups.offsets.validate_partitions import fail
+from coordinator.groups.offsets.validate_partitions import Validated, fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest
 from coordinator.runtime.result import Producer, Result
@@ -45,23 +47,51 @@ _FOR_CLIENTS = {
 
 
 def handle(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> None:
-    fill_in_topics(exchange.request, server.topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
-    _commit(server, exchange, NONE_DENIED)
+    request = exchange.request
+    if is_large(request):
+        exchange.run_in_slices(_commit_in_slices(server, exchange), even_if_lost=True)
+        return
+    fill_in_topics(request, server.topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
+    _commit_partly(server, exchange, NONE_DENIED)
 
 
 def guard(server: Server, exchange: Exchange[TxnOffsetCommitRequest], permits: Permits) -> None:
     request = exchange.request
     permits.require(WRITE_TRANSACTIONAL_ID, request.transactional_id)
     permits.require(READ_GROUP, request.group_id)
+    if is_large(request):
+        exchange.run_in_slices(_commit_in_slices(server, exchange), even_if_lost=True)
+        return
     fill_in_topics(request, server.topics, by_id=exchange.api_version >= TOPIC_IDS_SINCE)
-    _commit(server, exchange, denied_topics(request, permits))
+    _commit_partly(server, exchange, denied_topics(request, permits))
 
 
-def _commit(server: Server, exchange: Exchange[TxnOffsetCommitRequest], denied: Collection[str]) -> None:
-    request = exchange.request
+def _commit_partly(server: Server, exchange: Exchange[TxnOffsetCommitRequest], denied: Collection[str]) -> None:
+    by_id = exchange.api_version >= TOPIC_IDS_SINCE
+    _commit(server, exchange, split_commit(exchange.request, server.topics, ANSWERS, by_id=by_id, denied=denied))
+
+
+def _commit_in_slices(server: Server, exchange: Exchange[TxnOffsetCommitRequest]) -> Pieces:
+    partial, validated = yield from prepare(
+        server,
+        exchange,
+        ANSWERS,
+        by_id=exchange.api_version >= TOPIC_IDS_SINCE,
+        now_ms=server.topics.clock.wall_ms(),
+        expire_timestamp_ms=None,
+    )
+    _commit(server, exchange, partial, validated)
+
+
+def _commit(
+    server: Server,
+    exchange: Exchange[TxnOffsetCommitRequest],
+    partial: PartialCommit,
+    validated: Validated | None = None,
+) -> None:
+    """Has the group decide about what is left, if there is anything and the transaction includes the group."""
+    request: TxnOffsetCommitRequest = partial.rest
     api_version = exchange.api_version
-    by_id = api_version >= TOPIC_IDS_SINCE
-    partial = split_commit(request, server.topics, ANSWERS, by_id=by_id, denied=denied)
     exchange.with_request(partial)  # an error answers the partitions that are refused here as well
 
     def emit_decision(error: ErrorCode) -> None:
@@ -80,7 +110,8 @@ def _commit(server: Server, exchange: Exchange[TxnOffsetCommitRequest], denied: 
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     adds = api_version >= ADDS_ITSELF_SINCE
     shard = server.groups.shard_of(request.group_id)
-    open_guard = None if adds else shard.state.offsets.pending.guard(request.producer_id)
+    needs_guard = server.verification.needs_guard and not adds
+    open_guard = shard.state.offsets.pending.guard(request.producer_id) if needs_guard else None
 
     def verified(refused: dict[tuple[str, int], ErrorCode]) -> None:
         if refused:
@@ -89,7 +120,7 @@ def _commit(server: Server, exchange: Exchange[TxnOffsetCommitRequest], denied: 
             emit_decision(error)
             exchange.refuse(error)
             return
-        shard.submit(commit_in_transaction, exchange.with_request(VerifiedCommit(partial, open_guard)))
+        shard.submit(commit_in_transaction, exchange.with_request(VerifiedCommit(partial, open_guard, validated)))
 
     server.verification.check(
         request.transactional_id,

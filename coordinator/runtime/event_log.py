@@ -28,7 +28,7 @@ from typing import Any
 from coordinator.log.batch import check_batch, key_values
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.journaled_log import JournaledLog
-from coordinator.log.writer import MakeWriter
+from coordinator.log.writer import ClaimLost, MakeWriter
 from coordinator.protocol.codec import DecodeError, EncodeError
 from coordinator.protocol.messages import (
     CommitDecidedValue,
@@ -48,8 +48,9 @@ RETRY_MS = 1_000
 """How long no write is tried after one has failed."""
 UNKNOWN = -1
 _NOWHERE = 1 << 62
-START, RELOAD, RESUME = "start", "reload", "resume"
-"""Why `EventLogOpened` is written. RESUME: events were lost, and now the disk accepts them again."""
+START, RELOAD, RESUME, TAKE_OVER = "start", "reload", "resume", "take-over"
+"""Why `EventLogOpened` is written. RESUME: events were lost, and now the disk accepts them again. TAKE_OVER: a worker has got
+the shard from another one, or again."""
 
 
 class Status(StrEnum):
@@ -83,6 +84,8 @@ class Tail:
     is_closed: bool = False
     undone_from: int = UNKNOWN
     """The offset of the first event whose decision never took effect."""
+    is_found: bool = False
+    """Whether there is an event behind which none is undone, so that it is of no matter what is before it."""
 
 
 Pending = tuple[Event, int, int, int]
@@ -138,6 +141,7 @@ class EventLog:
         self._tail = Tail()
         self._opened: EventLogOpenedValue | None = None
         """Written before the next event. A shard without events needs no file."""
+        self._is_open = False
         self._lost_since_written = 0
         self._retry_at_ms = 0
 
@@ -159,18 +163,16 @@ class EventLog:
         self._end_written = self.log.end_offset
         self._undeclared, self._declared_to = tail.undone_from, _NOWHERE
         self._opened = self._opening(state_offset, cause)
-        covered, undone_from = max(tail.covered_offset, 0), tail.undone_from
+        self._is_open = True
+        covered = max(tail.covered_offset, 0)
         if covered < state_offset:
             self.gaps += 1
             _log.warning(
                 "event=events_missing shard=%d state_offset_from=%d state_offset_to=%d cleanly_closed=%s",
                 self.index, covered, state_offset, str(tail.is_closed).lower(),
             )  # fmt: skip
-        if undone_from != UNKNOWN:
-            _log.warning(
-                "event=events_undone shard=%d offset_from=%d offset_to=%d state_offset=%d",
-                self.index, undone_from, self.log.end_offset, state_offset,
-            )  # fmt: skip
+        if tail.undone_from != UNKNOWN:
+            self._warn_of_undone(state_offset)
         self.flush(state_offset)
 
     def drop_after(self, state_offset: int) -> None:
@@ -178,22 +180,53 @@ class EventLog:
         self.pending = [each for each in self.pending if each[3] <= state_offset]
 
     def finish(self, state_offset: int) -> None:
-        """Writes the last event, which says that nothing is missing. The shard has stopped and its state is durable."""
-        if self._opened is None and self.log.end_offset:
+        """Writes the last event, which says that nothing is missing. The shard has stopped, and its state is durable or leaves
+        with this event.
+        """
+        if self._is_open and self._opened is None and self.log.end_offset:
             now_ms = self._clock.wall_ms()
             closed = MessageEvent(EventLogClosedKey(), EventLogClosedValue(run_id=self._run.run_id))
             self.pending.append((closed, now_ms, state_offset, state_offset))
             self.flush(state_offset)
 
-    def close(self) -> None:
-        """Closes the files; syncs them first if the disk allows it."""
+    def reaches_back(self, state_offset: int) -> bool:
+        """Whether the log, of which the beginning may be missing, has enough for `open` at this end of the state."""
         try:
-            if self.log.failed is None:
-                self.log.close()
-        except OSError as error:
-            _log.warning("event=event_log_not_synced shard=%d reason=%s", self.index, error)
-        finally:
-            self.log.close_files()
+            return read_tail(self.log, self._serde, state_offset).is_found
+        except (OSError, ValueError, DecodeError, UnknownRecordVersion):
+            return True  # `open` reports it
+
+    def declaration(self, state_offset: int) -> bytes | None:
+        """The batch that declares which events are undone at this end of the state; None if none are.
+
+        It must be durable before the state goes on, where an append of both logs may leave one of them behind: a state that has
+        reached the offsets of undone events would seem to have decided them.
+        """
+        try:
+            tail = self._tail = read_tail(self.log, self._serde, state_offset)
+        except (OSError, ValueError, DecodeError, UnknownRecordVersion):
+            return None  # `open` reports it
+        if tail.undone_from == UNKNOWN:
+            return None
+        self._warn_of_undone(state_offset)
+        opened = self._opening(state_offset, TAKE_OVER)
+        opened.state_end_offset = state_offset
+        batch = BatchBuilder()
+        batch.add_all([self._serde.encode(Record(EventLogOpenedKey(), opened))])
+        return batch.build(self.log.end_offset, self._clock.wall_ms())
+
+    def _warn_of_undone(self, state_offset: int) -> None:
+        _log.warning(
+            "event=events_undone shard=%d offset_from=%d offset_to=%d state_offset=%d",
+            self.index, self._tail.undone_from, self.log.end_offset, state_offset,
+        )  # fmt: skip
+
+    def give_up(self) -> None:
+        """Forgets what is not durable: another server has the log, or may have it."""
+        self.pending, self._opened, self._tail = [], None, Tail()
+        self._is_open, self._lost_since_written = False, 0
+        self._undeclared, self._declared_to = UNKNOWN, _NOWHERE
+        self._set_status(_ACTIVE, "")
 
     @property
     def undone_from(self) -> int:
@@ -318,6 +351,8 @@ class EventLog:
 
     def _write_failed(self, error: OSError) -> None:
         """A write was refused, or one that was accepted is lost. It is not the latter if the log was opened since then."""
+        if isinstance(error, ClaimLost):
+            return  # the shard learns it, too, and gives up
         dropped, self._end_written = self._end_written - self.log.end_offset, self.log.end_offset
         if dropped > 0:
             self._lose(dropped)
@@ -377,6 +412,7 @@ def read_tail(log: JournaledLog, serde: Serde, state_offset: int) -> Tail:
             if tail.covered_offset == UNKNOWN:
                 tail.covered_offset = last.state_end_offset
             if UNKNOWN < last.state_end_offset <= state_offset:
+                tail.is_found = True
                 break
             undone = [offset for offset, value in known if _is_undone(value, state_offset)]
             if undone:

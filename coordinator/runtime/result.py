@@ -35,6 +35,13 @@ class Record(NamedTuple):
     value_version: int = 0
 
 
+class Producer(NamedTuple):
+    """The producer whose transaction records belong to."""
+
+    id: int
+    epoch: int
+
+
 class Records(ABC):
     """The records of a very frequent operation, with their own faster ways to replay and encode them.
 
@@ -53,16 +60,14 @@ class Records(ABC):
     def replay(self, state: Any) -> None:
         """Has the effect of `state.replay` for each record."""
 
+    def replay_pending(self, state: Any, producer: Producer) -> None:
+        """Has the effect of `state.replay_pending` for each record."""
+        for record in self:
+            state.replay_pending(record, producer)
+
     @abstractmethod
     def add_to(self, batch: BatchBuilder) -> None:
         """Has the effect of adding the key and value of each record."""
-
-
-class Producer(NamedTuple):
-    """The producer whose transaction records belong to."""
-
-    id: int
-    epoch: int
 
 
 class Marker(NamedTuple):

@@ -11,7 +11,7 @@ that names many groups is split further, so that others have their turn between 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
 from coordinator.runtime.internal_request import UnencodedReplies
@@ -71,15 +71,19 @@ class Router(Generic[S]):
     ) -> None:
         """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards.
 
-        Shards that another server has are left out: clients ask that one too.
+        Shards that another server has, or gets meanwhile, are left out: clients ask that one too. If a shard refuses for any
+        other reason, the request is refused, as Kafka's ListGroups is.
         """
 
         def operation(state: S, _request: None, _context: RequestContext, now_ms: int) -> Result:
             value: Any = view(state, now_ms)
             return Result(value)
 
+        def combine_those_here(values: list[Any]) -> Message:
+            return combine([value for value in values if value is not _ELSEWHERE])
+
         parts = [(shard, None) for shard in self.here]
-        split = _SplitRequest(request, combine, len(parts))
+        split = _SplitRequest(request, combine_those_here, len(parts), _unless_elsewhere)
         request.run_in_slices(split.submit(parts, operation), even_if_lost=request.writes)
 
     def gather_by_group(
@@ -89,17 +93,19 @@ class Router(Generic[S]):
         request: SplitRequest,
         combine: Callable[[list[V]], Message],
         *,
+        refused: Callable[[list[str], ErrorCode], V],
         part_groups: int = PART_GROUPS,
     ) -> None:
         """Runs `operation(state, group ids of the shard, context, now_ms)` on each shard that has some of the groups.
 
-        Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a part is refused,
-        so is the request. A shard that has more than `part_groups` of them gets several parts.
+        Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a shard refuses its
+        part, because it is loading or elsewhere, the reply is `refused(group ids, error)`: as in Kafka, the groups of other
+        shards are answered. A shard that has more than `part_groups` of them gets several parts.
         """
 
         def pieces() -> Iterator[None]:
             parts = yield from self._parts(group_ids, part_groups)
-            yield from _SplitRequest(request, combine, len(parts)).submit(parts, operation)
+            yield from _SplitRequest(request, combine, len(parts), refused).submit(parts, operation)
 
         request.run_in_slices(pieces(), even_if_lost=request.writes)
 
@@ -120,17 +126,28 @@ class Router(Generic[S]):
         ]
 
 
+_ELSEWHERE: Any = object()
+"""What a shard replies that another server has."""
+
+
+def _unless_elsewhere(_content: Any, error: ErrorCode) -> Any:
+    return _ELSEWHERE if error is ErrorCode.NOT_COORDINATOR else KafkaError(error)
+
+
 class _SplitRequest:
     """A request that is split into parts, with the replies that have arrived."""
 
-    __slots__ = ("_combine", "_left", "_replies", "_request")
+    __slots__ = ("_combine", "_left", "_refused", "_replies", "_request")
 
     def __init__(
         self,
         request: SplitRequest,
         combine: Callable[[list[Any]], Message],
         parts: int,
+        refused: Callable[[Any, ErrorCode], Any],
     ) -> None:
+        """`refused`: the reply of a part that was refused with this error; with a KafkaError the request is."""
+        self._refused = refused
         self._request = request
         self._combine = combine
         self._replies: list[Any] = [None] * parts
@@ -144,8 +161,10 @@ class _SplitRequest:
             shard.submit(operation, _Part(self, position, content, self._request))
             yield
 
-    def on_reply(self, position: int, reply: Any) -> None:
+    def on_reply(self, position: int, content: Any, reply: Any) -> None:
         """The reply of one part: the last one completes the response."""
+        if isinstance(reply, KafkaError):
+            reply = self._refused(content, reply.code)
         self._replies[position] = reply
         self._left -= 1
         if self._left:
@@ -185,4 +204,4 @@ class _Part(UnencodedReplies):
         self.writes = request.writes
 
     def send(self, payload: Any) -> None:
-        self._whole.on_reply(self._position, payload)
+        self._whole.on_reply(self._position, self.request, payload)

@@ -38,7 +38,7 @@ from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.writer import ClaimLost, MakeWriter
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.runtime.event_log import RELOAD, START, EventLog
+from coordinator.runtime.event_log import RELOAD, START, TAKE_OVER, EventLog
 from coordinator.runtime.loader import BulkReplayers, Loaded, StateMachine, TransactionalState, load, load_in_slices
 from coordinator.runtime.parking import Parking, ReplyTarget
 from coordinator.runtime.result import Fact, Marker, Producer, Record, Records, RequestContext, Result, TimerKey
@@ -170,7 +170,8 @@ class Shard(Generic[S]):
         self._waiting: dict[ShardRequest[Any], None] = {}
         """Requests that wait inside the state for a later result."""
         self._mailbox: deque[Callable[[], None]] = deque()
-        self._is_first_load = True
+        self._load_cause = START
+        """Why the next load happens, for the event log."""
         self._loading: Iterator[None] | None = None
         """The rest of a load in slices."""
         self._is_held = False
@@ -320,12 +321,10 @@ class Shard(Generic[S]):
     def _encode_records(self, result: Result) -> EncodedRecords:
         """Encodes the records before any of them is applied: if one cannot be encoded, nothing has happened.
 
-        `Records` of the fast path encode themselves.
+        `Records` encode themselves.
         """
         records = result.records
-        return (
-            [] if isinstance(records, Records) and result.producer is None else list(map(self._serde.encode, records))
-        )
+        return [] if isinstance(records, Records) else list(map(self._serde.encode, records))
 
     def _apply(self, result: Result, encoded: EncodedRecords, now_ms: int) -> None:
         """Carries out everything that a result asks for, except its own reply. `encoded`: of `_encode_records`."""
@@ -360,20 +359,26 @@ class Shard(Generic[S]):
         before = batch.count
         if not isinstance(records, Records):
             replay = self.state.replay
-            for record, (key, value) in zip(records, encoded, strict=True):
+            for record in records:
                 replay(record)
-                batch.add(key, value)
+            batch.add_all(encoded)
         else:
             records.replay(self.state)
             records.add_to(batch)
         self._offset_written += batch.count - before
 
-    def _append_transactional(self, records: Iterable[Record], encoded: EncodedRecords, producer: Producer) -> None:
+    def _append_transactional(
+        self, records: list[Record] | tuple[Record, ...] | Records, encoded: EncodedRecords, producer: Producer
+    ) -> None:
         self._flush_at_end_of_turn()
         state, batch = cast(TransactionalState, self.state), BatchBuilder()
-        for record, (key, value) in zip(records, encoded, strict=True):
-            state.replay_pending(record, producer)
-            batch.add(key, value)
+        if isinstance(records, Records):
+            records.replay_pending(state, producer)
+            records.add_to(batch)
+        else:
+            for record in records:
+                state.replay_pending(record, producer)
+            batch.add_all(encoded)
         self._writes.add_transactional(batch, producer, self._offset_written)
         self._offset_written += batch.count
 
@@ -529,6 +534,7 @@ class Shard(Generic[S]):
     def take_over(self) -> None:
         """Loads the log, which is complete, and serves it. Sessions and rebalances start from the beginning, as in Kafka."""
         self.status, self.reason = Status.ACTIVE, ""
+        self._load_cause = TAKE_OVER
         self._load_again(0)
 
     def hand_over(self, reason: str) -> None:
@@ -537,6 +543,8 @@ class Shard(Generic[S]):
         Requests that wait inside the state are refused now, because nothing will answer them.
         """
         self.flush()
+        if self.events is not None:
+            self.events.finish(self._offset_written)
         self._loading = None
         self._deferred.clear()
         self._timers.clear()
@@ -554,6 +562,8 @@ class Shard(Generic[S]):
         parked: list[Any] = self.parked.take_all()
         self.state, self.loaded = self._make_state(), Loaded()
         self._offset_written = self._offset_durable = self._writer.offset_durable
+        if self.events is not None:
+            self.events.give_up()
         _refuse(parked, KafkaError(ErrorCode.NOT_COORDINATOR))
         self._refuse_waiting()
 
@@ -664,8 +674,8 @@ class Shard(Generic[S]):
         self._offset_durable = self._writer.offset_durable
         self._timers.clear()
         if self.events is not None:
-            self.events.open(self._offset_written, START if self._is_first_load else RELOAD)
-        self._is_first_load = False
+            self.events.open(self._offset_written, self._load_cause)
+        self._load_cause = RELOAD
         now_ms = self._clock.wall_ms()
         result = state.loaded(now_ms)
         self._apply(result, self._encode_records(result), now_ms)

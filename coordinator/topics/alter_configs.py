@@ -104,6 +104,7 @@ def alter_topic(topics: Topics, name: str, plan: Plan, done: Done, *, validate_o
     INVALID_CONFIG
     POLICY_VIOLATION              the topic's partitions are the logs of shards
     KAFKA_STORAGE_ERROR           the metadata log cannot be written
+    NOT_CONTROLLER                another server may have written what this one has not read
     """
 
     def check(after: Mapping[str, str]) -> None:
@@ -159,4 +160,4 @@ def alter(
             lambda error: done(None if error is ErrorCode.NONE else KafkaError(error)),
         )
 
-    topics.metadata.in_turn(turn)
+    topics.metadata.in_turn(turn, lambda error: done(KafkaError(error)))

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from coordinator.topics.create import create_topics
-from coordinator.topics.engine import Topics
 
 Creatable = CreateTopicsRequest.CreatableTopic
+CreateTopics = Callable[[CreateTopicsRequest, Callable[[CreateTopicsResponse], None]], None]
+"""`create(request, done)` calls `done` with the result of each topic."""
 FAILURES_MAX = 1_000
 """The most failures that are remembered. Beyond that, the one that expires first is dropped."""
 
@@ -28,8 +28,8 @@ class _Failure(NamedTuple):
 class AutoTopicCreation:
     """The topics that are being created, and the recent failures."""
 
-    def __init__(self, topics: Topics, now_ms: Callable[[], int]) -> None:
-        self._topics = topics
+    def __init__(self, create_topics: CreateTopics, now_ms: Callable[[], int]) -> None:
+        self._create_topics = create_topics
         self._now_ms = now_ms
         self._in_progress: set[str] = set()
         self._failures: dict[str, _Failure] = {}
@@ -52,7 +52,7 @@ class AutoTopicCreation:
                     reason = result.error_message or ErrorCode(result.error_code).name
                     self._remember(_Failure(until_ms, result.name, reason))
 
-        create_topics(self._topics, CreateTopicsRequest(topics=new), on_created)
+        self._create_topics(CreateTopicsRequest(topics=new), on_created)
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
         """The recent failures among these topics: name -> reason."""

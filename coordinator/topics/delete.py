@@ -7,18 +7,23 @@ next line gets an empty one. Internal topics are the coordinator's memory and ca
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.topics import names
 from coordinator.topics.allowed import IsAllowed, everything
+from coordinator.topics.create import at_once
 from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import NO_ID, Topic
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 _DISABLED_SINCE = 3
+_PIECE_TOPICS = 20
+"""Topics that are deleted in about a millisecond."""
+_PIECE_LOOKUPS = 500
+"""Entries that are looked up in less than that."""
 
 
 class _Wanted(NamedTuple):
@@ -51,8 +56,11 @@ def delete_topics(
     reply: Callable[[DeleteTopicsResponse], None],
     rights: Rights = Rights(),  # noqa: B008 - immutable
     count_mutation: CountMutation = nobody_counts,
+    run: Callable[[Iterator[None]], None] = at_once,
 ) -> None:
-    """Calls `reply` when all valid topics are deleted. The response has the errors of the others:
+    """Calls `reply` when all valid topics are deleted. `run` does the work, which may be in slices.
+
+    The response has the errors of the others:
 
         INVALID_REQUEST               neither or both of name and id, a duplicate, or an internal topic
         TOPIC_AUTHORIZATION_FAILED
@@ -66,7 +74,8 @@ def delete_topics(
     if not topics.config.delete_topic_enable:
         has_code = api_version >= _DISABLED_SINCE
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
-    topics.metadata.when_leading(lambda: _delete(topics, request, reply, rights, count_mutation))
+    metadata = topics.metadata
+    metadata.when_leading(lambda: run(metadata.steps(_delete(topics, request, reply, rights, count_mutation))))
 
 
 def _delete(
@@ -75,10 +84,13 @@ def _delete(
     reply: Callable[[DeleteTopicsResponse], None],
     rights: Rights,
     count_mutation: CountMutation,
-) -> None:
+) -> Iterator[None]:
+    """Validates and deletes a few topics in each step."""
     asked = Counter(wanted(request))
     named_by_id = {entry.topic_id for entry in asked if entry.name is None}
-    for entry in [*asked]:
+    for number, entry in enumerate([*asked], 1):
+        if not number % _PIECE_LOOKUPS:
+            yield
         topic = topics.registry.by_id.get(entry.topic_id)
         if (
             entry.name is None
@@ -89,8 +101,21 @@ def _delete(
             # It is also named by its name: that entry gets the error and this one no result, as in Kafka.
             del asked[entry]
     results: list[_Result] = []
-    valid: list[tuple[Topic, _Result]] = []
-    for entry, count in asked.items():
+    left = 1
+
+    def finished(result: _Result, error: ErrorCode) -> None:
+        result.error_code = error
+        done()
+
+    def done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            reply(DeleteTopicsResponse(responses=results))
+
+    for number, (entry, count) in enumerate(asked.items(), 1):
+        if not number % _PIECE_TOPICS:
+            yield
         try:
             found = _found(topics, entry, count, named_by_id, rights)
             count_mutation(found.partitions)
@@ -100,20 +125,9 @@ def _delete(
         else:
             result = _Result(found.name, found.topic_id)
             results.append(result)
-            valid.append((found, result))
-    left = len(valid)
-
-    def finished(result: _Result, error: ErrorCode) -> None:
-        nonlocal left
-        result.error_code = error
-        left -= 1
-        if not left:
-            reply(DeleteTopicsResponse(responses=results))
-
-    if not valid:
-        reply(DeleteTopicsResponse(responses=results))
-    for topic, result in valid:
-        topics.remove(topic, lambda error, result=result: finished(result, error))  # type: ignore[misc]
+            left += 1
+            topics.remove(found, lambda error, result=result: finished(result, error))  # type: ignore[misc]
+    done()
 
 
 def wanted(request: DeleteTopicsRequest) -> list[_Wanted]:

@@ -9,7 +9,9 @@ stays claimed until its folders are gone, so that a topic of the same name never
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
+from coordinator.log.batch import split
 from coordinator.log.catalog import NO_CATALOG, Catalog, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, Log
@@ -21,7 +23,7 @@ from coordinator.topics import metadata_records, names, topic_settings
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
-from coordinator.topics.metadata_log import MetadataLog
+from coordinator.topics.metadata_log import MetadataLog, messages_in
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
 from coordinator.topics.partition import LEADER_EPOCH, Done, Partition, State, nobody_waits
 from coordinator.topics.partition_folders import PartitionFolders
@@ -56,6 +58,10 @@ CountMutation = Callable[[int], None]
 
 def nobody_counts(_partitions: int) -> None:
     """For changes that nobody asked for."""
+
+
+DECLARE_AGAIN_MS = 1_000
+"""How long after a failure a topic of the configuration is declared again, when servers share the metadata."""
 
 
 class Topics:
@@ -121,6 +127,8 @@ class Topics:
         self._on_fact = on_fact
         self._catalog = catalog
         self._partitions: dict[str, list[Partition]] = {}
+        self._stopping: dict[str, list[Partition]] = {}
+        """The partitions of topics that another server has removed, until their folders are deleted."""
         self._internal: dict[str, list[InternalPartition]] = {}
         self._is_here: dict[str, Callable[[int], bool]] = {}
         self.metadata = MetadataLog(
@@ -129,10 +137,11 @@ class Topics:
             self.registry,
             make_metadata_writer,
             clock,
-            catalog.known(METADATA_FOLDER),
+            None if shares_metadata else catalog.known(METADATA_FOLDER),
             metadata_journaled,
             on_replayed=self._replayed,
             on_fact=on_fact,
+            is_shared=shares_metadata,
         )
         self.producer_ids = ProducerIdBlocks(
             self.metadata, self.registry, node_id=node_id, block_size=config.producer_id_block_size
@@ -159,18 +168,20 @@ class Topics:
         *,
         cleanup_policy: str = "compact",
         is_here: Callable[[int], bool] = lambda _index: True,
+        makes_topic: bool = True,
     ) -> None:
         """Serves the logs of shards as a topic, which is added to the registry the first time.
 
         Clients see the settings in the registry; the logs have their own. `is_here`: whether this server has the log of a
-        shard. If others share the metadata, the topic is in the registry already.
+        shard. With `makes_topic` False the topic is in the registry already, or others add it later.
         """
-        segment_bytes = logs[0].settings.segment_bytes if logs else None
-        records = internal_topic(
-            self.registry, name, len(logs), segment_bytes, cleanup_policy, self.new_topic_id, self.node_id
-        )
-        if records:
-            self.metadata.commit_now(records)
+        if makes_topic or name in self.registry.topics:
+            segment_bytes = logs[0].settings.segment_bytes if logs else None
+            records = internal_topic(
+                self.registry, name, len(logs), segment_bytes, cleanup_policy, self.new_topic_id, self.node_id
+            )
+            if records:
+                self.metadata.commit_now(records)
         self._partitions.pop(name, None)
         self.offline.pop(name, None)
         self._internal[name] = [InternalPartition(index, log, self._run_in_worker) for index, log in enumerate(logs)]
@@ -195,7 +206,11 @@ class Topics:
         def create() -> None:
             key = names.collision_key(name)
             if key not in self.claimed and key not in self.registry.collisions:
-                self.create(topic, lambda _error: None)
+                self.create(topic, created)
+
+        def created(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self.schedule(DECLARE_AGAIN_MS, lambda: self.metadata.when_leading(create))
 
         self.metadata.when_leading(create)
 
@@ -378,7 +393,9 @@ class Topics:
 
     def wake(self, name: str, index: int) -> None:
         """Notifies the readers of an internal partition of more durable records."""
-        self._internal[name][index].on_durable(self.clock.wall_ms())
+        partition = self._internal[name][index]
+        if partition.readers or partition.stable_readers:
+            partition.on_durable(self.clock.wall_ms())
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -490,25 +507,65 @@ class Topics:
             for partition in self._partitions[name]:
                 partition.apply(settings)
 
+    def catch_up(self, pieces: Sequence[bytes]) -> None:
+        """Applies the whole content of the metadata log, of which other servers have removed a part that is not here.
+
+        What is not in it was removed meanwhile.
+        """
+        later = Registry()
+        for batches in pieces:
+            for position, header in split(batches):
+                for message in messages_in(batches, position, header):
+                    later.replay(message)
+        removals = [*self.registry.removals(later)]
+        for record in removals:
+            self._follow_record(record)
+        self._replayed(removals)
+        for batches in pieces:
+            self.follow(batches)
+
+    def _follow_record(self, record: Message) -> None:
+        removed = self.registry.by_id.get(record.topic_id) if isinstance(record, RemoveTopicRecord) else None
+        self.registry.replay(record)
+        if removed is not None:
+            self._delete_followed(removed.name)
+            self.offline.pop(removed.name, None)
+            self.on_topics_deleted([(removed.name, removed.topic_id)])
+
     def follow(self, batches: bytes) -> None:
         """Applies changes that another server has made durable (`MetadataLog.follow`)."""
         records: list[Message] = []
 
         def replay(record: Message) -> None:
-            removed = self.registry.by_id.get(record.topic_id) if isinstance(record, RemoveTopicRecord) else None
-            self.registry.replay(record)
+            self._follow_record(record)
             records.append(record)
-            if removed is not None:
-                self._partitions.pop(removed.name, None)
-                self.offline.pop(removed.name, None)
-                self.on_topics_deleted([(removed.name, removed.topic_id)])
 
         self.metadata.follow(batches, replay)
         for topic_id in {record.topic_id for record in records if isinstance(record, PartitionRecord)}:
             topic = self.registry.by_id.get(topic_id)
-            if topic is not None and topic.name not in self._internal:
+            if topic is not None and topic.name not in self._internal and topic.name not in self._stopping:
                 self._make_partitions(topic)
         self._replayed(records)
+
+    def _delete_followed(self, name: str) -> None:
+        """Deletes the partitions of a topic that another server has removed, before those of a new one of this name."""
+        left = self._stopping[name] = list(self._partitions.pop(name, ()))
+
+        def on_stopped(partition: Partition) -> None:
+            self._folders.delete(partition)
+            left.remove(partition)
+            settle()
+
+        def settle() -> None:
+            if not left and self._stopping.get(name) is left:
+                del self._stopping[name]
+                topic = self.registry.topics.get(name)
+                if topic is not None and name not in self._partitions:
+                    self._make_partitions(topic)
+
+        for partition in list(left):
+            partition.stop(self.schedule, partial(on_stopped, partition))
+        settle()
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from coordinator.log.batch import key_values, split
+from coordinator.log.batch import BatchHeader, key_values, split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
@@ -57,17 +57,21 @@ class MetadataLog:
         *,
         on_replayed: Callable[[Sequence[Message]], None],
         on_fact: Callable[[Fact], None],
+        is_shared: bool = False,
     ) -> None:
         """Opens the log and replays it. `on_replayed` is called with the records of each later change.
 
-        `known`, `journaled`: what the catalog and the journal have about the log. Raises DamagedLog, DecodeError, OSError.
+        `known`, `journaled`: what the catalog and the journal have about the log. `is_shared`: the journal has all that there
+        is, which may begin at any offset. Raises DamagedLog, DecodeError, OSError.
         """
         self._registry = registry
         self._clock = clock
         self._on_replayed = on_replayed
         self._on_fact = on_fact
         self._log = JournaledLog(disk, folder, LogSettings(segment_ms=None, retention_ms=None))
-        self._log.load_journaled(journaled, known)
+        self._log.load_journaled(() if is_shared else journaled, known)
+        for batches in journaled if is_shared else ():
+            self._log.append_replayed(batches)
         self._load()
         self._writer = make_writer(self._log, self._on_durable, self._on_failed)
         self._commits: deque[_Commit] = deque()
@@ -75,6 +79,8 @@ class MetadataLog:
         self._full = False
         self.when_leading: Callable[[Callable[[], None]], None] = _at_once
         """Calls an operation that may commit, when this server may write; at once if no other one can."""
+        self.is_behind = False
+        """Whether an operation is called although this server could not lead: what is not here may be there."""
         self.in_steps = 0
         """Operations that commit in several turns of the loop, and until then need to go on writing."""
 
@@ -82,10 +88,8 @@ class MetadataLog:
         for buffer, position, header in self._log.batches():
             if header.is_control:
                 continue
-            for _, _, value in key_values(buffer, position, header):
-                message = metadata_records.decode(value) if value is not None else None
-                if message is not None:
-                    self._registry.replay(message)
+            for message in messages_in(buffer, position, header):
+                self._registry.replay(message)
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -163,14 +167,24 @@ class MetadataLog:
         for record in records:
             self._registry.replay(record)
 
-    def in_turn(self, operation: Callable[[], None]) -> None:
-        """Calls `operation`, which may commit, when every earlier change is durable or has failed."""
+    def when_current(self, operation: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
+        """As `when_leading`, for an operation that may have nothing to write: NOT_CONTROLLER unless this server leads."""
+        self.when_leading(lambda: refuse(ErrorCode.NOT_CONTROLLER) if self.is_behind else operation())
+
+    def in_turn(self, operation: Callable[[], None], refuse: Callable[[ErrorCode], None] | None = None) -> None:
+        """Calls `operation`, which may commit, when every earlier change is durable or has failed.
+
+        `refuse`: as for `when_current`, if the operation may have nothing to write.
+        """
 
         def enter() -> None:
             self._turns.append(operation)
             self._take_turns()
 
-        self.when_leading(enter)
+        if refuse is None:
+            self.when_leading(enter)
+        else:
+            self.when_current(enter, refuse)
 
     def steps(self, operation: Iterator[None]) -> Iterator[None]:
         """The steps of an operation that commits in several turns of the loop (`in_steps`)."""
@@ -190,10 +204,13 @@ class MetadataLog:
         self._log.append_replayed(batches)
         for position, header in split(batches):
             if header.base_offset >= before:
-                for _, _, value in key_values(batches, position, header):
-                    message = metadata_records.decode(value) if value is not None else None
-                    if message is not None:
-                        on_record(message)
+                for message in messages_in(batches, position, header):
+                    on_record(message)
+
+    def write_again(self, node_id: int) -> None:
+        """Writes the whole registry as changes that change nothing, so that what is before them is not needed any more."""
+        for records in self._registry.snapshot(node_id):
+            self.commit(records, lambda _error: None)
 
     def compact(self, node_id: int) -> None:
         """Rewrites the log if it has many obsolete records.
@@ -254,6 +271,14 @@ class MetadataLog:
         for commit in lost:
             commit.done(ErrorCode.NOT_CONTROLLER if isinstance(error, ClaimLost) else ErrorCode.KAFKA_STORAGE_ERROR)
         self._take_turns()
+
+
+def messages_in(batches: bytes, position: int, header: BatchHeader) -> Iterator[Message]:
+    """The messages in the batch at a position, without types that this server does not use. Raises DecodeError."""
+    for _, _, value in key_values(batches, position, header):
+        message = metadata_records.decode(value) if value is not None else None
+        if message is not None:
+            yield message
 
 
 def _at_once(operation: Callable[[], None]) -> None:

@@ -97,6 +97,9 @@ class Registry:
         if isinstance(message, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.changes += 1
         if isinstance(message, TopicRecord):
+            known = self.by_id.get(message.topic_id)
+            if known is not None and not known.is_internal:
+                self.partitions -= known.partitions
             self._put(Topic(message.name, message.topic_id, 0))
             self.collisions[names.collision_key(message.name)] = message.name
             self.removed.pop(message.name, None)
@@ -143,6 +146,21 @@ class Registry:
         quotas = client_quotas.snapshot(self.client_quotas)
         for record in (*self.scram_credentials.values(), *self.acls.values(), *quotas):
             yield [record]
+
+    def removals(self, later: "Registry") -> Iterator[Message]:
+        """The records that remove what is here and not in a later registry of the same cluster."""
+        for topic_id in self.by_id.keys() - later.by_id.keys():
+            yield RemoveTopicRecord(topic_id=topic_id)
+        for (resource_type, resource_name), configs in self.other_configs.items():
+            for name in configs.keys() - later.configs_of(resource_type, resource_name).keys():
+                yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=None)
+        for user, mechanism in self.scram_credentials.keys() - later.scram_credentials.keys():
+            yield RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)
+        for acl_id in self.acls.keys() - later.acls.keys():
+            yield RemoveAccessControlEntryRecord(id=acl_id)
+        for entity, values in self.client_quotas.items():
+            for key in values.keys() - later.client_quotas.get(entity, {}).keys():
+                yield client_quotas.quota_record(dict(entity), key, None)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The settings that a resource overrides."""

@@ -1,7 +1,9 @@
 """Completes a transaction: every partition has its marker (TransactionMetadata.prepareComplete).
 
 The request may come late, from before a reload, when the transaction is already complete or its id has begun another one. So it
-names the producer epoch of the marker, and only counts for a transaction that is still prepared with exactly that epoch.
+names the producer epoch of the marker, and only counts for a transaction that is still prepared with exactly that epoch. A
+client that keeps its epoch (below version 2) may have ended its next transaction at another worker, and the shard may have come
+back since. So the epoch of the coordinator counts, too.
 """
 
 from dataclasses import replace
@@ -21,6 +23,7 @@ class Completion(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
+    coordinator_epoch: int
 
 
 def complete(transactions: Transactions, completion: Completion, _context: RequestContext, now_ms: int) -> Result:
@@ -30,6 +33,7 @@ def complete(transactions: Transactions, completion: Completion, _context: Reque
         prepared is None
         or prepared.state not in PREPARED
         or (prepared.producer_id, prepared.epoch) != (completion.producer_id, completion.epoch)
+        or transactions.coordinator_epoch != completion.coordinator_epoch
     ):
         return Result(DONE)
     producer_id, epoch = producer_after(prepared)

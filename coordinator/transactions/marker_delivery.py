@@ -71,6 +71,8 @@ class MarkerWriter:
         self.stopped = False
         self.elsewhere: WriteOnce | None = None
         """Writes to a shard of groups that another worker has; None: all are here, and the coordinator never moves."""
+        self.is_data_elsewhere = False
+        """Whether another worker has the records of topics."""
 
     def stop(self) -> None:
         """Ends all retries. Deliveries that are not complete start again after the next start."""
@@ -128,11 +130,16 @@ class MarkerWriter:
         self._write_where_it_is(marker, *partition, on_written)
 
     def _write_where_it_is(self, marker: Marker, topic: str, index: int, done: Callable[[ErrorCode], None]) -> None:
-        shards = self._groups.shards if topic == self._groups_topic else ()
-        if self.elsewhere is not None and 0 <= index < len(shards) and shards[index].status is Status.ELSEWHERE:
+        if self.elsewhere is not None and self._is_elsewhere(topic, index):
             self.elsewhere(marker, topic, index, done)
         else:
             self.write_once(marker, topic, index, done)
+
+    def _is_elsewhere(self, topic: str, index: int) -> bool:
+        if topic != self._groups_topic:
+            return self.is_data_elsewhere
+        shards = self._groups.shards
+        return 0 <= index < len(shards) and shards[index].status is Status.ELSEWHERE
 
     def _retry(self, *arguments: Any) -> None:
         if not self.stopped:
@@ -158,7 +165,7 @@ class MarkerDelivery:
 
     def deliver(self, transactional_id: str, marker: Marker, remaining: set[Partition]) -> None:
         """Starts a delivery unless it is in progress: a shard asks again for all of its decisions after a reload."""
-        completion = Completion(transactional_id, marker.producer_id, marker.producer_epoch)
+        completion = Completion(transactional_id, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
         if completion not in self.in_progress and not self._markers.stopped:
             self.in_progress.add(completion)
             self._markers.write(marker, remaining, lambda: self._complete(completion))

@@ -12,7 +12,7 @@ that has received its answer to EndTxn may begin the next transaction at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import InternalRequest
@@ -34,8 +34,29 @@ AskElsewhere = Callable[[int, Addition, bool, Callable[[Any], None]], None]
 """`ask(index of the shard, addition, adds, done)`. `done` gets what the operation replies there, or a KafkaError."""
 
 
+class Verifier(Protocol):
+    """Checks that writes belong to open transactions."""
+
+    needs_guard: bool
+    """Whether a marker that arrives during the check may be that of the transaction which is checked."""
+
+    def check(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Mapping[str, Sequence[int]],
+        adds: bool,
+        done: Callable[[Refused], None],
+        *,
+        abortable: bool = True,
+    ) -> None:
+        """As `Verification.check`."""
+
+
 class Verification:
     """Asks the coordinator of a transactional id."""
+
+    needs_guard = True
 
     def __init__(self, transactions: Router[TransactionMachine], *, enabled: bool, schedule: Schedule) -> None:
         """`enabled`: transaction.partition.verification.enable. Additions are made in either case."""
@@ -90,11 +111,11 @@ class Verification:
                     waited_ms += ADD_RETRY_MS
                     self._schedule(ADD_RETRY_MS, ask)
                     return
-                refused = dict.fromkeys(wanted, _error_for_client(outcome.code, abortable=abortable))
+                refused = dict.fromkeys(wanted, error_for_client(outcome.code, abortable=abortable))
             else:
                 verdicts = {} if adds else outcome
                 refused = {
-                    partition: _error_for_client(error, abortable=abortable)
+                    partition: error_for_client(error, abortable=abortable)
                     for partition, error in verdicts.items()
                     if error is not ErrorCode.NONE
                 }
@@ -103,7 +124,7 @@ class Verification:
         ask()
 
 
-def _error_for_client(error: ErrorCode, *, abortable: bool) -> ErrorCode:
+def error_for_client(error: ErrorCode, *, abortable: bool) -> ErrorCode:
     """Translates the coordinator's error into the one that Produce and TxnOffsetCommit return."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

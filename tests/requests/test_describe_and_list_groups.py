@@ -23,7 +23,7 @@ class TwoShards:
     def gather(self, view, exchange, combine):
         exchange.answer(combine([view(shard.groups, shard.now_ms) for shard in self.shards]))
 
-    def gather_by_group(self, group_ids, function, exchange, combine):
+    def gather_by_group(self, group_ids, function, exchange, combine, *, refused):
         parts = []
         for shard in self.shards:
             ids = [group_id for group_id in group_ids if self.shard_of(group_id) is shard]

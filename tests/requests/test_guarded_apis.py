@@ -1003,6 +1003,7 @@ def test_a_request_with_many_names_asks_about_them_in_slices(name, version, fiel
     [
         ("DescribeProducers", 0, READ_TOPIC, producers(*[(each, 0) for each in MANY]), NO_TOPIC),
         ("DeleteRecords", 2, DELETE_TOPIC, delete_records(*[(each, 0) for each in MANY]), NO_TOPIC),
+        ("DeleteTopics", 6, DESCRIBE_TOPIC, delete(*MANY), NO_TOPIC),
         ("CreatePartitions", 3, ALTER_TOPIC, grow(*MANY), NO_TOPIC),
         ("CreateTopics", 7, CREATE_TOPIC, create(*MANY), NONE),
     ],

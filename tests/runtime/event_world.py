@@ -125,12 +125,11 @@ class EventWorld(ShardWorld):
             self.event_log.finish(self.shard.offset_durable)
         self.settle()
         self.journal.stop()
-        log = self.shard.log
-        with suppress(OSError):
-            if log.failed is None:
-                log.close()
-        log.close_files()
-        self.event_log.close()
+        for log in (self.shard.log, self.event_log.log):
+            with suppress(OSError):
+                if log.failed is None:
+                    log.close()
+            log.close_files()
         self.journal.settle()
         self.journal.close()
 

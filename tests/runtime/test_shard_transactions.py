@@ -3,7 +3,7 @@
 from random import Random
 
 from coordinator.groups.offsets.commit import commit
-from coordinator.groups.offsets.value import NO_TOPIC_ID
+from coordinator.groups.offsets.value import NO_TOPIC_ID, decode
 from coordinator.log.batch import check_batch, decode_records
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitValue
@@ -52,7 +52,7 @@ def offsets(world):
 def pending(world):
     found = world.shard.state.offsets.pending.by_group.get("g", {})
     return {
-        (partition, producer): None if each.committed is None else each.committed.offset
+        (partition, producer): None if each.committed is None else decode(each.committed).offset
         for partition, producers in found.items()
         for producer, each in producers.items()
     }

@@ -1,6 +1,9 @@
 """Internal topics are created once for all who request them; a failure is reported and not retried for a while."""
 
+from functools import partial
+
 from coordinator.topics.auto_creation import AutoTopicCreation, Creatable
+from coordinator.topics.create import create_topics
 from tests.topics.data_plane import DataPlane
 
 KEEP_MS = 10_000
@@ -16,7 +19,7 @@ def created(plane):
 
 def test_requested_topics_are_created():
     plane = DataPlane()
-    auto_creation = AutoTopicCreation(plane.topics, plane.clock.monotonic_ms)
+    auto_creation = AutoTopicCreation(partial(create_topics, plane.topics), plane.clock.monotonic_ms)
     auto_creation.create([creatable("a"), creatable("b")], KEEP_MS)
     assert created(plane) == ["a", "b"]
     assert plane.topics.registry.topics["a"].partitions == 2
@@ -25,7 +28,7 @@ def test_requested_topics_are_created():
 
 def test_a_topic_in_progress_is_not_created_twice():
     plane = DataPlane(late=True)
-    auto_creation = AutoTopicCreation(plane.topics, plane.clock.monotonic_ms)
+    auto_creation = AutoTopicCreation(partial(create_topics, plane.topics), plane.clock.monotonic_ms)
     auto_creation.create([creatable("a")], KEEP_MS)
     auto_creation.create([creatable("a"), creatable("b")], KEEP_MS)
     plane.sync()
@@ -35,7 +38,7 @@ def test_a_topic_in_progress_is_not_created_twice():
 
 def test_a_topic_can_be_created_again_after_its_deletion():
     plane = DataPlane()
-    auto_creation = AutoTopicCreation(plane.topics, plane.clock.monotonic_ms)
+    auto_creation = AutoTopicCreation(partial(create_topics, plane.topics), plane.clock.monotonic_ms)
     auto_creation.create([creatable("a")], KEEP_MS)
     plane.delete("a")
     auto_creation.create([creatable("a")], KEEP_MS)
@@ -44,7 +47,7 @@ def test_a_topic_can_be_created_again_after_its_deletion():
 
 def test_a_failure_is_reported_and_does_not_affect_other_topics():
     plane = DataPlane()
-    auto_creation = AutoTopicCreation(plane.topics, plane.clock.monotonic_ms)
+    auto_creation = AutoTopicCreation(partial(create_topics, plane.topics), plane.clock.monotonic_ms)
     auto_creation.create([creatable("a", replication_factor=3), creatable("b")], KEEP_MS)
     assert created(plane) == ["b"]
     failures = auto_creation.failures(["a", "b", "c"])
@@ -54,7 +57,7 @@ def test_a_failure_is_reported_and_does_not_affect_other_topics():
 
 def test_a_failed_topic_is_not_retried_until_the_failure_expires():
     plane = DataPlane()
-    auto_creation = AutoTopicCreation(plane.topics, plane.clock.monotonic_ms)
+    auto_creation = AutoTopicCreation(partial(create_topics, plane.topics), plane.clock.monotonic_ms)
     auto_creation.create([creatable("a", replication_factor=3)], KEEP_MS)
     auto_creation.create([creatable("a")], KEEP_MS)
     assert created(plane) == []
@@ -67,7 +70,7 @@ def test_a_failed_topic_is_not_retried_until_the_failure_expires():
 def test_the_number_of_remembered_failures_is_bounded(monkeypatch):
     monkeypatch.setattr("coordinator.topics.auto_creation.FAILURES_MAX", 2)
     plane = DataPlane()
-    auto_creation = AutoTopicCreation(plane.topics, plane.clock.monotonic_ms)
+    auto_creation = AutoTopicCreation(partial(create_topics, plane.topics), plane.clock.monotonic_ms)
     for name in "abc":
         auto_creation.create([creatable(name, replication_factor=3)], KEEP_MS)
         plane.clock.advance(1)

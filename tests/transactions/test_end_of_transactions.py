@@ -136,13 +136,15 @@ def test_the_completion_of_an_earlier_transaction_has_no_effect(world):
     producer = begun(world)
     world.end(producer)
     world.sync()
-    late = Completion(ID, 1000, 0)
+    late = Completion(ID, 1000, 0, 0)
     world.do(complete, late)
-    world.do(complete, Completion("nobody", 1000, 1))
+    world.do(complete, Completion("nobody", 1000, 1, 0))
+    of_an_earlier_owner = world.known.epoch, world.state.coordinator_epoch - 1
+    world.do(complete, Completion(ID, 1000, *of_an_earlier_owner))
     assert world.known.state is State.PREPARE_COMMIT
     world.finish()
     before = len(world.log)
-    world.do(complete, Completion(ID, 1000, 1))
+    world.do(complete, Completion(ID, 1000, 1, 0))
     assert len(world.log) == before
 
 

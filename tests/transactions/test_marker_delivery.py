@@ -150,7 +150,7 @@ def test_writing_once_returns_the_error_and_does_not_retry(world):
 def test_the_transaction_is_completed_when_every_partition_has_the_marker(world):
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
     ((operation, request),) = world.transactions.shards[0].asked
-    assert (operation, request.request) == (complete, Completion("tx", 7, 3))
+    assert (operation, request.request) == (complete, Completion("tx", 7, 3, 0))
     world.transactions.shards[0].answer(None)
     assert world.timers == []
 
@@ -166,6 +166,16 @@ def test_a_refused_completion_is_retried_without_new_markers(world):
     assert len(world.written) == 1
     world.deliveries.deliver("tx", MARKER, {("t", 0)})
     assert len(world.written) == 2
+
+
+def test_a_shard_that_comes_back_delivers_beside_what_it_left_unfinished(world):
+    """The producer's next transaction has the same epoch below version 2, and may have ended at another worker meanwhile."""
+    world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.deliveries.deliver("tx", MARKER, {("t", 0)})
+    world.deliveries.deliver("tx", MARKER._replace(commit=False, coordinator_epoch=2), {("t", 0)})
+    assert world.written[-1] == ("t", 0, MARKER._replace(commit=False, coordinator_epoch=2))
+    ((_, request),) = world.transactions.shards[0].asked
+    assert request.request == Completion("tx", 7, 3, 2)
 
 
 def test_a_shard_that_failed_for_good_is_left_alone(world):

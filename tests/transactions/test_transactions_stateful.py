@@ -132,7 +132,7 @@ class Histories(RuleBasedStateMachine):
 
     def begin_deliveries(self):
         for name, marker, left in self.world.deliveries:  # as MarkerDelivery: a delivery under way is not started again
-            self.under_way.setdefault(Completion(name, marker.producer_id, marker.producer_epoch), (marker, left))
+            self.under_way.setdefault(Completion(name, *marker[:2], marker.coordinator_epoch), (marker, left))
         self.world.deliveries.clear()
 
     def crash(self, kept, forgets):

@@ -105,7 +105,7 @@ class World:
         while self.deliveries:
             transactional_id, marker, left = self.deliveries.pop(0)
             left.clear()
-            self.do(complete, Completion(transactional_id, marker.producer_id, marker.producer_epoch))
+            self.do(complete, Completion(transactional_id, *marker[:2], marker.coordinator_epoch))
             self.sync()
 
     # --- what producers ask -------------------------------------------------------------------------------------------

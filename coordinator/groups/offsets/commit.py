@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.partial_commit import PartialCommit, RefusedPartition
-from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
+from coordinator.groups.offsets.validate_partitions import Answers, Validated, validate_partitions
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
@@ -39,10 +39,12 @@ def commit(
     context: RequestContext,
     now_ms: int,
     refused: Sequence[RefusedPartition] = (),
+    validated: Validated | None = None,
 ) -> Result:
     """Commits the offsets of partitions that exist and that the client may read; every topic has both its name and its id.
 
-    `refused`: other partitions of the same commit, which were refused before; only the event mentions them.
+    `refused`: other partitions of the same commit, which were refused before; only the event mentions them. `validated`: what
+    `validate_partitions` returns, if the commit was validated before.
 
     Raises the errors of `fence_commit`. A partition may be refused by itself with OFFSET_METADATA_TOO_LARGE.
     """
@@ -51,10 +53,8 @@ def commit(
     except KafkaError as error:
         error.facts = refused_commit_facts(groups, request, context, error.code, refused)
         raise
-    retention_ms = request.retention_time_ms
-    expire_timestamp_ms = None if retention_ms == BROKER_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
-    answer, records, is_partly_refused = validate_partitions(
-        request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
+    answer, records, is_partly_refused = validated or validate_partitions(
+        request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms(request, now_ms)
     )
     groups.counters.offsets += len(records)
     facts: tuple[Fact, ...] = ()
@@ -65,8 +65,16 @@ def commit(
     return Result(answer, records, timers, (), facts)
 
 
-def commit_rest(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
+def expire_timestamp_ms(request: OffsetCommitRequest, now_ms: int) -> int | None:
+    """When the offsets expire, if the client says it."""
+    retention_ms = request.retention_time_ms
+    return None if retention_ms == BROKER_RETENTION else min(now_ms + retention_ms, TIMESTAMP_MAX)
+
+
+def commit_rest(
+    groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int, validated: Validated | None = None
+) -> Result:
     """Commits what is left of a request, and answers all of it. Raises the errors of `fence_commit`."""
-    result = commit(groups, partial.rest, context, now_ms, partial.refused)
+    result = commit(groups, partial.rest, context, now_ms, partial.refused, validated)
     result.reply = partial.answer(result.reply)
     return result

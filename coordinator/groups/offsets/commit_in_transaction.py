@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
-from coordinator.groups.offsets.validate_partitions import Answers, validate_partitions
+from coordinator.groups.offsets.validate_partitions import Answers, Validated, validate_partitions
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitResponse
@@ -34,6 +34,8 @@ class VerifiedCommit:
     guard: int | None
     """What `PendingOffsets.guard` returned before the verification began; None if the transaction's marker will have a higher
     epoch than the commit (KIP-890), so that no guard is needed."""
+    validated: Validated | None = None
+    """What `validate_partitions` returns, if the commit was validated before."""
 
 
 def commit_in_transaction(groups: Groups, verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
@@ -55,7 +57,7 @@ def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, n
     partial = verified.partial
     request, refused = partial.rest, partial.refused
     fence_commit_in_transaction(groups, request, context.api_version)
-    answer, records, is_partly_refused = validate_partitions(
+    answer, records, is_partly_refused = verified.validated or validate_partitions(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms=None
     )
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -63,9 +65,7 @@ def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, n
         _fence_producer(groups, producer, verified.guard)
     groups.counters.offsets += len(records)
     facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, refused=refused)
-    if partial.refused_topics:
-        answer = partial.answer(answer)
-    return Result(answer, records, facts=facts, producer=producer)
+    return Result(partial.answer(answer), records, facts=facts, producer=producer)
 
 
 def _fence_producer(groups: Groups, producer: Producer, guard: int | None) -> None:

@@ -63,10 +63,8 @@ def topics_deleted(groups: Groups, topics: Iterable[tuple[str, bytes]], now_ms: 
     count = 0
     offsets = groups.offsets
     for group_id in {**dict.fromkeys(offsets.by_group), **dict.fromkeys(offsets.pending.by_group)}:
-        committed = chain(offsets.of(group_id), offsets.pending.values(group_id))
-        deleted = {
-            key: None for key, each in committed if key[0] in ids and each.topic_id in (ids[key[0]], NO_TOPIC_ID)
-        }
+        committed = chain(offsets.of_topics(group_id, ids), offsets.pending.of_topics(group_id, ids))
+        deleted = {key: None for key, each in committed if each.topic_id in (ids[key[0]], NO_TOPIC_ID)}
         count += len(deleted)
         records += _delete(groups, groups.get_or_simple(group_id), deleted, now_ms)
     return Result(records=records, facts=_facts(count, "topic deleted"))

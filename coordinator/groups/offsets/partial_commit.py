@@ -6,7 +6,7 @@ refused partitions first, and a topic that is in both parts once.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from coordinator.groups.offsets.validate_partitions import Answers
 from coordinator.protocol.errors import ErrorCode
@@ -38,6 +38,8 @@ class PartialCommit(NamedTuple):
 
     def answer(self, to_rest: Any = None) -> Message:
         """The whole answer. `to_rest`: the answer to the rest; None if nothing is left."""
+        if to_rest is not None and not self.refused_topics:
+            return cast(Message, to_rest)
         topics = list(self.refused_topics)
         positions = {(topic.name, topic.topic_id): position for position, topic in enumerate(topics)}
         for topic in () if to_rest is None else to_rest.topics:

@@ -14,9 +14,11 @@ and arrives afterwards must not begin another one, which nobody would end: it ha
 last marker (`guard`). A producer is forgotten after a day, as in Kafka.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
 
+from coordinator.groups.offsets import value as values
+from coordinator.groups.offsets.value import StoredOffset
 from coordinator.protocol.messages import OffsetCommitValue
 from coordinator.runtime.result import Marker, Producer
 
@@ -29,7 +31,7 @@ class Pending:
     """One pending offset; `order` grows with the place in the log."""
 
     order: int
-    committed: OffsetCommitValue | None
+    committed: StoredOffset | None
     """None: a newer commit of the partition is in the log."""
 
 
@@ -62,12 +64,13 @@ class PendingOffsets:
         """The group's partitions that have pending offsets."""
         return self.by_group.get(group_id, ())
 
-    def values(self, group_id: str) -> Iterator[tuple[Partition, OffsetCommitValue]]:
-        """The group's pending offsets that no newer commit has superseded; a partition may have several."""
+    def of_topics(self, group_id: str, topics: Container[str]) -> Iterator[tuple[Partition, OffsetCommitValue]]:
+        """The group's pending offsets of some topics that no newer commit has superseded; a partition may have several."""
         for partition, producers in self.by_group.get(group_id, {}).items():
-            for pending in producers.values():
-                if pending.committed is not None:
-                    yield partition, pending.committed
+            if partition[0] in topics:
+                for pending in producers.values():
+                    if pending.committed is not None:
+                        yield partition, values.decode(pending.committed)
 
     def has(self, group_id: str, partition: Partition) -> bool:
         found = self.by_group.get(group_id)
@@ -78,12 +81,18 @@ class PendingOffsets:
         known = self.known.get(producer_id)
         return 0 if known is None else known.markers
 
-    def add(self, producer: Producer, group_id: str, partition: Partition, committed: OffsetCommitValue) -> None:
+    def add(
+        self, producer: Producer, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]]
+    ) -> None:
+        """Adds offsets of one topic by partition index; at least one."""
         self._note_producer(producer)
-        self._order += 1
-        pending = Pending(self._order, committed)
-        self.by_group.setdefault(group_id, {}).setdefault(partition, {})[producer.id] = pending
-        self.by_producer.setdefault(producer.id, {})[group_id, partition] = None
+        of_group = self.by_group.setdefault(group_id, {})
+        of_producer = self.by_producer.setdefault(producer.id, {})
+        for order, (index, value) in enumerate(committed, self._order + 1):
+            partition = topic, index
+            of_group.setdefault(partition, {})[producer.id] = Pending(order, value)
+            of_producer[group_id, partition] = None
+        self._order += len(committed)
 
     def supersede(self, group_id: str, partition: Partition, *, before: int | None = None) -> None:
         """A newer commit of the partition is in the log: pending ones have lost, or only those with an order below `before`."""
@@ -96,7 +105,7 @@ class PendingOffsets:
         for producer_id in list(self.by_group.get(group_id, {}).get(partition, ())):
             self._remove(producer_id, group_id, partition)
 
-    def end(self, marker: Marker) -> list[tuple[str, Partition, OffsetCommitValue]]:
+    def end(self, marker: Marker) -> list[tuple[str, Partition, StoredOffset]]:
         """Ends the producer's transaction; returns the offsets that are now committed."""
         known = self._note_producer(Producer(marker.producer_id, marker.producer_epoch))
         known.coordinator_epoch = max(known.coordinator_epoch, marker.coordinator_epoch)

@@ -9,13 +9,13 @@ from functools import lru_cache
 from struct import Struct
 
 from coordinator.groups.offsets import value as values
-from coordinator.groups.offsets.replay import replay_offsets
+from coordinator.groups.offsets.replay import replay_offsets, replay_pending_offsets
 from coordinator.groups.offsets.value import VERSION, VERSION_WITH_EXPIRY, StoredOffset
 from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey
-from coordinator.runtime.result import Record, Records
+from coordinator.runtime.result import Producer, Record, Records
 
 _NAMES_REMEMBERED = 4_096
 _PARTITION = Struct(">i").pack
@@ -24,38 +24,56 @@ _PARTITION = Struct(">i").pack
 class OffsetCommits(Records):
     """The records of one commit, by topic."""
 
-    __slots__ = ("_count", "_topics", "group_id", "version")
+    __slots__ = ("_ahead", "_count", "group_id", "topics", "version")
 
     def __init__(self, group_id: str, *, with_expiry: bool) -> None:
         """`with_expiry`: the offsets have expiry times of their own."""
         self.group_id = group_id
         self.version = VERSION_WITH_EXPIRY if with_expiry else VERSION
         self._count = 0
-        self._topics: list[tuple[str, Sequence[tuple[int, StoredOffset]]]] = []
+        self.topics: list[tuple[str, Sequence[tuple[int, StoredOffset]]]] = []
+        """Topics with their offsets by partition index."""
+        self._ahead: BatchBuilder | None = None
+        """The records as they begin a batch, if they were encoded in advance."""
 
     def add(self, topic: str, offsets: Sequence[tuple[int, StoredOffset]]) -> None:
         """Adds offsets by partition index."""
         self._count += len(offsets)
-        self._topics.append((topic, offsets))
+        self.topics.append((topic, offsets))
+
+    def add_ahead(self, others: "OffsetCommits") -> None:
+        """Adds other records of the same commit, and encodes them. Either all records are added so, or none."""
+        if self._ahead is None:
+            self._ahead = BatchBuilder()
+        others.add_to(self._ahead)
+        self._count += len(others)
+        self.topics += others.topics
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Record]:
-        for topic, offsets in self._topics:
+        for topic, offsets in self.topics:
             for index, stored in offsets:
                 yield Record(OffsetCommitKey(self.group_id, topic, index), values.decode(stored), self.version)
 
     def replay(self, state: Groups) -> None:
-        for topic, offsets in self._topics:
+        for topic, offsets in self.topics:
             replay_offsets(state, self.group_id, topic, offsets)
 
+    def replay_pending(self, state: Groups, producer: Producer) -> None:
+        for topic, offsets in self.topics:
+            replay_pending_offsets(state, self.group_id, topic, offsets, producer)
+
     def add_to(self, batch: BatchBuilder) -> None:
-        batch.add_all(self.encoded())
+        if self._ahead is not None and not batch.count:
+            batch.add_encoded(self._ahead.records(), self._count)
+        else:
+            batch.add_all(self.encoded())
 
     def encoded(self) -> list[tuple[bytes, bytes]]:
         out = []
-        for topic, offsets in self._topics:
+        for topic, offsets in self.topics:
             head = _key_head(self.group_id, topic)
             out += [(head + _PARTITION(index), stored) for index, stored in offsets]
         return out

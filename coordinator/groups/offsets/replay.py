@@ -33,7 +33,7 @@ def replay_offset_commit(groups: Groups, key: OffsetCommitKey, value: OffsetComm
 
 
 def replay_offsets(groups: Groups, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]]) -> None:
-    """Stores offsets of one topic by partition index. None is a tombstone."""
+    """Stores offsets of one topic by partition index."""
     offsets = groups.offsets
     if group_id not in offsets.by_group:
         groups.get_or_simple(group_id)
@@ -45,14 +45,21 @@ def replay_offsets(groups: Groups, group_id: str, topic: str, committed: Collect
 
 def replay_pending_offset(groups: Groups, key: OffsetCommitKey, value: OffsetCommitValue, producer: Producer) -> None:
     """Keeps the offset until the producer's marker (KIP-98)."""
-    groups.get_or_simple(key.group)
-    groups.offsets.pending.add(producer, key.group, (key.topic, key.partition), value)
+    replay_pending_offsets(groups, key.group, key.topic, ((key.partition, encode(value)),), producer)
+
+
+def replay_pending_offsets(
+    groups: Groups, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]], producer: Producer
+) -> None:
+    """Keeps offsets of one topic by partition index."""
+    groups.get_or_simple(group_id)
+    groups.offsets.pending.add(producer, group_id, topic, committed)
 
 
 def replay_marker(groups: Groups, marker: Marker) -> None:
     """Commits or discards the producer's pending offsets (`OffsetMetadataManager.replayEndTransactionMarker`)."""
     for group_id, (topic, partition), committed in groups.offsets.pending.end(marker):
-        groups.offsets.put(group_id, topic, ((partition, encode(committed)),))
+        groups.offsets.put(group_id, topic, ((partition, committed),))
 
 
 def replay_legacy_offset_commit(

@@ -10,7 +10,7 @@ replay.py changes this object.
 Offsets of open transactions are kept apart (`pending`): no response contains them before their marker is in the log.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from sys import intern
 
 from coordinator.groups.offsets import value as values
@@ -48,6 +48,12 @@ class Offsets:
         """The committed offsets of a group."""
         for partition, committed in self.by_group.get(group_id, {}).items():
             yield partition, values.decode(committed)
+
+    def of_topics(self, group_id: str, topics: Container[str]) -> Iterator[tuple[Partition, OffsetCommitValue]]:
+        """The committed offsets that a group has of some topics. Those of others are not decoded."""
+        for partition, committed in self.by_group.get(group_id, {}).items():
+            if partition[0] in topics:
+                yield partition, values.decode(committed)
 
     def put(self, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]]) -> None:
         """Stores offsets of one topic by partition index."""

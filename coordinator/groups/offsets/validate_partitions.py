@@ -3,8 +3,12 @@
 Only metadata that is too large can still refuse a partition. This is the loop of a coordinator's most frequent write
 (the loop of `OffsetMetadataManager.commitOffset` in Kafka), so it creates nothing but the objects that
 the state and the answer keep.
+
+A commit takes effect at once, but what a large one asks for is validated in pieces before the group is asked.
 """
 
+from collections.abc import Generator
+from copy import copy
 from typing import Any
 
 from coordinator.groups.offsets.metadata import is_too_large
@@ -15,6 +19,11 @@ from coordinator.protocol.messages import Message, OffsetCommitValue
 
 _NONE = ErrorCode.NONE
 _INDEXES_CACHED = 1024
+PIECE_PARTITIONS = 1_000
+"""Partitions that are validated in about a millisecond."""
+
+Validated = tuple[Any, OffsetCommits, bool]
+"""The answer, the records of the accepted partitions, and whether some partition was refused."""
 
 
 class _Accepted(dict[int, Any]):
@@ -46,8 +55,8 @@ class Answers:
 
 def validate_partitions(
     request: Any, answers: Answers, metadata_max: int, now_ms: int, expire_timestamp_ms: int | None
-) -> tuple[Any, OffsetCommits, bool]:
-    """Returns the answer, the records of the accepted partitions, and whether some partition was refused.
+) -> Validated:
+    """What becomes of the commit if the group lets the committer pass.
 
     Every topic of the request has both its name and its id. A partition whose metadata has more than `metadata_max` UTF-16
     units is answered with OFFSET_METADATA_TOO_LARGE. `expire_timestamp_ms`: if the client sets its own retention, else None.
@@ -77,6 +86,33 @@ def validate_partitions(
         topics.append(answers.topic(topic.name, topic.topic_id, partitions))
         if values:
             records.add(topic.name, values)
+    return answers.response(0, topics), records, is_partly_refused
+
+
+def validate_in_pieces(
+    request: Any, answers: Answers, metadata_max: int, now_ms: int, expire_timestamp_ms: int | None
+) -> Generator[None, None, Validated]:
+    """What `validate_partitions` returns, a piece in each step."""
+    topics: list[Any] = []
+    records = OffsetCommits(request.group_id, with_expiry=expire_timestamp_ms is not None)
+    is_partly_refused = False
+    part, done = copy(request), 0
+    for topic in request.topics:
+        answered = answers.topic(topic.name, topic.topic_id, [])
+        topics.append(answered)
+        for first in range(0, len(topic.partitions), PIECE_PARTITIONS):
+            partitions = topic.partitions[first : first + PIECE_PARTITIONS]
+            part.topics = [type(topic)(topic.name, topic.topic_id, partitions)]
+            answer, committed, is_refused = validate_partitions(
+                part, answers, metadata_max, now_ms, expire_timestamp_ms
+            )
+            answered.partitions += answer.topics[0].partitions
+            records.add_ahead(committed)
+            is_partly_refused = is_partly_refused or is_refused
+            done += len(partitions)
+            if done >= PIECE_PARTITIONS:
+                done = 0
+                yield
     return answers.response(0, topics), records, is_partly_refused
 
 

@@ -158,6 +158,8 @@ class Exchange:
 class Verification:
     """Answers with the error `refusing`, if it is set; answers at once, or by `answer` while `holding`."""
 
+    needs_guard = True
+
     def __init__(self) -> None:
         self.refusing: Any = None
         self.holding = False

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.groups.classic.states import State
+from coordinator.groups.offsets import value as values
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.offsets.group_states import emptied_group, live_group
@@ -163,6 +164,17 @@ def test_offsets_are_deleted_with_their_topic(coordinator):
     assert (coordinator.fetch("g"), coordinator.fetch("h")) == ({OTHER: 2}, {})
     coordinator.restart()
     assert set(coordinator.state.by_id) == {"g", "h"}
+
+
+def test_a_deleted_topic_costs_no_look_into_the_offsets_of_others(coordinator, monkeypatch):
+    """A request deletes thousands of topics beside groups with thousands of offsets."""
+    coordinator.commit("g", {OTHER: 2, **{("topic", index): 1 for index in range(4)}})
+    decoded, decode = [], values.decode
+    monkeypatch.setattr(values, "decode", lambda stored: decoded.append(stored) or decode(stored))
+    result = topics_deleted(coordinator.state, [("other", coordinator.topics.topic_id("other"))], coordinator.now_ms)
+    assert len(decoded) == 1
+    coordinator.shards[0].apply(result)
+    assert OTHER not in coordinator.fetch("g")
 
 
 def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):

@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.groups.offsets import validate_partitions as validation
 from coordinator.groups.offsets.commit import ANSWERS
-from coordinator.groups.offsets.validate_partitions import validate_partitions
+from coordinator.groups.offsets.validate_partitions import validate_in_pieces, validate_partitions
 from coordinator.groups.offsets.value import NO_TOPIC_ID
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
-from coordinator.runtime.result import Records
+from coordinator.runtime.result import Producer, Records
 from coordinator.runtime.serde import Serde
 from tests.groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
@@ -51,6 +53,45 @@ def test_bytes_and_state_are_those_of_single_records(expire_ms, request):
     assert {each.error_code for each in refused} <= {ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert (len(refused) > 0) is is_partly_refused
     assert len(refused) + len(records) == sum(len(topic.partitions) for topic in request.topics)
+
+
+@given(request=requests)
+def test_pending_offsets_are_those_of_single_records(request):
+    _, records, _ = validate_partitions(request, ANSWERS, 256, 1_000, None)
+    together, one_by_one = OffsetCoordinator().state, OffsetCoordinator().state
+    for producer in (Producer(7, 1), Producer(8, 0), Producer(7, 2)):
+        records.replay_pending(together, producer)
+        Records.replay_pending(records, one_by_one, producer)
+    assert together.offsets.pending.by_group == one_by_one.offsets.pending.by_group
+    assert together.offsets.pending.by_producer == one_by_one.offsets.pending.by_producer
+    assert together.by_id.keys() == one_by_one.by_id.keys()
+
+
+@pytest.mark.parametrize("expire_ms", [None, 9_000])
+@given(request=requests, before=st.sampled_from([0, 1, 5]))
+def test_what_is_validated_in_pieces_is_what_is_validated_at_once(expire_ms, request, before):
+    """`before`: records that are in the batch already."""
+    at_once = validate_partitions(request, ANSWERS, 256, 1_000, expire_ms)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(validation, "PIECE_PARTITIONS", 2)
+        work, pieces = validate_in_pieces(request, ANSWERS, 256, 1_000, expire_ms), 0
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                in_pieces = done.value
+                break
+            pieces += 1
+    assert pieces <= sum(len(topic.partitions) for topic in request.topics)
+    assert in_pieces[0] == at_once[0]
+    assert in_pieces[2] is at_once[2]
+    batches = []
+    for _, records, _ in (at_once, in_pieces):
+        batch = BatchBuilder()
+        batch.add_all([(b"earlier", b"record")] * before)
+        records.add_to(batch)
+        batches.append((batch.build(0, 0), batch.count, batch.size_bytes, len(records), list(records)))
+    assert batches[0] == batches[1]
 
 
 @given(request=requests)
