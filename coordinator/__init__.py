@@ -32,12 +32,15 @@ The packages, from the top. Each may import those below it, never those above (i
     bench       the server's speed, measured beside a bare echo server
     faults      simulated twins of everything outside; a whole server in a world of faults, reproducible from a seed
     server      the composition root: makes the parts, wires them, starts and stops them; the server's process
+    overlay     in front of a real cluster: groups and offsets are ours, all else is forwarded to its brokers
     fastpath    shortcuts for the most frequent work, which change no byte: repeated commits, event encoding, bulk replay
+    front       admin HTTP of several workers: one address that answers for all of them
     admin       HTTP: health, metrics, views of groups and transactions, control; its OpenAPI document
     page        the files of the page: groups and their timelines in a browser, also for the pipeline's report
     network     listeners and connections: limits, flow control, responses in the order of the requests
     rules       fault rules and recordings: what a test lets fail, wait or get lost; what clients asked and were answered
     workers     several servers over one engine: who has which shard, take-overs, the metadata that all of them follow
+    supervisor  several workers on one machine: the process that has the data folder and its journal
     requests    one file per Kafka API, named as Kafka names it: versions, access, handler, refusal
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
     quotas      how much a client may send, fetch, ask and change in a time, and for how long it waits when it did more
@@ -49,8 +52,9 @@ The packages, from the top. Each may import those below it, never those above (i
                 verification and the pool of producer ids, which talk to shards
     runtime     what makes a state machine durable: result, shard, router, event log, parking, timers, loader
     journal     one write and one sync a turn for all internal logs, whose segments are written behind it
-    engine      the database that several coordinators share: logs, claims of them, beats; PostgreSQL
+    engine      what several workers share: logs, claims of them, beats; over PostgreSQL, Kafka, or the supervisor
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
+    login       the client's side of SASL: how this program proves to another server who it is
     protocol    bytes and messages: definitions, the generated codec, headers, frames, error codes
     world       clock, randomness, disk, worker threads: the outside as small protocols, with the real implementations;
                 the cache of generated code, lines of the server's log

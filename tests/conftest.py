@@ -1,6 +1,7 @@
 """Fixtures that every folder of tests may use."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +11,13 @@ import pytest
 import uvloop
 from hypothesis import settings
 
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.postgresql import Cluster
 from tests.support.recorded_storm import RecordedStorm, record
 from tests.support.server_process import ServerProcess
+
+# A shell that starts the tests in the background has SIGINT ignored, and every process of a test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Test runs are repeatable: random cases depend on the test alone. `make explore` draws new ones each time.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -36,6 +42,21 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 def recorded_storm(tmp_path_factory: pytest.TempPathFactory) -> RecordedStorm:
     """Five minutes of a group in trouble, and what was really done to it."""
     return record(tmp_path_factory.mktemp("recorded") / "storm")
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Cluster]:
+    """A PostgreSQL without standbys, for clusters of workers with names of their own."""
+    found = Cluster(standbys=0)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[KafkaCluster]:
+    """Three brokers of Kafka, for tests that leave them as they were."""
+    with KafkaCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

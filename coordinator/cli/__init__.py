@@ -26,7 +26,7 @@ COMMANDS = {
     "topics": Loaded(
         "topics", "Show, create and delete topics over the Kafka protocol, on this server or a real Kafka."
     ),
-    "log": Loaded("log", "Inspect log folders, repair damaged ones, and settle journals."),
+    "log": Loaded("log", "Inspect log folders, repair damaged ones, settle journals, and copy shared ones."),
     "certify": Loaded("certify", "Put a consumer program of any language through rare events, and judge what it did."),
     "pipeline": Loaded("pipeline", "Analyse logs with Spark: tables, audits, reports."),
     "protocol": Loaded("protocol", "Show protocol messages, and the permissions of the APIs."),

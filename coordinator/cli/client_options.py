@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from coordinator.cli.command_line import combined, fail
+from coordinator.cli.command_line import combined, fail, until_stopped
 
 if TYPE_CHECKING:
     from coordinator.operations.client import Client
@@ -147,7 +147,8 @@ def security_of_source(access: SourceAccess) -> "Security":
 
 def _security(access: Access, prefix: str = "") -> "Security":
     """How the client's connections are protected. Raises click.UsageError if options contradict each other."""
-    from coordinator.operations.security import Sasl, Security, Tls
+    from coordinator.login.sasl import Sasl
+    from coordinator.operations.security import Security, Tls
 
     for file in (access["tls_ca"], access["tls_cert"], access["tls_key"], access["password_file"]):
         if file is not None and not file.is_file():
@@ -178,12 +179,13 @@ def watch_client(access: WatchedAccess, show: "Callable[[Client], int]") -> int:
     if not access["watch"]:
         return with_client(access, show)
     security = _security(access)
-    try:
+
+    def show_again_and_again() -> None:
         while True:
             click.clear()
             click.secho(f"every {access['interval']:g} s; now {datetime.now(UTC):%H:%M:%S} UTC\n", dim=True)
             _with_client(access, security, show)
             sys.stdout.flush()
             time.sleep(access["interval"])
-    except KeyboardInterrupt:
-        return 0
+
+    return until_stopped(show_again_and_again)

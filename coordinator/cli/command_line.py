@@ -5,6 +5,7 @@ click does the rest: options, types, suggestions for typos, completion.
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -98,6 +99,21 @@ def exactly_one(**given: Any) -> None:
 
 def _context() -> click.Context:
     return click.get_current_context()
+
+
+def until_stopped(show: Callable[[], object]) -> int:
+    """Calls `show`, which Ctrl-C or SIGTERM may end: both are an orderly end. Returns the exit code 0.
+
+    Ctrl-C does not reach a command that a shell runs in the background (POSIX has it ignored there); `kill` does.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        show()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
 
 
 def fail(error: Exception | str, code: int = 1) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.cli.client_options import json_option
-from coordinator.cli.command_line import Command, examples
+from coordinator.cli.command_line import Command, examples, until_stopped
 from coordinator.cli.control_options import admin_option, with_control
 
 if TYPE_CHECKING:
@@ -34,14 +34,11 @@ def _after(_context: click.Context, _option: click.Parameter, text: str | None) 
 @admin_option
 @json_option
 def events(group: str | None, after: str | None, limit: int | None, follow: bool, admin: str, as_json: bool) -> int:
-    """Show the events of groups and the faults that act, until Ctrl-C; with --json a line for each."""
+    """Show the events of groups and the faults that act, until Ctrl-C or SIGTERM; with --json a line for each."""
     from coordinator.cli.control_shown import show_events
 
     def show(control: "Control") -> int:
-        try:
-            show_events(control.events(group, after=after, limit=limit, follow=follow), as_json)
-        except KeyboardInterrupt:
-            return 0
-        return 0
+        chosen = control.events(group, after=after, limit=limit, follow=follow)
+        return until_stopped(lambda: show_events(chosen, as_json))
 
     return with_control(admin, show)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.client_options import json_option
-from coordinator.cli.command_line import Command, examples
+from coordinator.cli.command_line import Command, examples, until_stopped
 from coordinator.cli.control_options import admin_option, given, match_options, with_control
 
 if TYPE_CHECKING:
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 @admin_option
 @json_option
 def record(count: int | None, admin: str, as_json: bool, **match: Any) -> int:
-    """Show what clients ask and are answered from now on, until Ctrl-C; with --json a line for each."""
+    """Show what clients ask and are answered from now on, until Ctrl-C or SIGTERM; with --json a line for each."""
     from coordinator.cli.control_shown import show_recording
 
-    def show(control: "Control") -> int:
+    def show(control: "Control") -> None:
         recording = control.record(**given(match))
         try:
             show_recording(recording, count, as_json)
-        except KeyboardInterrupt:
-            return 0
         finally:
             recording.clear()
-        return 0
 
-    return with_control(admin, show)
+    return with_control(admin, lambda control: until_stopped(lambda: show(control)))

@@ -18,6 +18,7 @@ from coordinator.cli.client_options import (
 )
 from coordinator.cli.command_line import Group, exactly_one, examples, fail
 from coordinator.cli.control_options import admin_option, with_control
+from coordinator.cli.journal_options import or_journal_options
 
 if TYPE_CHECKING:
     from coordinator.operations.client import Client
@@ -59,7 +60,11 @@ def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAcce
 
 
 @groups.command(
-    epilog=examples("coordinator groups why orders --last 1h", "coordinator groups why orders --log data --json")
+    epilog=examples(
+        "coordinator groups why orders --last 1h",
+        "coordinator groups why orders --log data --json",
+        "coordinator groups why orders --journal postgresql://coordinator@db/coordinator",
+    )
 )
 @_group
 @click.option(
@@ -76,21 +81,35 @@ def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAcce
     "folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Read this data folder instead of asking a server; the time ends with its last event.",
+    help="Read this data folder instead of asking a server. With --log and --journal the time ends with the last event.",
 )
+@or_journal_options
 @client_options
 @json_option
-def why(group: str, last_ms: int, folder: Path | None, as_json: bool, **access: Unpack[Access]) -> int:
+def why(
+    group: str,
+    last_ms: int,
+    folder: Path | None,
+    journal: str | None,
+    journal_cluster: str,
+    as_json: bool,
+    **access: Unpack[Access],
+) -> int:
     """Say why a group rebalances, and which client causes it; from the events of this server."""
     from coordinator.operations import groups_why
     from coordinator.operations.client import OperationFailed
+    from coordinator.operations.journal_access import JournalFailed
     from coordinator.operations.log_folders import NoLogFolder
+    from coordinator.operations.log_source import LogSource
 
-    if folder is None:
+    if folder is None and journal is None:
         return with_client(access, lambda client: groups_why.why_from_server(client, group, last_ms, as_json=as_json))
+    if folder is not None and journal is not None:
+        raise click.UsageError("Only one of --log and --journal is allowed.", click.get_current_context())
     try:
-        return groups_why.why_from_folder(folder, group, last_ms, as_json=as_json)
-    except (NoLogFolder, OperationFailed, OSError) as error:
+        source = LogSource(folder, journal, journal_cluster)
+        return groups_why.why_from_log(source, group, last_ms, as_json=as_json)
+    except (JournalFailed, NoLogFolder, OperationFailed, OSError) as error:
         return fail(error)
 
 

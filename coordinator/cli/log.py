@@ -1,21 +1,51 @@
-"""`coordinator log`: inspects log folders, repairs damaged ones, and settles journals."""
+"""`coordinator log`: inspects log folders, repairs damaged ones, settles journals, and copies shared ones."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from coordinator.cli.command_line import Group, examples, fail, refused_unless_closed
+from coordinator.cli.command_line import Group, examples, fail, refused, refused_unless_closed
+from coordinator.cli.journal_options import journal_options, or_journal_options
 
-_folder = click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+_FOLDER = click.Path(path_type=Path)
 
 
 @click.group(cls=Group)
 def log() -> None:
-    """Inspect log folders, repair damaged ones, and settle journals."""
+    """Inspect log folders, repair damaged ones, settle journals, and copy shared ones."""
 
 
-@log.command(epilog=examples("coordinator log dump data", "coordinator log dump data/__consumer_offsets-7 --json"))
-@_folder
+def _reading(folder: Path | None, journal: str | None, cluster: str, read: Callable[[Path], int]) -> int:
+    """Reads a folder, or a copy of a shared journal, of which `folder` may name one log. Returns the exit code."""
+    from coordinator.operations.journal_access import JournalFailed
+    from coordinator.operations.log_folders import NoLogFolder
+    from coordinator.operations.log_source import LogSource
+
+    if folder is None and journal is None:
+        raise click.UsageError("DIR or --journal is required.", click.get_current_context())
+
+    def select(logs: Sequence[str]) -> Sequence[str]:
+        return [log for log in logs if folder is None or log == str(folder)]
+
+    try:
+        with LogSource(folder, journal, cluster).opened(select) as found:
+            return read(found if folder is None or journal is None else found / folder)
+    except JournalFailed as error:
+        return refused(error)
+    except (NoLogFolder, OSError) as error:
+        return refused_unless_closed(error)
+
+
+@log.command(
+    epilog=examples(
+        "coordinator log dump data",
+        "coordinator log dump data/__consumer_offsets-7 --json",
+        "coordinator log dump __coordinator_events-7 --journal postgresql://coordinator@db/coordinator",
+    )
+)
+@click.argument("folder", type=_FOLDER, metavar="[DIR|LOG]", required=False)
+@or_journal_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option(
     "--as",
@@ -23,35 +53,84 @@ def log() -> None:
     type=click.Choice(["offsets", "transactions", "metadata", "plain"]),
     help="How to decode the records (default: by the name of the folder).",
 )
-def dump(folder: Path, as_json: bool, kind: str | None) -> int:
+def dump(folder: Path | None, journal: str | None, journal_cluster: str, as_json: bool, kind: str | None) -> int:
     """Print all records as the messages that they contain.
 
-    DIR is a data folder or the folder of one partition, of this server or of Kafka.
+    DIR is a data folder or the folder of one partition, of this server or of Kafka. With --journal it may be the name of a log.
     """
     from coordinator.operations import log_dump
-    from coordinator.operations.log_folders import NoLogFolder
 
-    try:
-        return log_dump.run(folder, as_json=as_json, kind=kind)
-    except (NoLogFolder, OSError) as error:
-        return refused_unless_closed(error)
+    return _reading(folder, journal, journal_cluster, lambda path: log_dump.run(path, as_json=as_json, kind=kind))
 
 
-@log.command(epilog=examples("coordinator log check data"))
-@_folder
+@log.command(
+    epilog=examples(
+        "coordinator log check data", "coordinator log check --journal postgresql://coordinator@db/coordinator"
+    )
+)
+@click.argument("folder", type=_FOLDER, metavar="[DIR|LOG]", required=False)
+@or_journal_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check(folder: Path, as_json: bool) -> int:
+def check(folder: Path | None, journal: str | None, journal_cluster: str, as_json: bool) -> int:
     """Verify all checksums, the order of offsets, and the content of all records. Exit code 1: there is a problem.
 
-    DIR is a data folder or the folder of one partition, of this server or of Kafka.
+    DIR is a data folder or the folder of one partition, of this server or of Kafka. With --journal it may be the name of a log.
     """
     from coordinator.operations import log_check
-    from coordinator.operations.log_folders import NoLogFolder
+
+    return _reading(folder, journal, journal_cluster, lambda path: log_check.run(path, as_json=as_json))
+
+
+@log.command(epilog=examples("coordinator log export backup --journal postgresql://coordinator@db/coordinator"))
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@journal_options
+def export(folder: Path, journal: str, journal_cluster: str) -> int:
+    """Copy the logs of a shared journal into a new folder: a backup, or the data folder of a server without workers.
+
+    Workers may run meanwhile. The records of topics are not in the journal, and not in the copy.
+    """
+    from coordinator.operations import journal_export
+    from coordinator.operations.journal_access import JournalFailed
 
     try:
-        return log_check.run(folder, as_json=as_json)
+        print(journal_export.export(journal, journal_cluster, folder).line(str(folder)))
+    except JournalFailed as error:
+        return fail(error)
+    except OSError as error:
+        return refused_unless_closed(error)
+    return 0
+
+
+@log.command("import", epilog=examples("coordinator log import data --journal postgresql://coordinator@db/coordinator"))
+@click.argument("folder", type=_FOLDER, metavar="DATA_DIR")
+@journal_options
+@click.option(
+    "--journal-replication",
+    type=click.Choice(["required", "optional"]),
+    default="required",
+    show_default=True,
+    help="The setting journal.replication of the workers.",
+)
+def import_(folder: Path, journal: str, journal_cluster: str, journal_replication: str) -> int:
+    """Copy the groups, offsets, transactions, events and topics of a data folder into a shared journal, which must be empty.
+
+    DATA_DIR is the data folder of a server that is stopped, or one that `log export` made. The records of topics stay there.
+    """
+    from coordinator.engine.engine import EngineSettings
+    from coordinator.operations import journal_import
+    from coordinator.operations.journal_access import JournalFailed
+    from coordinator.operations.log_folders import NoLogFolder
+    from coordinator.server import CannotStart
+
+    settings = EngineSettings(cluster=journal_cluster, replication=journal_replication)
+    try:
+        for line in journal_import.import_folder(journal, settings, folder).lines(str(folder)):
+            print(line)
+    except (CannotStart, JournalFailed) as error:
+        return fail(error)
     except (NoLogFolder, OSError) as error:
         return refused_unless_closed(error)
+    return 0
 
 
 @log.command(epilog=examples("coordinator log repair data", "coordinator log repair data --execute"))

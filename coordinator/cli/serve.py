@@ -92,7 +92,12 @@ def _serve(options: _Options) -> int:
     ignored = ineffective_variables(os.environ)
     if ignored:
         _log.warning("event=variables_without_effect" + " variable=%s" * len(ignored), *ignored)
-    from coordinator.server import process  # not before the configuration has been checked
+    # Not before the configuration has been checked.
+    if config.shared.workers:
+        from coordinator.server import supervision
+
+        return supervision.run(config, began_s)
+    from coordinator.server import process
 
     return process.run(config, began_s)
 

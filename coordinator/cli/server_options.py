@@ -22,7 +22,9 @@ class Sources(TypedDict):
     admin: str | None
     data_dir: str | None
     journal: str | None
+    workers: int | None
     assignments: tuple[str, ...]
+    data: tuple[str, ...]
 
 
 server_options = combined(
@@ -38,10 +40,24 @@ server_options = combined(
     click.option(
         "--journal",
         metavar="URL",
-        help="Share the journal with other workers: postgresql://USER@HOST/DATABASE (default: embedded, in the data folder).",
+        help="Share the journal with other workers: postgresql://USER@HOST/DATABASE or kafka://HOST:PORT,HOST:PORT"
+        " (default: embedded, in the data folder).",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1, 64),
+        metavar="N",
+        help="Serve with N processes, for the cores of this machine (default: one process without a supervisor).",
     ),
     click.option(
         "--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated."
+    ),
+    click.option(
+        "--data",
+        "data",
+        metavar="key=value",
+        multiple=True,
+        help="Change one setting whose name begins with data, such as bootstrap.servers=HOST:PORT; can be repeated.",
     ),
 )
 
@@ -50,14 +66,18 @@ def load_config(sources: Sources) -> "Loaded":
     """The configuration of these sources and the environment. Raises ConfigError."""
     from coordinator.config.load import load_with_sources
 
-    return load_with_sources(sources["config"], sources["assignments"], _flags(sources), os.environ)
+    return load_with_sources(sources["config"], _assignments(sources), _flags(sources), os.environ)
 
 
 def load_admin_config(sources: Sources) -> "AdminConfig":
     """The configuration of the admin HTTP server. Raises ConfigError."""
     from coordinator.config.load import load_admin
 
-    return load_admin(sources["config"], sources["assignments"], _flags(sources), os.environ)
+    return load_admin(sources["config"], _assignments(sources), _flags(sources), os.environ)
+
+
+def _assignments(sources: Sources) -> list[str]:
+    return [*sources["assignments"], *(f"data.{each}" for each in sources["data"])]
 
 
 def _flags(sources: Sources) -> dict[str, str]:
@@ -67,5 +87,6 @@ def _flags(sources: Sources) -> dict[str, str]:
         "admin": sources["admin"],
         "data_dir": sources["data_dir"],
         "journal": sources["journal"],
+        "workers": None if sources["workers"] is None else str(sources["workers"]),
     }
     return {name: text for name, text in flags.items() if text is not None}

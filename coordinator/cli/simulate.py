@@ -7,7 +7,11 @@ from coordinator.cli.command_line import Command, examples, refused
 
 @click.command(
     cls=Command,
-    epilog=examples("coordinator simulate --seeds 100", "coordinator simulate --seed 17 --seconds 300 --shrink"),
+    epilog=examples(
+        "coordinator simulate --seeds 100",
+        "coordinator simulate --seed 17 --seconds 300 --shrink",
+        "coordinator simulate --workers 3 --seeds 20",
+    ),
 )
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="The first seed.")
 @click.option("--seeds", type=int, default=1, show_default=True, metavar="COUNT", help="How many seeds to run.")
@@ -19,9 +23,16 @@ from coordinator.cli.command_line import Command, examples, refused
     metavar="S",
     help="For how many simulated seconds faults occur.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(0, 9),
+    default=None,
+    metavar="N",
+    help="Run N workers over a simulated engine; 0: one server with its own journal. By default one seed in eight has 2 or 3.",
+)
 @click.option("--plan", "text", metavar="TEXT", help="Run one plan, as an earlier run printed it, instead of seeds.")
 @click.option("--shrink", "shrinks", is_flag=True, help="Reduce a failing plan to a smaller one that still fails.")
-def simulate(seed: int, seeds: int, seconds: float, text: str | None, shrinks: bool) -> int:
+def simulate(seed: int, seeds: int, seconds: float, workers: int | None, text: str | None, shrinks: bool) -> int:
     """Run one seed after another in a simulated world of faults.
 
     If a seed violates an invariant, print its plan, its trace and its last events, and exit with code 1.
@@ -29,7 +40,10 @@ def simulate(seed: int, seeds: int, seconds: float, text: str | None, shrinks: b
     from coordinator.faults import plan, shrink, simulator
 
     if text is None:
-        plans = [plan.draw(each, seconds) for each in range(seed, seed + seeds)]
+        plans = [
+            plan.draw(each, seconds, plan.workers_of(each) if workers is None else workers)
+            for each in range(seed, seed + seeds)
+        ]
     else:
         try:
             plans = [plan.Plan.parse(text)]

@@ -91,7 +91,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "group.coordinator.cached.buffer.": "the buffers of the groups' logs grow and shrink with the requests",
     "group.coordinator.threads": _ONE_LOOP,
     "initial.broker.registration.": _NO_QUORUM,
-    "inter.broker.": _ONE_NODE,
     "kafka.metrics.": _METRICS,
     "leader.imbalance.": _ONE_NODE,
     "log.cleaner.": _CLEANER,

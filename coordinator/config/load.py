@@ -21,8 +21,10 @@ from coordinator.config.environment import (
     read_settings,
     without_effect,
 )
+from coordinator.config.inter_broker import NoInterBrokerListener, inter_broker_listener, login_mechanism
 from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
 from coordinator.config.loopback import is_loopback
+from coordinator.config.overlay import OverlayConfig, why_impossible
 from coordinator.config.parsers import POSITIVE, Secret
 from coordinator.config.security import (
     LISTENER_PREFIX,
@@ -360,6 +362,9 @@ def _apply_flags(values: _Values, flags: Mapping[str, str], names: Mapping[str, 
     if "journal" in flags:
         journal = _checked("journal", flags["journal"], is_text=True, source=source["journal"])
         values.set("journal", journal, source["journal"])
+    if "workers" in flags:
+        workers = _checked("workers", flags["workers"], is_text=True, source=source["workers"])
+        values.set("workers", workers, source["workers"])
     if "admin" in flags:
         values.set("admin.listener", address("admin.listener", flags["admin"], source["admin"]), source["admin"])
     if "listen" not in flags and "advertise" not in flags:
@@ -399,6 +404,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         access_control=AccessControlConfig(**area(AccessControlConfig)),
         quotas=QuotasConfig(**area(QuotasConfig)),
         shared=SharedConfig(**area(SharedConfig)),
+        overlay=OverlayConfig(**area(OverlayConfig)),
         admin=AdminConfig(**admin),
         network=NetworkConfig(**area(NetworkConfig)),
         log=LogConfig(**area(LogConfig)),
@@ -437,9 +443,59 @@ def _check_access_control(config: AccessControlConfig) -> None:
         )
 
 
-def _check_shared(config: SharedConfig) -> None:
-    if config.data_plane != "local" and not config.journal:
-        raise ConfigError(f"data.plane = {config.data_plane}: without a shared journal it must be local; set journal")
+def _check_shared(config: ServerConfig) -> None:
+    shared, overlay = config.shared, config.overlay
+    if shared.workers:
+        _check_workers(config)
+    if shared.journal or shared.workers:
+        try:
+            login_mechanism(config, inter_broker_listener(config))
+        except NoInterBrokerListener as error:
+            raise ConfigError(str(error)) from error
+    if overlay.data_bootstrap_servers:
+        _check_overlay(config)
+    elif shared.data_plane != "local" and not (shared.journal or shared.workers):
+        raise ConfigError(
+            f"data.plane = {shared.data_plane}: without a shared journal it must be local; set journal, or"
+            " data.bootstrap.servers"
+        )
+    why = why_impossible(overlay)
+    if why is not None:
+        raise ConfigError(why)
+
+
+def _check_workers(config: ServerConfig) -> None:
+    workers, log = config.shared.workers, config.log
+    if config.shared.journal:
+        raise ConfigError(
+            "workers and journal: workers of one machine have the journal in their data folder; set one of them"
+        )
+    if config.overlay.data_bootstrap_servers:
+        raise ConfigError("workers and data.bootstrap.servers: a cluster behind needs one server, or a shared journal")
+    shards = min(log.offsets_topic_num_partitions, log.transaction_state_log_num_partitions)
+    if workers > shards:
+        raise ConfigError(
+            f"workers = {workers}: allowed: at most {shards}, the smaller one of offsets.topic.num.partitions and"
+            " transaction.state.log.num.partitions"
+        )
+
+
+def _check_overlay(config: ServerConfig) -> None:
+    if config.shared.data_plane != "none":
+        raise ConfigError("data.bootstrap.servers: the topics are on that cluster; set data.plane = none")
+    if len(config.listeners) > 1:
+        raise ConfigError(
+            "data.bootstrap.servers: clients find one address of each broker, so there must be one listener"
+        )
+    if config.declared_topics:
+        raise ConfigError("topics: with data.bootstrap.servers the cluster has the topics; create them there")
+    if config.access_control.authorizer_class_name:
+        raise ConfigError(
+            "authorizer.class.name: with data.bootstrap.servers the cluster's authorizer decides about topics and sees one"
+            " account; remove the setting"
+        )
+    if config.shared.journal and not config.overlay.data_listener_port:
+        raise ConfigError("data.listener.port: several workers must listen on the same ports for the cluster's brokers")
 
 
 def _check_admin(admin: AdminConfig) -> None:
@@ -500,7 +556,7 @@ def _check_together(config: ServerConfig) -> None:
             )
     _check_security(config)
     _check_access_control(config.access_control)
-    _check_shared(config.shared)
+    _check_shared(config)
     _check_admin(config.admin)
     taken = [(listener.host, listener.port) for listener in config.listeners] + [(config.admin.host, config.admin.port)]
     for host, port in taken:

@@ -72,6 +72,11 @@ class SaslConfig:
     sasl_oauthbearer_required_scope: tuple[str, ...] = ()
     sasl_oauthbearer_unsecured_tokens: bool = False
 
+    @property
+    def has_jaas_users(self) -> bool:
+        """Whether sasl.jaas.config has users of PLAIN; it may have only what a worker logs in with."""
+        return "user_" in str.__str__(self.sasl_jaas_config) or bool(self.sasl_jaas_config and not self.sasl_users_file)
+
 
 class ListenerSecurity(NamedTuple):
     """What protects one listener."""
@@ -119,7 +124,8 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      " `kafka-configs.sh --alter --entity-type users` has set other credentials. Not a Kafka setting."),
     ("sasl.jaas.config", SaslConfig, SECRET, "",
      "Kafka's way to list the users of PLAIN: PlainLoginModule with options user_NAME=\"PASSWORD\". As in Kafka, it needs the"
-     " prefix listener.name.<name>.plain. It excludes sasl.users.file for PLAIN."),
+     " prefix listener.name.<name>.plain. They exclude sasl.users.file for PLAIN. The options username and password, of"
+     " ScramLoginModule too, are those of a worker at others (inter.broker.listener.name)."),
     ("sasl.server.max.receive.size", SaslConfig, POSITIVE, "bytes",
      "The largest request of a client that is not authenticated yet."),
     ("connections.max.reauth.ms", SaslConfig, LONG, "milliseconds",
@@ -236,7 +242,7 @@ def why_insecure(name: str, security: ListenerSecurity) -> str | None:
     if security.protocol in (SASL_PLAINTEXT, SASL_SSL) and not security.mechanisms:
         return f"SASL needs sasl.enabled.mechanisms; allowed: {', '.join(MECHANISMS)}"
     plain = security.mechanisms.get(PLAIN)
-    if plain is not None and bool(plain.sasl_users_file) is bool(plain.sasl_jaas_config):
+    if plain is not None and bool(plain.sasl_users_file) is plain.has_jaas_users:
         return f"PLAIN needs sasl.users.file, or listener.name.{name.lower()}.plain.sasl.jaas.config, and not both"
     oauth = security.mechanisms.get(OAUTHBEARER)
     if oauth is not None and bool(oauth.sasl_oauthbearer_jwks_endpoint_url) is oauth.sasl_oauthbearer_unsecured_tokens:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.config import access_control, security, sharing
+from coordinator.config import access_control, overlay, security, sharing
 from coordinator.config.access_control import AccessControlConfig
+from coordinator.config.overlay import OverlayConfig
 from coordinator.config.parsers import (
     ASSIGNORS,
     BOOLEAN,
@@ -64,6 +65,8 @@ class ListenerConfig:
     name: str = PLAINTEXT
     """In upper case, as in Kafka."""
     security: ListenerSecurity = NO_SECURITY
+    shared_port: int | None = None
+    """Of the workers of one machine: the port at which clients find any of them. No source sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,8 @@ class AdminConfig:
     admin_ssl_key_password: str = field(default="", repr=False)
     admin_ssl_truststore_location: str = ""
     metrics_groups: tuple[str, ...] = ()
+    behind: tuple[str, int] | None = None
+    """Of a worker of one machine: where it listens behind its supervisor. No source sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +167,7 @@ class ServerConfig:
     """As `tls`."""
     access_control: AccessControlConfig = field(default_factory=AccessControlConfig)
     shared: SharedConfig = field(default_factory=SharedConfig)
+    overlay: OverlayConfig = field(default_factory=OverlayConfig)
     declared_topics: tuple[DeclaredTopic, ...] = ()
 
 
@@ -526,6 +532,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     ),
     "TLS and SASL": security.ROWS,
     "Several workers": sharing.ROWS,
+    "In front of a real cluster": overlay.ROWS,
     "Access control": access_control.ROWS,
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
@@ -606,7 +613,7 @@ def value_of(config: ServerConfig, name: str) -> Any:
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-        config.sasl, config.access_control, config.quotas, config.shared,
+        config.sasl, config.access_control, config.quotas, config.shared, config.overlay,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

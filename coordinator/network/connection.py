@@ -75,7 +75,8 @@ class Connection(asyncio.Protocol):
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_is_watched", "_last", "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue",
         "_reserved_bytes", "_seen", "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host",
-        "client_id", "closed_by", "full_since_ms", "principal", "requests", "sasl", "template", "template_misses", "turn",
+        "client_id", "closed_by", "full_since_ms", "on_lost", "on_read", "principal", "requests",
+        "sasl", "template", "template_misses", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +106,10 @@ class Connection(asyncio.Protocol):
         """The last sweep that saw a change: its time (ms), the whole frames so far, and whether another had begun."""
         self.full_since_ms: int | None = None
         """Since when the write buffer has been full, or the connection has only waited for its buffer to be sent."""
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the connection is gone, if something else ends with it."""
+        self.on_read: Callable[[], None] | None = None
+        """Called when a client reads again that did not read its responses."""
         self._dispatch: Dispatch = dispatcher.dispatch
         self._limits = limits
         self._in_flight_max = limits.requests_in_flight_max
@@ -144,6 +149,11 @@ class Connection(asyncio.Protocol):
     def waiting(self) -> int:
         """The number of requests not answered yet."""
         return len(self._queue)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the client does not read its responses, so that the write buffer is full."""
+        return self._flow.is_blocked
 
     @property
     def in_progress(self) -> list[Exchange[Any]]:
@@ -211,6 +221,8 @@ class Connection(asyncio.Protocol):
         self._memory.give_back(self._reserved_bytes + self._backlog_bytes + self._counted_bytes)
         self._reserved_bytes = self._backlog_bytes = self._counted_bytes = 0
         self._lost(self)
+        if self.on_lost is not None:
+            self.on_lost()
         if self._drained is not None:
             self._drained.set()
 
@@ -224,6 +236,8 @@ class Connection(asyncio.Protocol):
         self._update_reading(FlowEvent.BUFFER_DRAINED)
         self._release_sent()
         self._resume()
+        if self.on_read is not None:
+            self.on_read()
 
     # --- authentication -----------------------------------------------------------------------------------------------
 

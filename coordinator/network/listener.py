@@ -83,7 +83,8 @@ class Listener:
         self._now_ms = now_ms
         self._once = LogOncePerClient(_log, now_ms)
         self._per_ip: dict[str, int] = {}
-        self._server: asyncio.Server | None = None
+        self._listening: list[Callable[[], None]] = []
+        """What ends the listening at each port."""
         self._acceptor: TlsAcceptor | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._turn = turn
@@ -93,29 +94,36 @@ class Listener:
         """By SASL; failed handshakes of TLS are closed connections."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; returns the port."""
-        loop = self._loop = asyncio.get_running_loop()
-        bound: int
-        if self._tls is None:
-            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
-            bound = self._server.sockets[0].getsockname()[1]
-        else:
-            self._acceptor = TlsAcceptor(self._tls, self._accept, self._limits.frame_ms_max, self._handshake_failed)
-            bound = self._acceptor.start(host, port, BACKLOG)
+    async def start(self, host: str, port: int, shared_port: int | None = None) -> int:
+        """Listens; returns the port. At a `shared_port` other processes listen, too, and the kernel spreads the clients."""
+        self._loop = asyncio.get_running_loop()
+        bound = await self._listen(host, port, is_shared=shared_port is not None)
+        if shared_port is not None:
+            await self._listen(host, shared_port, is_shared=True)
         self.bound = (host, bound)
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
-        self._sweeper = loop.call_later(SWEEP_MS / 1000, self._sweep_again)
+        self._sweeper = self._loop.call_later(SWEEP_MS / 1000, self._sweep_again)
         return bound
+
+    async def _listen(self, host: str, port: int, *, is_shared: bool) -> int:
+        reuse_port = True if is_shared else None  # None: also where the kernel does not have it
+        if self._tls is None:
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(self._accept, host, port, backlog=BACKLOG, reuse_port=reuse_port)
+            self._listening.append(server.close)
+            bound: int = server.sockets[0].getsockname()[1]
+            return bound
+        if self._acceptor is None:
+            self._acceptor = TlsAcceptor(self._tls, self._accept, self._limits.frame_ms_max, self._handshake_failed)
+            self._listening.append(self._acceptor.stop)
+        return self._acceptor.start(host, port, BACKLOG, reuse_port=is_shared)
 
     async def stop(self, drain_ms: int) -> None:
         """Accepts nothing more, lets responses leave for up to `drain_ms`, then closes every connection."""
-        if self._server is not None:
-            self._server.close()
-        elif self._acceptor is not None:
-            self._acceptor.stop()
-        else:
+        if not self._listening:
             return
+        for close in self._listening:
+            close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         drained = asyncio.gather(*(connection.drained() for connection in self.connections))

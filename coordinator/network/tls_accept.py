@@ -55,12 +55,13 @@ class TlsAcceptor:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._handshakes: dict[AcceptedConnection, asyncio.Task[None]] = {}
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
 
-    def start(self, host: str, port: int, backlog: int) -> int:
-        """Listens; returns the port. Raises OSError."""
+    def start(self, host: str, port: int, backlog: int, *, reuse_port: bool = False) -> int:
+        """Listens, possibly at several ports; returns the port. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = self._listening = socket.create_server((host, port), family=family, backlog=backlog)
+        listening = socket.create_server((host, port), family=family, backlog=backlog, reuse_port=reuse_port)
+        self._listening.append(listening)
         listening.setblocking(False)
         self._run(self._accept(listening))
         bound: int = listening.getsockname()[1]
@@ -70,8 +71,8 @@ class TlsAcceptor:
         """Accepts nothing more, and ends handshakes."""
         for task in self._tasks:
             task.cancel()
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
 
     def cancel(self, connection: AcceptedConnection) -> None:
         """Ends the handshake of a connection."""

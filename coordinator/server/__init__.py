@@ -3,3 +3,7 @@
 
 class CannotStart(Exception):
     """The server cannot run on this data folder or these addresses; the text says why."""
+
+
+class EngineAway(CannotStart):
+    """The engine of a shared journal does not answer at the moment."""

@@ -30,10 +30,11 @@ class CatalogKeeper:
         *,
         run_in_worker: RunInWorker,
         schedule: Schedule,
+        note_logs: Callable[[Iterable[KnownLog]], bool] = lambda _logs: False,
     ) -> None:
         """`found`: the catalog that the start has read. `logs()`: every log that has durable records.
 
-        `has_journal()`: whether the folder has a journal now.
+        `has_journal()`: whether the folder has a journal now. `note_logs(logs)`: whether another process keeps the catalog.
         """
         self._disk = disk
         self._data_folder = data_folder
@@ -42,6 +43,7 @@ class CatalogKeeper:
         self._has_journal = has_journal
         self._run_in_worker = run_in_worker
         self._schedule = schedule
+        self._note_logs = note_logs
         self._written = found
         self._timer: Handle | None = None
         self.idle = True
@@ -61,6 +63,8 @@ class CatalogKeeper:
         """Writes the catalog at once, if it has changed."""
         try:
             present = self._present()
+            if self._note_logs(present.logs.values()):
+                return
             if present != self._written:
                 catalog.write(self._disk, self._data_folder, present)
                 self._written = present
@@ -79,6 +83,8 @@ class CatalogKeeper:
             present = self._present()
         except OSError as error:
             _failed(error)
+            return
+        if self._note_logs(present.logs.values()):
             return
         if _segments_of(present) != _segments_of(self._written) or present.has_journal != self._written.has_journal:
             self.idle = False

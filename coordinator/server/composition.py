@@ -10,15 +10,18 @@ in the log by then, as it is at any moment.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
 from coordinator.admin.server import AdminServer
-from coordinator.api.cluster import Cluster, OneNode
+from coordinator.api.cluster import Cluster
 from coordinator.api.declaration import Api
 from coordinator.api.dispatch import Dispatcher, supported_apis
 from coordinator.api.encoded_topics import EncodedTopics
+from coordinator.api.exchange import LearnTemplate
 from coordinator.api.server import Endpoint
 from coordinator.config.security import NO_SECURITY
 from coordinator.config.settings import ListenerConfig, ServerConfig
@@ -34,49 +37,41 @@ from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
-from coordinator.groups.settings import NO_EVENTS
-from coordinator.journal.journal import Journal
-from coordinator.journal.recovery import read_journal
-from coordinator.log.catalog import NO_CATALOG, NO_ID, KnownLog
+from coordinator.groups.rebalance_interval import settings_changed
+from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
-from coordinator.log.log import Log, LogSettings
+from coordinator.log.log import LogSettings
 from coordinator.network.connection import ConnectionLimits
 from coordinator.network.listener import Listener, Protection
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import ConfigRecord, CreateTopicsRequest, CreateTopicsResponse, Message
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
-from coordinator.runtime.result import Fact
+from coordinator.runtime.result import Fact, Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import S, Shard, Status
 from coordinator.runtime.statistics import Statistics
 from coordinator.server import CannotStart
+from coordinator.server.admin_protection import admin_protection
 from coordinator.server.catalog_keeper import CatalogKeeper
-from coordinator.server.data_folder import (
-    check_journal,
-    check_not_shared,
-    check_partition_count,
-    cluster_id,
-    make_shard_folders,
-    read_catalog,
-    shard_folder,
-)
-from coordinator.server.event_logs import open_event_logs
+from coordinator.server.data_folder import read_catalog, shard_folder
+from coordinator.server.internal_logs import Coordinators, EmbeddedLogs, InternalLogs, LogParts
 from coordinator.server.quota_keeper import QuotaKeeper
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
+from coordinator.topics.create import create_topics
 from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
-from coordinator.transactions.state import COORDINATOR_EPOCH
-from coordinator.transactions.verification import Verification
+from coordinator.transactions.verification import Verification, Verifier
 from coordinator.world import plugins
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
@@ -86,11 +81,10 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.worker import Done, Worker
 
 if TYPE_CHECKING:
-    from coordinator.journal.shared_journal import SharedJournal
+    from coordinator.overlay.overlay import Overlay
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.standard_authorizer import StandardAuthorizer
-    from coordinator.security.tls import TlsContext
     from coordinator.server.sharing import Sharing
     from coordinator.workers.statistics import WorkerStatistics
 
@@ -146,16 +140,23 @@ class Server:
         self._disk = disk
         self._worker = worker
         self._run_in_worker = self.statistics.timed(self._worker.submit)
-        self.sharing = sharing
-        catalog = self._catalog = read_catalog(disk, config.log_dir)
-        self._shard_class: type[Shard[Any]] = Shard
-        self.journal: Journal | SharedJournal
-        self.cluster: Cluster
-        if sharing is None:
-            self._open_embedded(observe)
-        else:
-            self._open_shared(sharing, observe)
-        logs_catalog = NO_CATALOG if sharing is not None else catalog
+        catalog = read_catalog(disk, config.log_dir)
+        parts = LogParts(
+            config=config,
+            disk=disk,
+            entropy=entropy,
+            catalog=catalog,
+            run_in_worker=self._run_in_worker,
+            soon=loop.call_soon,
+            schedule=self._schedule,
+            observe=observe,
+        )
+        logs: InternalLogs = EmbeddedLogs(parts) if sharing is None else sharing.open_logs(parts)
+        self._logs = logs
+        self.journal = logs.journal
+        self.cluster_id = logs.cluster_id
+        self.cluster: Cluster = logs.cluster
+        self.writes_events = logs.writes_events
         self.topics = Topics(
             disk,
             config.log_dir,
@@ -170,15 +171,15 @@ class Server:
             on_fact=self._on_topics_fact,
             make_metadata_writer=self.journal.writer,
             catalog=catalog,
-            metadata_journaled=self._journaled.get(METADATA_FOLDER, ()),
-            internal_folder=self._internal_folder,
-            shares_metadata=sharing is not None,
-            has_data=sharing is None or sharing.has_data,
+            metadata_journaled=logs.journaled.get(METADATA_FOLDER, ()),
+            internal_folder=logs.folder,
+            shares_metadata=logs.shares_metadata,
+            has_data=logs.has_data,
         )
         self.topics.has_room = self.memory.has_room
         self.authorizer = self._make_authorizer()
         self.encoded_topics = EncodedTopics()
-        self.auto_topic_creation = AutoTopicCreation(self.topics, clock.machine_ms)
+        self.auto_topic_creation = AutoTopicCreation(self._create_topics, clock.machine_ms)
         registry = self.topics.registry
         self._group_settings = ConfiguredGroups(
             config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
@@ -186,24 +187,8 @@ class Server:
         self.held_bytes = HeldBytes()
         """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
-        writes_events = self.writes_events
-        groups_topic = (OFFSETS_TOPIC, config.log.offsets_topic_num_partitions)
-        transactions_topic = (TRANSACTIONS_TOPIC, config.log.transaction_state_log_num_partitions)
-        events_topic = (EVENTS_TOPIC, config.log.offsets_topic_num_partitions)
-        for name, number, setting in (
-            (*groups_topic, "offsets.topic.num.partitions"),
-            (*transactions_topic, "transaction.state.log.num.partitions"),
-        ):
-            check_partition_count(disk, self._internal_folder, name, number, setting, logs_catalog)
-        make_shard_folders(
-            disk,
-            self._internal_folder,
-            [groups_topic, transactions_topic],
-            [events_topic] if writes_events else [],
-            logs_catalog,
-        )
-        has_event_logs = sharing is None and (writes_events or EVENTS_TOPIC in self.topics.registry.topics)
-        self._event_logs = open_event_logs(disk, config, self._journaled) if has_event_logs else []
+        logs.make_folders(registry)
+        self._event_logs = logs.open_event_logs(self.topics)
         self._events_run = ServerRun(
             run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
         )
@@ -211,7 +196,13 @@ class Server:
         self._attach_shards(OFFSETS_TOPIC, self.groups)
         self._retention: Handle | None = None
         if self._event_logs:
-            self.topics.attach_internal(EVENTS_TOPIC, self._event_logs, cleanup_policy="delete")
+            self.topics.attach_internal(
+                EVENTS_TOPIC,
+                self._event_logs,
+                cleanup_policy="delete",
+                is_here=logs.has_events,
+                makes_topic=not logs.shares_metadata,
+            )
             self._retention = self._periodic("event-retention")(
                 config.topics.log_retention_check_interval_ms, self._retain_events
             )
@@ -226,13 +217,13 @@ class Server:
         )
         self.marker_delivery.transactions = self.transactions
         self._attach_shards(TRANSACTIONS_TOPIC, self.transactions)
-        self.verification = Verification(
+        self._verification = Verification(
             self.transactions,
             enabled=config.transactions.transaction_partition_verification_enable,
             schedule=self._schedule,
         )
         self.cleaner = Cleaner(
-            lambda: [*self._compacted_shard_logs(), *self.topics.compacted_logs()],
+            lambda: [*self._own_shard_logs(), *self.topics.compacted_logs()],
             self.clock,
             run_in_worker=self._run_in_worker,
             soon=loop.call_soon,
@@ -248,11 +239,13 @@ class Server:
             lambda: self.journal.has_slots,
             run_in_worker=self._run_in_worker,
             schedule=self._schedule,
+            note_logs=logs.note_logs,
         )
         self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
-        self.topics.metadata_observers.append(self.quota_keeper.observe)
+        self.topics.metadata_observers += [self.quota_keeper.observe, self._settings_changed]
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
+        self._overlay = self._make_overlay()
 
     @property
     def interceptor(self) -> "Interceptor":
@@ -266,10 +259,15 @@ class Server:
                 self.apis,
                 self.clock,
                 Clocks(self.clock.schedule, self._schedule),
-                lambda: [listener.dispatcher for listener in self.listeners],
-                lambda: [connection for listener in self.listeners for connection in listener.connections],
+                lambda: [listener.dispatcher for listener in self.all_listeners],
+                lambda: [connection for listener in self.all_listeners for connection in listener.connections],
             )
         return self._interceptor
+
+    @property
+    def verification(self) -> Verifier:
+        """Asks the coordinators of transactions: this server's, or the cluster's."""
+        return self._verification if self._overlay is None else self._overlay.verification
 
     @property
     def has_interceptor(self) -> bool:
@@ -280,6 +278,16 @@ class Server:
     def quotas(self) -> "ClientQuotas | None":
         """The client quotas; None: there has been none since the start."""
         return self.quota_keeper.quotas
+
+    @property
+    def awaits_cluster(self) -> bool:
+        """Whether this server stands in front of a cluster that it does not know yet."""
+        return self._overlay is not None and not self._overlay.is_cluster_known
+
+    @property
+    def all_listeners(self) -> list[Listener]:
+        """The listeners of the configuration, and those that stand for the brokers of a cluster."""
+        return [*self.listeners, *(self._overlay.listeners if self._overlay is not None else ())]
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -294,7 +302,7 @@ class Server:
     @property
     def worker(self) -> "WorkerStatistics | None":
         """The counts of a worker that shares its journal."""
-        return None if self.sharing is None else self.sharing.statistics
+        return self._logs.statistics
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -302,45 +310,6 @@ class Server:
     def shards(self) -> list[Shard[Any]]:
         """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
-
-    def _open_embedded(self, observe: Callable[[str, bytes], None] | None) -> None:
-        """Reads the data folder and makes its journal."""
-        config, disk, entropy = self.config, self._disk, self.entropy
-        check_not_shared(disk, config.log_dir)
-        self._internal_folder = config.log_dir
-        self.cluster_id = cluster_id(disk, config.log_dir, entropy, self._catalog)
-        self.cluster = OneNode(config.node_id)
-        recovered = read_journal(disk, config.log_dir)
-        check_journal(config.log_dir, self._catalog, recovered)
-        self._journaled: Mapping[str, list[bytes]] = recovered.batches
-        self.journal = Journal(
-            disk,
-            config.log_dir,
-            recovered,
-            durability=config.log.durability,
-            file_bytes=config.log.coordinator_journal_file_bytes,
-            random_bytes=entropy.bytes,
-            run_in_worker=self._run_in_worker,
-            soon=self._loop.call_soon,
-            schedule=self._schedule,
-            observe=observe,
-        )
-
-    def _open_shared(self, sharing: "Sharing", observe: Callable[[str, bytes], None] | None) -> None:
-        """Begins with what the engine has of the metadata, and with no shard."""
-        self._internal_folder = sharing.prepare_folder(self._disk)
-        self.cluster_id = sharing.cluster_id
-        self.cluster = sharing.cluster
-        self._journaled = sharing.metadata
-        self._shard_class = sharing.shard_class
-        self.journal = sharing.make_journal(self._loop.call_soon, self._schedule, observe)
-        if self.config.groups.coordinator_events != NO_EVENTS:
-            _log.warning("event=events_not_recorded reason=%s", "workers that share a journal record no events")
-
-    @property
-    def writes_events(self) -> bool:
-        """Whether the decisions of groups are recorded. With a shared journal they are not."""
-        return self.sharing is None and self.config.groups.coordinator_events != NO_EVENTS
 
     def _attach_shards(self, topic: str, router: Router[Any]) -> None:
         shards = router.shards
@@ -350,9 +319,8 @@ class Server:
             is_here=lambda index: 0 <= index < len(shards) and shards[index].status is not Status.ELSEWHERE,
         )
 
-    def _compacted_shard_logs(self) -> list[JournaledLog]:
-        """The logs that the cleaner compacts; those of a shared journal are compacted for its snapshots."""
-        return [shard.log for shard in self.shards] if self.sharing is None else []
+    def _own_shard_logs(self) -> list[JournaledLog]:
+        return [] if self._logs.is_cache else [shard.log for shard in self.shards]
 
     def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
         """Calls the function in a worker thread, then `done` on the loop with what it returned or raised."""
@@ -360,8 +328,8 @@ class Server:
 
     def _known_logs(self) -> Iterator[KnownLog]:
         yield from self.topics.known_logs()
-        for shard in self.shards if self.sharing is None else ():
-            known = shard.log.known(NO_ID)
+        for log in self._own_shard_logs():
+            known = log.known(NO_ID)
             if known is not None:
                 yield known
 
@@ -380,10 +348,8 @@ class Server:
         )
 
     def _retain_events(self) -> None:
-        now_ms = self.clock.wall_ms()
-        for shard in self.groups.shards:
-            if shard.events is not None:
-                shard.events.retain(now_ms)
+        event_logs = [shard.events for shard in self.groups.shards if shard.events is not None]
+        self._logs.retain_events(event_logs, self.clock.wall_ms())
         self._schedule_event_retention()
 
     def _schedule_event_retention(self) -> None:
@@ -423,14 +389,13 @@ class Server:
             index,
             config.log.transaction_state_log_segment_bytes,
             lambda: TransactionMachine(
-                config.transactions, self.producer_ids, self.marker_delivery.deliver, self._coordinator_epoch(index)
+                config.transactions,
+                self.producer_ids,
+                self.marker_delivery.deliver,
+                self._logs.coordinator_epoch(f"{TRANSACTIONS_TOPIC}-{index}"),
             ),
             transaction_machine.RECORD_KEYS,
         )
-
-    def _coordinator_epoch(self, index: int) -> int:
-        """The epoch of the coordinator of transactions: that of its claim, where shards move between workers."""
-        return COORDINATOR_EPOCH if self.sharing is None else self.sharing.epoch_of(f"{TRANSACTIONS_TOPIC}-{index}")
 
     def _shard(
         self,
@@ -443,17 +408,12 @@ class Server:
         bulk_replayers: BulkReplayers | None = None,
     ) -> Shard[S]:
         config = self.config
-        log = JournaledLog(self._disk, shard_folder(self._internal_folder, topic, index), LogSettings(
+        log = JournaledLog(self._disk, shard_folder(self._logs.folder, topic, index), LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
             delete_retention_ms=config.log.log_cleaner_delete_retention_ms,
         ))  # fmt: skip
-        name = f"{topic}-{index}"
-        log.load_journaled(
-            self._journaled.get(name, ()), None if self.sharing is not None else self._catalog.known(name)
-        )
-        if log.recovery is not None:
-            _log.warning("event=log_recovered topic=%s shard=%d recovery=%s", topic, index, log.recovery)
-        return self._shard_class(
+        self._logs.load_log(log, f"{topic}-{index}")
+        return self._logs.shard_class(
             index,
             log,
             make_state,
@@ -502,59 +462,51 @@ class Server:
         self.statistics.count(fact)
         _log_fact(fact, "")
 
+    def _create_topics(self, request: CreateTopicsRequest, done: Callable[[CreateTopicsResponse], None]) -> None:
+        """Creates topics that no client asked for."""
+        if self._overlay is None:
+            create_topics(self.topics, request, done)
+        else:
+            self._overlay.create_topics(request, done)
+
     def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
+        if self._overlay is not None:
+            self._overlay.forget_topics(topic_id for _, topic_id in topics)
         for shard in self.groups.shards:
             shard.run_internal(lambda state, now_ms: topics_deleted(state, topics, now_ms))
+
+    def _settings_changed(self, records: Sequence[Message]) -> None:
+        """Settings of groups have changed, here or at another worker: their timers change, too."""
+        of_groups = (each for each in records if isinstance(each, ConfigRecord))
+        names = dict.fromkeys(
+            each.resource_name for each in of_groups if each.resource_type == group_configs.RESOURCE_TYPE
+        )
+        for name in names:
+            self.groups.run_internal(name, partial(_apply_settings, name))
 
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> tuple[str, str]:
         """Loads and listens; returns the bootstrap address and the admin URL."""
-        if self.sharing is None:
-            self._load_shards()
-        else:
-            for shard in self.shards:
-                shard.give_up("the server starts")
-        self.journal.begin()
-        self._journaled = {}  # the logs have it now
-        if self.sharing is None:
-            for topic in self.config.declared_topics:
-                self.topics.declare(topic.name, topic.partitions, topic.configs)
+        coordinators = Coordinators(self.groups, self.transactions, self.topics, self.markers, self._verification)
+        self._logs.check_may_ask(self.authorizer)
+        self._logs.load(coordinators)
         self._catalog_keeper.begin()
         for listener_config in self.config.listeners:
             self.listeners.append(await self._listen(listener_config))
             self.quota_keeper.apply()
-        self._admin = AdminServer(self, self.config.admin, *self._admin_protection())
+            if self._overlay is not None:
+                self._overlay.advertise(self.listeners[0].advertised)
+        self._admin = AdminServer(self, self.config.admin, *admin_protection(self.config.admin))
         try:
             admin_port = await self._admin.start()
         except OSError as error:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
-        host, port = self.listeners[0].advertised
-        if self.sharing is not None:
-            self.markers.elsewhere = self.sharing.peers.write_marker
-            self.verification.elsewhere = self.sharing.ask_about_transaction
-            await self.sharing.start(self.groups, self.transactions, self.topics, (host, port), self._run_in_worker)
-            for topic in self.config.declared_topics:
-                if topic.name not in self.topics.registry.topics:
-                    self.topics.declare_in_turn(topic.name, topic.partitions, topic.configs)
+        addresses = [listener.advertised for listener in self.listeners]
+        await self._logs.join(coordinators, addresses)
         scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
+        host, port = addresses[0]
         return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
-
-    def _load_shards(self) -> None:
-        for name, router in ((OFFSETS_TOPIC, self.groups), (TRANSACTIONS_TOPIC, self.transactions)):
-            for shard in router.shards:
-                read = shard.load()
-                if read:
-                    _log.info("event=shard_loaded topic=%s shard=%d records=%d", name, shard.index, read)
-        self.topics.producer_ids.minimum = max(shard.state.producer_ids_from for shard in self.transactions.shards)
-
-    def _admin_protection(self) -> "tuple[str, TlsContext | None]":
-        admin = self.config.admin
-        if not (admin.admin_token or admin.admin_token_file or admin.admin_ssl_keystore_location):
-            return "", None
-        from coordinator.server.listener_security import admin_protection  # noqa: PLC0415 - most servers need none
-
-        return admin_protection(admin)
 
     def _make_authorizer(self) -> "StandardAuthorizer | None":
         """The authorizer of all listeners, if there is one."""
@@ -564,11 +516,75 @@ class Server:
 
         return make_authorizer(self.config.access_control, self.topics, self.clock.machine_ms)
 
+    def _make_overlay(self) -> "Overlay | None":
+        """This server's part in front of a cluster, if there is one behind."""
+        if not self.config.overlay.data_bootstrap_servers:
+            return None
+        from coordinator.overlay.overlay import CannotStand, Overlay  # noqa: PLC0415 - most servers need none
+
+        codec, learners = self._dialect(self.config.listeners[0])
+        try:
+            overlay = Overlay(
+                self.config,
+                self,
+                self.groups,
+                self.markers,
+                self.topics,
+                self.memory,
+                self.cluster,
+                self.apis,
+                codec,
+                learners,
+            )
+        except CannotStand as error:
+            raise CannotStart(str(error)) from error
+        self.cluster = overlay.cluster
+        return overlay
+
+    async def follow_cluster(self) -> bool:
+        """Follows the cluster behind, if there is one, after `start`; returns when it is known. Raises CannotStart."""
+        overlay = self._overlay
+        if overlay is None:
+            return True
+        from coordinator.overlay.overlay import CannotStand  # noqa: PLC0415 - as above
+
+        config = self.config.listeners[0]
+
+        async def listen(port: int, make_dispatcher: Callable[[], Dispatcher]) -> Listener:
+            listener = self._listener(replace(config, port=port, advertised_port=None), make_dispatcher())
+            await listener.start(config.host, port)
+            if self._interceptor is not None:
+                self._interceptor.intercept(listener.dispatcher)
+            return listener
+
+        try:
+            await overlay.start(listen)
+        except CannotStand as error:
+            raise CannotStart(str(error)) from error
+        return True
+
+    def _dialect(self, config: ListenerConfig) -> tuple[Codec, Mapping[int, LearnTemplate]]:
+        """The codec of a listener, and what makes templates of its requests."""
+        codec = Codec.of(config.dialect, self.config.network.limit_request_elements)
+        return codec, template_learners(codec) if self._fastpath else {}
+
     async def _listen(self, config: ListenerConfig) -> Listener:
+        dispatcher = (
+            Dispatcher(self, self.apis, *self._dialect(config), self.authorizer)
+            if self._overlay is None
+            else self._overlay.dispatcher()
+        )
+        listener = self._listener(config, dispatcher)
+        try:
+            await listener.start(config.host, config.port, config.shared_port)
+        except OSError as error:
+            raise CannotStart(f"cannot listen on {config.host}:{config.port}: {error}") from error
+        return listener
+
+    def _listener(self, config: ListenerConfig, dispatcher: Dispatcher) -> Listener:
         network = self.config.network
-        codec = Codec.of(config.dialect, network.limit_request_elements)
-        listener = Listener(
-            Dispatcher(self, self.apis, codec, template_learners(codec) if self._fastpath else {}, self.authorizer),
+        return Listener(
+            dispatcher,
             ConnectionLimits(
                 frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
                 produce_bytes_max=network.socket_request_max_bytes,
@@ -587,11 +603,6 @@ class Server:
             now_ms=self.clock.machine_ms,
             **self._protection(config),
         )
-        try:
-            await listener.start(config.host, config.port)
-        except OSError as error:
-            raise CannotStart(f"cannot listen on {config.host}:{config.port}: {error}") from error
-        return listener
 
     def _protection(self, config: ListenerConfig) -> Protection:
         if config.security == NO_SECURITY:
@@ -606,9 +617,12 @@ class Server:
     async def stop(self) -> None:
         """Lets responses leave, then closes. What was decided is written and synced."""
         self.stopping = True
-        if self.sharing is not None:
-            await self.sharing.give_back()
-        await asyncio.gather(*(listener.stop(self.config.shutdown_time_ms) for listener in self.listeners))
+        await self._logs.leave()
+        drain_ms, overlay = self.config.shutdown_time_ms, self._overlay
+        closing = [listener.stop(drain_ms) for listener in self.listeners]
+        await asyncio.gather(*closing, *([] if overlay is None else [overlay.close_listeners(drain_ms)]))
+        if overlay is not None:
+            await overlay.stop()
         if self._admin is not None:
             await self._admin.stop()
         self.cleaner.stop()
@@ -628,7 +642,7 @@ class Server:
             await asyncio.sleep(WRITES_POLL_S)
         events = [(shard, shard.events) for shard in self.groups.shards if shard.events is not None]
         for shard, event_log in events:
-            if shard.status is not Status.FAILED:
+            if shard.status not in (Status.FAILED, Status.ELSEWHERE):
                 event_log.finish(shard.offset_durable)
         while not self.journal.idle:  # noqa: ASYNC110 - as above
             await asyncio.sleep(WRITES_POLL_S)
@@ -637,27 +651,17 @@ class Server:
         await asyncio.sleep(0)
         self.closed = True
         for shard in self.shards:
-            if self.sharing is None:
-                _close(shard.log)
-            else:
-                shard.log.close_files()
-        for _, event_log in events:
-            event_log.close()
+            self._logs.close_log(shard.log)
+        for log in self._event_logs:
+            self._logs.close_log(log)
         self.topics.close()
         self.journal.settle()
         self._catalog_keeper.write()
         self.journal.close()
 
 
-def _close(log: Log) -> None:
-    """Closes the log of a shard. What cannot be synced is in the journal."""
-    try:
-        if log.failed is None:
-            log.close()
-    except OSError as error:
-        _log.warning("event=log_not_synced log=%s reason=%s", log.folder, error)
-    finally:
-        log.close_files()
+def _apply_settings(group_id: str, groups: GroupMachine, now_ms: int) -> Result:
+    return settings_changed(groups, group_id, now_ms)
 
 
 def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:

@@ -1,6 +1,7 @@
 """The data folder: its lock, the folders of its shards, and the cluster's id."""
 
 import fcntl
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,6 +21,11 @@ from coordinator.world.folder_lock import LOCK_NAME
 CACHE_FOLDER = "shared-journal-cache"
 """In the data folder: the local segments of the logs that this worker has claimed. A start empties it."""
 
+WORKERS_FOLDER = "workers"
+"""In the data folder, while workers of this machine share it: what each of them copies."""
+DYING_S = 3.0
+"""How long a start waits for workers whose supervisor was killed: they keep the lock, and end when they notice it."""
+
 
 def lock(folder: str) -> TextIO:
     """Locks the data folder for this process until the file is closed. Raises CannotStart if another process has it."""
@@ -31,13 +37,27 @@ def lock(folder: str) -> TextIO:
     except OSError as error:
         raise CannotStart(f"the data folder {folder} cannot be used: {error}") from error
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(file, DYING_S if (path / WORKERS_FOLDER).exists() else 0)
     except OSError as error:
         file.close()
         in_use = isinstance(error, BlockingIOError)
         reason = "is in use by another server" if in_use else f"cannot be used: {error}"
         raise CannotStart(f"the data folder {folder} {reason}") from error
     return file
+
+
+def _flock(file: TextIO, patience_s: float) -> None:
+    """Raises OSError if another process has the lock, and still has it after this time."""
+    until_s = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                raise
+            time.sleep(DYING_S / 100)
+        else:
+            return
 
 
 def shard_folder(data_folder: str, topic: str, index: int) -> str:
@@ -71,20 +91,21 @@ def make_shard_folders(
 
 
 def check_partition_count(
-    disk: Disk, data_folder: str, topic: str, count: int, setting: str, catalog: Catalog = NO_CATALOG
+    disk: Disk, data_folder: str, topic: str, count: int, setting: str, *, registered: int | None, catalog: Catalog
 ) -> None:
-    """Raises CannotStart if the folder has another number of shards: groups would be looked for in the wrong ones.
+    """Raises CannotStart if the topic has another number of partitions: groups would be looked for in the wrong ones.
 
-    Kafka goes by the topic's metadata and ignores the setting once the topic exists. A folder without a catalog may be that of
-    Kafka, or of a first start that was killed; then only shards beyond the number are noticed.
+    Kafka goes by the topic's metadata and ignores the setting once the topic exists. `registered`: what the metadata log says,
+    Kafka's or ours; None if it has not the topic. Without it and a catalog, the folder may be that of a first start that was
+    killed; then only shards beyond the number are noticed.
     """
     numbers = [
         int(name.removeprefix(f"{topic}-"))
         for name in [*disk.list(data_folder), *catalog.logs]
         if name.startswith(f"{topic}-") and name.removeprefix(f"{topic}-").isdecimal()
     ]
-    found = max(numbers, default=-1) + 1
-    if found > count or (catalog.logs and 0 < found < count):
+    found = max(max(numbers, default=-1) + 1, registered or 0)
+    if found > count or ((catalog.logs or registered) and 0 < found < count):
         raise CannotStart(
             f"{data_folder} has {found} partitions of {topic}, and {setting} is {count}; set it to {found}"
         )

@@ -45,7 +45,7 @@ def make_protection(
         raise CannotStart(f"listener {name}: {error}") from error
 
 
-def admin_protection(config: AdminConfig) -> tuple[str, TlsContext | None]:
+def read_admin_protection(config: AdminConfig) -> tuple[str, TlsContext | None]:
     """The token and the TLS of admin HTTP. Raises CannotStart."""
     try:
         token = read_token(config)
@@ -84,7 +84,7 @@ def _maker(
 ) -> MakeMechanism:
     if mechanism == PLAIN:
         jaas = str.__str__(config.sasl_jaas_config)
-        passwords = Passwords(read_jaas(jaas) if jaas else read_users_file(config.sasl_users_file))
+        passwords = Passwords(read_jaas(jaas) if config.has_jaas_users else read_users_file(config.sasl_users_file))
         return lambda: Plain(passwords)
     if mechanism == OAUTHBEARER:
         verifier = _verifier(config, clock, run_in_worker)

@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from coordinator.config.settings import ServerConfig
 from coordinator.log.log import DamagedLog
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from coordinator.server.sharing import Sharing
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DISK_THREADS = 4
 SWITCH_S = 0.001
@@ -35,25 +37,41 @@ YOUNG_OBJECTS_MAX = 10_000
 requests, finds all of them in use, and takes a twentieth of the time."""
 
 
-async def _serve(config: ServerConfig, started_s: float) -> None:
+CANNOT_SERVE = (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError)
+MakeSharing = Callable[[ServerConfig, Clock, Entropy], Awaitable["Sharing"]]
+"""Makes a worker's part in a shared journal, which it has joined. Raises CannotStart."""
+
+
+async def _serve(config: ServerConfig, started_s: float, make_sharing: MakeSharing | None) -> None:
     loop = asyncio.get_running_loop()
     clock = RealClock()
-    stop = asyncio.Event()
-
-    def stop_or_quit() -> None:
-        if stop.is_set():
-            _log.warning("event=second_signal action=exit")
-            os._exit(1)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_or_quit)
+    stop = stop_signal(loop)
     entropy = RealEntropy()
-    sharing = await _join(config, clock, entropy) if config.shared.journal else None
+    sharing = None
+    if make_sharing is not None:
+        sharing = await _unless(stop, make_sharing(config, clock, entropy))
+        if sharing is None:
+            return
     server = Server(config, loop, clock, RealDisk(), entropy, Threads(loop, DISK_THREADS), sharing=sharing)
     bootstrap, admin = await server.start()
-    server.statistics.watch_lag(loop.call_later)
-    sys.setswitchinterval(SWITCH_S)
+    if await _unless(stop, server.follow_cluster()):
+        server.statistics.watch_lag(loop.call_later)
+        sys.setswitchinterval(SWITCH_S)
+        say_ready(bootstrap, admin, started_s, clock)
+        CLASS_SPECS.store()
+        await stop.wait()
+    _log.info("event=stopping")
+    await server.stop()
+    if sharing is not None:
+        await sharing.close()
+    _log.info("event=stopped")
+
+
+def say_ready(bootstrap: str, admin: str | None, started_s: float, clock: Clock, **more: Any) -> None:
+    """Prints the line for which scripts wait; from now on the garbage collector leaves alone what the start made.
+
+    `more`: further fields of the line.
+    """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     gc.enable()
@@ -64,31 +82,61 @@ async def _serve(config: ServerConfig, started_s: float) -> None:
         "pid": os.getpid(),
         "startup_ms": round(clock.monotonic_ms() - started_s * 1000),
     }
-    print(json.dumps(ready), flush=True)  # noqa: T201 - scripts read this line
-    CLASS_SPECS.store()
-    await stop.wait()
-    _log.info("event=stopping")
-    await server.stop()
-    if sharing is not None:
-        await sharing.close()
-    _log.info("event=stopped")
+    print(json.dumps(ready | more), flush=True)  # noqa: T201 - scripts read this line
+
+
+async def _unless(stop: asyncio.Event, starting: Awaitable[T]) -> T | None:
+    """The result of `starting`; None if the process is asked to stop before."""
+    task = asyncio.ensure_future(starting)
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if task.done():
+        return task.result()
+    task.cancel()
+    await asyncio.wait((task,))
+    return None
+
+
+def stop_signal(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    """Set by SIGTERM and SIGINT; a second one ends the process at once."""
+    stop = asyncio.Event()
+
+    def stop_or_quit() -> None:
+        if stop.is_set():
+            _log.warning("event=second_signal action=exit")
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_or_quit)
+    return stop
 
 
 async def _join(config: ServerConfig, clock: Clock, entropy: Entropy) -> "Sharing":
-    """This worker's part in the shared journal. Raises CannotStart."""
+    """This worker's part in the shared journal, as soon as its engine answers. Raises CannotStart."""
     from coordinator.engine.address import EngineAddress  # noqa: PLC0415 - most servers have an embedded journal
     from coordinator.engine.engine import EngineRefused  # noqa: PLC0415
     from coordinator.engine.factory import engine_for  # noqa: PLC0415
+    from coordinator.server import engine_wait  # noqa: PLC0415
     from coordinator.server.sharing import Sharing, engine_settings  # noqa: PLC0415
 
     settings = engine_settings(config.shared)
-    try:
-        engine = engine_for(EngineAddress(config.shared.journal), settings)
-    except EngineRefused as error:
-        raise CannotStart(str(error)) from error
-    sharing = Sharing(config, engine, settings, clock, entropy)
-    await sharing.join()
-    return sharing
+
+    async def join() -> Sharing:
+        try:
+            engine = engine_for(EngineAddress(config.shared.journal), settings)
+        except EngineRefused as error:
+            raise CannotStart(str(error)) from error
+        sharing = Sharing(config, engine, settings, clock, entropy)
+        try:
+            await sharing.join()
+        except BaseException:
+            await sharing.close()
+            raise
+        return sharing
+
+    return await engine_wait.joined(config.admin, join)
 
 
 def run(config: ServerConfig, started_s: float) -> int:
@@ -96,15 +144,36 @@ def run(config: ServerConfig, started_s: float) -> int:
 
     `started_s`: the monotonic time at which the process began.
     """
+    return run_locked(config, lambda _lock: _serve(config, started_s, _join if config.shared.journal else None))
+
+
+def run_locked(config: ServerConfig, main: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
+    """Locks the data folder, and runs `main` with the lock to its end; returns the exit code, and says what is wrong."""
+    try:
+        with data_folder.lock(config.log_dir) as lock:
+            _run(main(lock))
+    except CANNOT_SERVE as error:
+        return _failed(config, error)
+    return 0
+
+
+def run_worker(config: ServerConfig, started_s: float, make_sharing: MakeSharing) -> int:
+    """As `run`, with a data folder that the parent of this process has locked."""
+    try:
+        _run(_serve(config, started_s, make_sharing))
+    except CANNOT_SERVE as error:
+        return _failed(config, error)
+    return 0
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
     import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
 
-    try:
-        with data_folder.lock(config.log_dir):
-            uvloop.run(_serve(config, started_s))
-    except (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError) as error:
-        advice = (
-            f"; run: coordinator log repair {config.log_dir}" if isinstance(error, DamagedLog | DecodeError) else ""
-        )
-        print(f"coordinator: {error}{advice}", file=sys.stderr)  # noqa: T201 - the one line a person needs
-        return 1
-    return 0
+    uvloop.run(main)
+
+
+def _failed(config: ServerConfig, error: Exception) -> int:
+    is_damage = isinstance(error, DamagedLog | DecodeError)
+    advice = f"; run: coordinator log repair {config.log_dir}" if is_damage else ""
+    print(f"coordinator: {error}{advice}", file=sys.stderr)  # noqa: T201 - the one line a person needs
+    return 1

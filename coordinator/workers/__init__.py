@@ -11,7 +11,9 @@ the older claim of a log in the statement that appends.
     ownership.py         beats, looks, claims what this worker should have, releases what others should have
     take_over.py         one log: claim, replay, load; hand over, release
     snapshots.py         bounds the replay of a log
+    shared_events.py     the event log of a shard: its end at a take-over, the rest behind it, its retention
     metadata_sharing.py  topics, settings, users and producer ids: one log that every worker follows, and any may write
     joining.py           before a server is made: the cluster's id, the metadata, and whether this worker may join
+    peer_connection.py   a connection to another worker, with its TLS and SASL
     peers.py             asks another worker: markers and partitions of transactions whose shard is there
 """

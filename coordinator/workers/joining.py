@@ -6,11 +6,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coordinator.engine.engine import Claim, Engine, Fenced, Piece, Worker
-from coordinator.log.batch import key_values, split
+from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
 from coordinator.topics import metadata_records
 from coordinator.topics.engine import METADATA_FOLDER
+from coordinator.topics.metadata_log import messages_in
 from coordinator.topics.registry import Registry, internal_topic
 
 CLUSTER_LOG = "cluster-id"
@@ -32,6 +33,9 @@ class InternalTopic(NamedTuple):
     segment_bytes: int
     setting: str
     """The setting that has the number of partitions."""
+    cleanup_policy: str = "compact"
+    is_wanted: bool = True
+    """Whether this worker adds the topic if there is none."""
 
 
 class Joined(NamedTuple):
@@ -132,7 +136,11 @@ async def _metadata(
         for _, data in pieces:
             end_offset = _replay(registry, data)
         _check_partitions(registry, topics)
-        missing = [_records(registry, topic, new_topic_id, worker.node_id) for topic in topics]
+        missing = [
+            _records(registry, topic, new_topic_id, worker.node_id)
+            for topic in topics
+            if topic.is_wanted or topic.name in registry.topics
+        ]
         records = [record for of_topic in missing for record in of_topic]
         if not records:
             return pieces
@@ -146,10 +154,8 @@ def _replay(registry: Registry, data: bytes) -> int:
     end_offset = 0
     for position, header in split(data):
         end_offset = header.next_offset
-        for _, _, value in key_values(data, position, header):
-            message = metadata_records.decode(value) if value is not None else None
-            if message is not None:
-                registry.replay(message)
+        for message in messages_in(data, position, header):
+            registry.replay(message)
     return end_offset
 
 
@@ -166,8 +172,8 @@ def _check_partitions(registry: Registry, topics: Sequence[InternalTopic]) -> No
 def _records(
     registry: Registry, topic: InternalTopic, new_topic_id: Callable[[], bytes], node_id: int
 ) -> list[Message]:
-    name, partitions, segment_bytes, _ = topic
-    return internal_topic(registry, name, partitions, segment_bytes, "compact", new_topic_id, node_id)
+    name, partitions, segment_bytes, *_ = topic
+    return internal_topic(registry, name, partitions, segment_bytes, topic.cleanup_policy, new_topic_id, node_id)
 
 
 def _batch(records: Sequence[Message], base_offset: int, time_ms: int) -> bytes:

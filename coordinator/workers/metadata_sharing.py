@@ -3,6 +3,9 @@
     follow   several times a second: reads what others have appended, and replays it
     lead     when this worker wants to write: it claims the log, reads what it lacks, and runs the operations that wait; what
              they commit goes through the journal like any batch. When that is durable it releases the log.
+    compact  when the log has many pieces: the one who leads writes the whole registry again, as changes that change nothing,
+             then removes the pieces before it. A worker that was away meanwhile finds that pieces are missing, and that
+             what is not in the log any more was removed.
 
 There is no fixed controller, so clients can send changes to any worker, and none needs a way to forward them. A worker waits
 for another one that writes, but not for long, because that one may hang: then it takes the log, which fences the other, whose
@@ -16,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from coordinator.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker
+from coordinator.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker, no_parts
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.workers.tasks import end
@@ -30,6 +33,8 @@ PATIENCE_S = 1.0
 """How long a worker waits for another one that writes."""
 LOOK_S = 0.02
 """How often it looks whether that one is done."""
+PIECES_MAX = 1_000
+"""With so many pieces, beside those that the registry itself has, the log is compacted. Few workers ever write them."""
 NOBODY = Owner(0, None)
 """The owner of a log that was never claimed."""
 
@@ -37,8 +42,18 @@ NOBODY = Owner(0, None)
 class MetadataSharing:
     """One worker's part in the metadata log."""
 
-    def __init__(self, engine: Engine, worker: Worker, journal: SharedJournal, topics: Topics, sequence: int) -> None:
-        """`sequence`: of the first piece that `topics` does not have."""
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Worker,
+        journal: SharedJournal,
+        topics: Topics,
+        sequence: int,
+        *,
+        pieces_max: int,
+    ) -> None:
+        """`sequence`: of the first piece that `topics` does not have. `pieces_max`: as `PIECES_MAX`."""
+        self._pieces_max = pieces_max
         self._engine = engine
         self._worker = worker
         self._journal = journal
@@ -47,16 +62,16 @@ class MetadataSharing:
         self._sequence = sequence
         self._waiting: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         topics.metadata.when_leading = self._when_leading
 
     def start(self) -> None:
         """Begins to follow, and to lead when something is to be written."""
-        self._task = asyncio.create_task(self._run())
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._watch())]
 
     async def stop(self) -> None:
         """Ends the following, when what is under way is durable."""
-        await end([self._task])
+        await end(self._tasks)
         while self._journal.is_under_way(self._log):  # noqa: ASYNC110 - appends end by themselves
             await asyncio.sleep(POLL_S)
         try:
@@ -68,11 +83,23 @@ class MetadataSharing:
         self._waiting.append(operation)
         self._wake.set()
 
+    async def _watch(self) -> None:
+        """Follows at once when the log has another owner, or none any more."""
+        epoch = 0
+        async for _ in self._engine.changes():
+            with suppress(EngineUnavailable):
+                owner = (await self._engine.owners()).get(METADATA_FOLDER, NOBODY)
+                if owner.epoch != epoch:
+                    epoch = owner.epoch
+                    self._wake.set()
+
     async def _run(self) -> None:
         while True:
+            self._wake.clear()
             try:
                 await self._settle()
                 if not self._topics.metadata.in_steps:
+                    await self._compact()
                     await self._release()
                 await self._follow()
                 if self._waiting and self._journal.claim_of(self._log) is None:
@@ -82,10 +109,10 @@ class MetadataSharing:
             # Without a claim what they write is refused, which they report to their clients.
             waiting, self._waiting = self._waiting, deque()
             is_writing = bool(waiting)
+            self._topics.metadata.is_behind = self._journal.claim_of(self._log) is None
             while waiting:
                 self._call(waiting.popleft())
             if not is_writing and not self._waiting:
-                self._wake.clear()
                 await self._sleep()
 
     @staticmethod
@@ -111,17 +138,39 @@ class MetadataSharing:
     async def _follow(self) -> None:
         """Replays what others have written since. If there is something, they have fenced this worker."""
         pieces = await self._engine.tail(METADATA_FOLDER, self._sequence)
-        if pieces:
-            self._journal.let_go(self._log)
-        for sequence, batches in pieces:
-            self._topics.follow(batches)
-            self._sequence = sequence + 1
+        if not pieces:
+            return
+        self._journal.let_go(self._log)
+        if pieces[0][0] > self._sequence:
+            self._topics.catch_up([batches for _, batches in pieces])
+            _log.info("event=metadata_caught_up pieces=%d", len(pieces))
+        else:
+            for _, batches in pieces:
+                self._topics.follow(batches)
+        self._sequence = pieces[-1][0] + 1
+
+    async def _compact(self) -> None:
+        """Shortens the log if that is due. Nothing of this worker is under way. Raises Fenced, EngineUnavailable."""
+        claim = self._journal.claim_of(self._log)
+        if claim is None or claim.next_sequence - claim.covered < self._pieces_max:
+            return
+        batches = sum(1 for _ in self._topics.registry.snapshot(self._worker.node_id))
+        if claim.next_sequence - claim.covered < self._pieces_max + batches:
+            return
+        self._topics.metadata.write_again(self._worker.node_id)
+        await self._settle()
+        held = self._journal.claim_of(self._log)
+        if held is not None and held.epoch == claim.epoch:
+            # The registry is in the piece of this sequence, whole, because what a turn writes to a log is one piece.
+            await self._engine.snapshot(held, claim.next_sequence, no_parts())
+            self._journal.covered(self._log, claim)
+            _log.info("event=metadata_compacted pieces=%d", claim.next_sequence - claim.covered)
 
     async def _release(self) -> None:
         """Lets others write. Raises EngineUnavailable: the log may still be claimed, by this worker."""
-        claim = self._journal.let_go(self._log)
-        if claim is not None:
-            await self._engine.release([claim])
+        claims = self._journal.let_go(self._log)
+        if claims:
+            await self._engine.release(claims)
 
     async def _lead(self) -> None:
         claim = await self._claim()

@@ -5,7 +5,8 @@
     take    a shard without a living owner: all that are missing, some at a time
     give    a shard of this worker that another should have: one after the other, and the next one when that has it
     release what the engine says that this worker has, although it lost the claim, if another should have it
-    leave   when clients cannot reach this worker: every shard, in order; it comes back when they can
+    leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
+            its disk takes no copy of a log, if there are others, who would wait for it otherwise
     yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
 
 A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
@@ -30,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How often a worker looks if the engine reports no change."""
+UNFIT_MS = 10_000
+"""How long a worker stays away whose disk takes no copy of a log."""
 TAKEN_AT_ONCE = 8
 """Logs that are claimed and replayed at the same time."""
 
@@ -75,8 +78,12 @@ class Ownership:
         self._moves: dict[str, asyncio.Task[None]] = {}
         self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
         self._slots = asyncio.Semaphore(TAKEN_AT_ONCE)
+        self._unfit_until_ms = 0
+        """Until when this worker stays away from shards, because it could not take one."""
         self._given: str | None = None
         """The log that was released last, until somebody has it."""
+        self._term = 0
+        """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
         lease.on_over = self._yield
         cluster.me = worker
 
@@ -104,22 +111,30 @@ class Ownership:
         )
         self._cluster.held.clear()
         try:
-            await self._engine.release([claim for claim in given if claim is not None])
+            await self._engine.release([claim for claims in given for claim in claims])
             await self._engine.leave(self._worker)
         except EngineUnavailable as error:
             _log.warning("event=not_released reason=%s", error)
 
     # --- beats --------------------------------------------------------------------------------------------------------
 
+    @property
+    def _is_away(self) -> bool:
+        """Whether others should have the shards, although this worker runs."""
+        has_others = any(each.id != self._worker.id for each in self._cluster.living)
+        is_unfit = has_others and self._now_ms() < self._unfit_until_ms
+        return self._reachability.is_cut_off or is_unfit
+
     async def _beat(self) -> None:
-        if self._reachability.is_cut_off:
+        if self._is_away:
             return
         began_ms = self._now_ms()
         await self._engine.beat(self._worker)
-        was_over = self._lease.is_over
-        self._lease.renew(began_ms)
-        if was_over:
+        if self._lease.is_over:
+            # Before it is renewed: this process may have been stopped, and others may have had its shards meanwhile.
+            self._yield()
             self._changed.set()
+        self._lease.renew(began_ms)
 
     async def _beat_forever(self) -> None:
         while True:
@@ -141,9 +156,11 @@ class Ownership:
 
     def _yield(self) -> None:
         """Serves nothing any more: others may have the shards."""
+        self._term += 1
         held = [shard for shard in self._shards.values() if shard.is_held]
         if held:
             _log.error("event=lease_over shards=%d", len(held))
+            self._cluster.expected = self._wanted()
         for shard in held:
             shard.drop("the engine has not taken a beat in time")
         self._cluster.held.clear()
@@ -169,13 +186,19 @@ class Ownership:
 
     async def _look(self) -> None:
         self._drop_lost()
-        self._cluster.living, self._cluster.owners = await asyncio.gather(self._engine.workers(), self._engine.owners())
-        if self._reachability.is_cut_off:
+        # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
+        self._cluster.owners = await self._engine.owners()
+        living = await self._engine.workers()
+        if living != self._cluster.living:
+            _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
+        self._cluster.living = living
+        self._drop_fenced()
+        wanted = self._cluster.expected = self._wanted()
+        if self._is_away:
             await self._leave()
             return
         if self._lease.is_over:
             return
-        wanted = self._wanted()
         self._take_missing(wanted)
         self._release_lost(wanted)
         self._give_one(wanted)
@@ -183,26 +206,42 @@ class Ownership:
             self._first_round.set()
 
     async def _leave(self) -> None:
-        """Gives every shard to the others, and is none of the living until clients can connect again."""
+        """Gives every shard to the others, and is none of the living until this worker is fit again."""
+        is_cut_off = self._reachability.is_cut_off
+        reason = "clients cannot connect" if is_cut_off else "the disk takes no copy of a log"
         for log in sorted(self._cluster.held):
             if log not in self._moves:
-                self._move(log, self._give(self._shards[log]))
+                self._move(log, self._give(self._shards[log], reason))
         await self._engine.leave(self._worker)
 
     def _drop_lost(self) -> None:
         """Forgets the claims that an append has ended."""
         self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
 
+    def _drop_fenced(self) -> None:
+        """Drops shards of which the engine has a newer claim. Without an append this worker would not learn it."""
+        for log, owner in self._cluster.owners.items():
+            shard = self._shards.get(log)
+            claim = None if shard is None else shard.claim
+            if shard is not None and claim is not None and claim.epoch < owner.epoch:
+                _log.warning("event=shard_fenced log=%s", log)
+                shard.drop("another worker has claimed the log")
+                self._cluster.held.discard(log)
+
     def _wanted(self) -> dict[str, str]:
+        """Log -> id of the worker that should have it. This one should have none while it may not serve any."""
         cluster, mine = self._cluster, self._worker.id
-        living = {worker.id for worker in cluster.living} | {mine}
+        workers = {worker.id: worker for worker in cluster.living}
+        if self._reachability.is_cut_off or self._lease.is_over:
+            workers.pop(mine, None)
+        else:
+            workers[mine] = self._worker
         owners = {
             log: owner.worker.id
             for log, owner in cluster.owners.items()
-            if owner.worker is not None and owner.worker.id in living
+            if owner.worker is not None and owner.worker.id in workers
         }
         owners |= dict.fromkeys(cluster.held, mine)
-        workers = {worker.id: worker for worker in [*cluster.living, self._worker]}
         wanted: dict[str, str] = {}
         for shards in self._topics.values():
             wanted |= assign([shard.name for shard in shards], owners, list(workers.values()))
@@ -217,8 +256,9 @@ class Ownership:
             shard = self._shards[log]
             is_mine = worker_id == self._worker.id and not shard.is_held
             if is_mine and log not in self._moves and not self._has_living_owner(log):
-                owner = self._cluster.owners.get(log)
-                self._move(log, self._take(shard, 0 if owner is None else owner.epoch))
+                owners = self._cluster.owners
+                seen = {name: owners[name].epoch if name in owners else 0 for name in shard.names}
+                self._move(log, self._take(shard, seen))
 
     def _release_lost(self, wanted: Mapping[str, str]) -> None:
         """Releases what this worker has in the engine only, because it lost the claim, and what another should have now."""
@@ -238,9 +278,11 @@ class Ownership:
                 return
             self._given = None
         for log in sorted(self._cluster.held):
-            if wanted[log] != self._worker.id and log not in self._moves:
+            is_another_s = wanted[log] != self._worker.id
+            if (is_another_s or self._shards[log].lacks_events) and log not in self._moves:
                 self._given = log
-                self._move(log, self._give(self._shards[log]))
+                reason = "another worker should have it" if is_another_s else "its event log is to be taken, too"
+                self._move(log, self._give(self._shards[log], reason))
                 return
 
     # --- moves --------------------------------------------------------------------------------------------------------
@@ -255,22 +297,28 @@ class Ownership:
                 self._changed.set()
             else:
                 _log.warning("event=shard_not_moved log=%s reason=%s", log, describe_failure(error))
+                if isinstance(error, OSError):
+                    self._unfit_until_ms = self._now_ms() + UNFIT_MS
+                    self._changed.set()
 
         task.add_done_callback(done)
 
-    async def _take(self, shard: SharedShard, seen: int) -> None:
+    async def _take(self, shard: SharedShard, seen: Mapping[str, int]) -> None:
         async with self._slots:
-            began_ms = self._now_ms()
+            began_ms, term = self._now_ms(), self._term
             await shard.take(self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name))
+            if term != self._term:
+                shard.drop("the lease was over while the shard was taken")
+                return
             while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
                 await asyncio.sleep(0.001)
             taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
             self._on_taken(taken)
 
-    async def _give(self, shard: SharedShard) -> None:
-        claim = await shard.give("another worker should have it")
+    async def _give(self, shard: SharedShard, reason: str) -> None:
+        claims = await shard.give(reason)
         self._cluster.held.discard(shard.name)
-        if claim is not None:
-            await self._engine.release([claim])
+        if claims:
+            await self._engine.release(claims)
             _log.info("event=shard_given log=%s", shard.name)

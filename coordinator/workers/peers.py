@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from coordinator.engine.engine import Worker
-from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -23,29 +22,26 @@ from coordinator.protocol.messages import (
     WriteTxnMarkersResponse,
 )
 from coordinator.runtime.result import Marker
+from coordinator.topics import names
 from coordinator.transactions.add_partitions import Addition
 from coordinator.workers.cluster import Workers
+from coordinator.workers.peer_connection import UNPROTECTED, PeerAccess, PeerConnection, PeerFailed
 from coordinator.workers.tasks import end
 
 _log = logging.getLogger(__name__)
 
-ANSWER_S = 2.0
 _MARKERS_VERSION, _PARTITIONS_VERSION = 2, 5
 _NOT_AVAILABLE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_CLIENT_ID = b"coordinator-worker"
-
-
-class PeerFailed(Exception):
-    """The other worker did not answer."""
 
 
 class Peers:
     """The connections of one worker to the others."""
 
-    def __init__(self, cluster: Workers) -> None:
+    def __init__(self, cluster: Workers, access: PeerAccess = UNPROTECTED) -> None:
         self._cluster = cluster
-        self._connections: dict[str, _Connection] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._access = access
+        self._connections: dict[str, PeerConnection] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def stop(self) -> None:
         """Closes all connections; nobody is answered any more."""
@@ -113,23 +109,25 @@ class Peers:
         self._ask(log, request, _PARTITIONS_VERSION, answered)
 
     def _ask(self, log: str, request: Message, version: int, answered: Callable[[Message | None], None]) -> None:
-        worker = self._cluster.owner_of(log)
+        is_internal = log.rpartition("-")[0] in names.INTERNAL
+        worker = self._cluster.owner_of(log) if is_internal else self._cluster.data_owner()
         if worker is None or worker is self._cluster.me:
             answered(None)
             return
         task = asyncio.get_running_loop().create_task(self._exchange(worker, request, version, answered))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _exchange(
         self, worker: Worker, request: Message, version: int, answered: Callable[[Message | None], None]
     ) -> None:
-        connection = self._connections.setdefault(worker.id, _Connection(worker))
+        connection = self._connections.setdefault(worker.id, PeerConnection(worker, self._access))
         try:
             response = await connection.ask(request, version)
         except PeerFailed as error:
-            _log.warning("event=peer_failed worker=%s:%d reason=%s", worker.host, worker.port, error)
-            self._connections.pop(worker.id, None)
+            if self._connections.get(worker.id) is connection:
+                _log.warning("event=peer_failed worker=%s:%d reason=%s", worker.host, worker.port, error)
+                del self._connections[worker.id]
             answered(None)
         else:
             answered(response)
@@ -143,52 +141,3 @@ def _verdicts(response: AddPartitionsToTxnResponse) -> Mapping[tuple[str, int], 
         for topic in transaction.topic_results
         for each in topic.results_by_partition
     }
-
-
-class _Connection:
-    """A connection to one worker, which is opened by the first request."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._turn = asyncio.Lock()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._correlation_id = 0
-
-    async def ask(self, request: Message, version: int) -> Message:
-        """The response. Raises PeerFailed; then the connection must not be used any more."""
-        try:
-            async with self._turn, asyncio.timeout(ANSWER_S):
-                return await self._ask(request, version)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, DecodeError) as error:
-            self.close()
-            raise PeerFailed(f"{type(error).__name__}: {error}") from error
-
-    async def _ask(self, request: Message, version: int) -> Message:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._worker.host, self._worker.port)
-        reader, writer = self._streams
-        self._correlation_id += 1
-        writer.write(_frame(request, version, self._correlation_id))
-        size = int.from_bytes(await reader.readexactly(4))
-        answer = await reader.readexactly(size)
-        name = request.NAME.removesuffix("Request")
-        codec = Codec.of()
-        header_bytes = 5 if codec.is_flexible(f"{name}Response", version) else 4
-        message, _ = codec.decoder(f"{name}Response", version)(answer, header_bytes)
-        return message
-
-    def close(self) -> None:
-        """Closes it; requests under way fail."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-
-def _frame(request: Message, version: int, correlation_id: int) -> bytes:
-    codec = Codec.of()
-    assert request.API_KEY is not None
-    head = request.API_KEY.to_bytes(2) + version.to_bytes(2) + correlation_id.to_bytes(4)
-    head += len(_CLIENT_ID).to_bytes(2) + _CLIENT_ID
-    head += b"\0" if codec.is_flexible(request.NAME, version) else b""
-    body = codec.encoder(request.NAME, version)(request)
-    return (len(head) + len(body)).to_bytes(4) + head + body

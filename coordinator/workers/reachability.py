@@ -1,18 +1,18 @@
 """Whether clients can reach this worker, as far as it can find out itself.
 
-The engine sees that a worker lives, not that clients reach it. So a worker connects to its own advertised address, and to those
-of the others, as a client would. It is cut off if its own address does not answer any more, or if none of at least two others
-does: then it is more likely that the fault is on its side. Others that died at the same moment do not answer either, which the
-engine says a little later; so their silence must last longer. An address counts from the first time that it answered, because a
-worker need not be able to reach its own address from inside (a load balancer, NAT).
+The engine sees that a worker lives, not that clients reach it. So a worker connects to its own advertised addresses, and to
+those of the others, as a client would. It is cut off if one of its own does not answer any more, or if none of at least two
+others does: then it is more likely that the fault is on its side. Others that died at the same moment do not answer either,
+which the engine says a little later; so their silence must last longer. An address counts from the first time that it answered,
+because a worker need not be able to reach its own address from inside (a load balancer, NAT).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from coordinator.workers.cluster import Workers
+from coordinator.workers.cluster import Workers, listeners_of
 
-EVERY_S = 1.0
+EVERY_S = 0.5
 ANSWER_S = 1.0
 FAILURES = 2
 """So many failures in a row count."""
@@ -33,7 +33,7 @@ async def answers(address: Address) -> bool:
 
 
 class Reachability:
-    """Looks once a second. `is_cut_off` is the outcome."""
+    """Looks twice a second. `is_cut_off` is the outcome."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Reachability:
         """Connects to all addresses, and calls `on_change` if the outcome is another one."""
         me = self._cluster.me
         assert me is not None
-        own = me.host, me.port
+        own = [at for _, at in listeners_of(me)] or [(me.host, me.port)]
         others = [(each.host, each.port) for each in self._cluster.living if each.id != me.id]
-        await asyncio.gather(*(self._try(address) for address in (own, *others)))
+        await asyncio.gather(*(self._try(address) for address in (*own, *others)))
         known = [address for address in others if address in self._failures]
         alone = len(known) >= OTHERS_MIN and all(
             self._failures[address] >= self._failures_of_others for address in known
         )
-        is_cut_off = self._failures.get(own, 0) >= FAILURES or alone
+        is_cut_off = alone or any(self._failures.get(address, 0) >= FAILURES for address in own)
         if is_cut_off != self.is_cut_off:
             self.is_cut_off = is_cut_off
             self._on_change()

@@ -8,15 +8,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from coordinator.engine.engine import Engine, EngineRefused, EngineUnavailable, Fenced
 from coordinator.journal.shared_journal import SharedJournal
-from coordinator.log.compaction import Work, clean
+from coordinator.log.compaction import clean
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import Segment
 from coordinator.workers.take_over import SharedShard
-from coordinator.workers.tasks import end
+from coordinator.workers.tasks import end, in_worker
 from coordinator.world.worker import RunInWorker
 
 _log = logging.getLogger(__name__)
@@ -92,19 +91,7 @@ class Snapshots:
         with suppress(StopIteration):
             while True:
                 work = next(steps)
-                await (asyncio.sleep(0) if work is None else self._in_worker(work))
-
-    async def _in_worker(self, work: Work) -> None:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: Any) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
-        self._run_in_worker(work, done)
-        outcome = await future
-        if isinstance(outcome, BaseException):
-            raise outcome
+                await (asyncio.sleep(0) if work is None else in_worker(self._run_in_worker, work))
 
 
 async def _parts(segments: Sequence[Segment]) -> AsyncIterator[bytes]:

@@ -1,5 +1,8 @@
 """Counts of one worker, for its metrics."""
 
+from collections.abc import Callable
+from typing import Any
+
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.runtime.statistics import Histogram
 from coordinator.workers.cluster import Workers
@@ -21,6 +24,8 @@ class WorkerStatistics:
         """From the claim until requests were served: mostly the replay."""
         self.records_replayed = 0
         self.appends_s = Histogram(APPEND_S)
+        self.on_fault_acted: Callable[[dict[str, Any]], None] = lambda _acted: None
+        """Called with every action of a fault rule, as JSON has it."""
 
     def taken(self, taken: TakeOver) -> None:
         """A shard was taken."""

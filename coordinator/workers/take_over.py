@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.engine.engine import Claim, Engine, Fenced, Worker
+from coordinator.engine.engine import Claim, Engine, Fenced, LogFailed, Worker
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.runtime.shard import Shard
+from coordinator.workers.shared_events import SharedEventLog
 
 _log = logging.getLogger(__name__)
 
@@ -20,10 +21,13 @@ POLL_S = 0.002
 class SharedShard:
     """A shard whose log may be this worker's or another's."""
 
-    def __init__(self, name: str, shard: Shard[Any], journal: SharedJournal) -> None:
-        """`name`: of the log, in the engine."""
+    def __init__(
+        self, name: str, shard: Shard[Any], journal: SharedJournal, events: SharedEventLog | None = None
+    ) -> None:
+        """`name`: of the log, in the engine. `events`: the event log of the shard, which goes where the shard goes."""
         self.name = name
         self.shard = shard
+        self.events = events
         self._journal = journal
         self.is_moving = False
         """Whether it is being taken or given."""
@@ -33,26 +37,69 @@ class SharedShard:
         return self.shard.log
 
     @property
+    def claim(self) -> Claim | None:
+        """This worker's claim of the log."""
+        return self._journal.claim_of(self.log)
+
+    @property
     def is_held(self) -> bool:
         """Whether this worker has a claim of the log."""
-        return self._journal.claim_of(self.log) is not None
+        return self.claim is not None
 
-    async def take(self, engine: Engine, worker: Worker, seen: int, on_claimed: Callable[[], None]) -> Claim:
-        """Claims the log, and begins to load the shard from it. `seen`: the epoch of the owner that is to be replaced.
+    @property
+    def names(self) -> list[str]:
+        """The logs of the shard, in the order in which they are claimed."""
+        return [self.name] if self.events is None or not self.events.exists() else [self.name, self.events.name]
 
-        Raises Fenced if another worker was quicker, EngineUnavailable, OSError or CorruptBatch. Then the shard serves nothing.
+    @property
+    def lacks_events(self) -> bool:
+        """Whether this worker took the shard before there were events, and has not got the event log."""
+        events = self.events
+        return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
+
+    async def take(
+        self, engine: Engine, worker: Worker, seen: Mapping[str, int], on_claimed: Callable[[], None]
+    ) -> None:
+        """Claims the logs, and begins to load the shard from them.
+
+        `seen`: log -> the epoch of the owner that is to be replaced, all of the same moment. So of two workers that take the
+        shard at the same time, only one gets both logs. It has no event log if there were none yet.
+        Raises Fenced if another worker was quicker, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard
+        serves nothing.
         """
-        claim = await engine.claim(self.name, worker, seen=seen)
+        claim = await engine.claim(self.name, worker, seen=seen[self.name])
         self.shard.await_log()
         on_claimed()
         try:
+            of_events = await self._claim_events(engine, worker, seen)
             await self._replay(engine, claim)
+            of_events = await self._take_events(engine, of_events)
         except BaseException as error:
             self.shard.give_up(f"the log cannot be read: {error!r}")
             raise
         self._journal.hold(self.log, claim)
+        if self.events is not None and of_events is not None:
+            self.events.hold(engine, of_events, beside=self.log)
         self.shard.take_over()
-        return claim
+
+    async def _claim_events(self, engine: Engine, worker: Worker, seen: Mapping[str, int]) -> Claim | None:
+        """None: there is no event log, or it has failed, which keeps nobody from the shard."""
+        if self.events is None or self.events.name not in seen:
+            return None
+        try:
+            return await engine.claim(self.events.name, worker, seen=seen[self.events.name])
+        except LogFailed as error:
+            await self.events.fail(error)
+            return None
+
+    async def _take_events(self, engine: Engine, claim: Claim | None) -> Claim | None:
+        if self.events is None or claim is None:
+            return None
+        try:
+            return await self.events.take(engine, claim, self.log.end_offset)
+        except LogFailed as error:
+            await self.events.fail(error)
+            return None
 
     async def _replay(self, engine: Engine, claim: Claim) -> None:
         log = self.log
@@ -65,19 +112,21 @@ class SharedShard:
                 log.flush()
                 unflushed_bytes = 0
         log.flush()
+        if log.gap_end:
+            log.checkpoint.write(clean_offset=log.gap_end)
 
-    async def give(self, reason: str) -> Claim | None:
-        """Ends the service here, when all that was decided is durable. Returns the claim, which is to be released."""
+    async def give(self, reason: str) -> list[Claim]:
+        """Ends the service here, when all that was decided is durable. Returns the claims, which are to be released."""
         self.shard.hand_over(reason)
         while self.is_held and self._journal.is_under_way(self.log):  # noqa: ASYNC110 - appends end by themselves
             await asyncio.sleep(POLL_S)
         return self.drop(reason)
 
-    def drop(self, reason: str) -> Claim | None:
-        """Ends the service here at once. Returns the claim, if there is one."""
-        claim = self._journal.let_go(self.log)
+    def drop(self, reason: str) -> list[Claim]:
+        """Ends the service here at once. Returns the claims."""
+        claims = self._journal.let_go(self.log)
         self.shard.give_up(reason)
-        return claim
+        return claims
 
 
 def describe_failure(error: BaseException) -> str:

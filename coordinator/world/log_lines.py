@@ -32,9 +32,14 @@ class KeyValueFormatter(logging.Formatter):
     default_msec_format = "%s.%03dZ"
     converter = staticmethod(time.gmtime)
 
+    def __init__(self, fields: str = "") -> None:
+        """`fields`: what each line has behind its time, such as `worker=2`."""
+        super().__init__()
+        self._fields = f"{fields} " if fields else ""
+
     def format(self, record: logging.LogRecord) -> str:
         level, logger = record.levelname.lower(), record.name.removeprefix("coordinator.")
-        line = f"time={self.formatTime(record)} level={level} logger={logger} {record_text(record)}"
+        line = f"time={self.formatTime(record)} {self._fields}level={level} logger={logger} {record_text(record)}"
         if record.exc_info:
             line += f"\n{_indented(self.formatException(record.exc_info))}"
         return line

@@ -66,11 +66,11 @@ def test_settings_of_kafka_have_kafkas_defaults(name, default):
 
 
 def test_every_field_has_a_setting_and_every_setting_has_a_field():
-    structured = {"host", "port", "listeners", "declared_topics"}
+    structured = {"behind", "host", "port", "listeners", "declared_topics"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
     areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig, settings.SharedConfig]
-    areas += [settings.QuotasConfig]
+    areas += [settings.QuotasConfig, settings.OverlayConfig]
     held = {
         (area, item.name)
         for area in areas

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -65,6 +66,16 @@ class ServerProcess:
         return self.ready["pid"]
 
     @property
+    def listens_at(self) -> str:
+        """Its own address, "host:port", whatever it advertises."""
+        return self._held[0].address
+
+    @property
+    def admin_listens_at(self) -> str:
+        """The address of admin HTTP, "host:port", also before the server is ready."""
+        return self._held[1].address
+
+    @property
     def host(self) -> str:
         return self.bootstrap.rpartition(":")[0]
 
@@ -101,11 +112,15 @@ class ServerProcess:
         self.ready = json.loads(line)
         return self
 
-    def _spawn(self) -> None:
-        assert not self.alive, "already started"
+    def hold_ports(self) -> None:
+        """Chooses the ports, if that was not done before; a start does."""
         if not self._held:
             self._held = [HeldPort(port) for port in self._ports]
             self._ports = (self._held[0].port, self._held[1].port)
+
+    def _spawn(self) -> None:
+        assert not self.alive, "already started"
+        self.hold_ports()
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -115,6 +130,10 @@ class ServerProcess:
                 cwd=REPOSITORY,
                 env=os.environ | self.environment,
             )
+
+    def begin_to_start(self) -> None:
+        """Starts the server, and does not wait until it is ready; it may never be."""
+        self._spawn()
 
     def start_and_kill(self, after_s: float) -> None:
         """Starts the server and kills it after this time, whether it is ready or not."""
@@ -191,3 +210,9 @@ class ServerProcess:
         if self.process.stdout is not None:
             self.process.stdout.close()
         return code
+
+
+def start_together(servers: Iterable[ServerProcess]) -> None:
+    """Starts several servers at the same time; returns when all are ready."""
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(ServerProcess.start, servers))

@@ -36,9 +36,9 @@ class Network:
     ("living", "dead", "after", "is_cut_off"),
     [
         (WORKERS, {1}, FAILURES, True),
-        (WORKERS, {2}, 9, False),
-        (WORKERS, {2, 3}, FAILURES + 3, True),
-        (WORKERS[:2], {2}, 9, False),
+        (WORKERS, {2}, 12, False),
+        (WORKERS, {2, 3}, FAILURES + 6, True),
+        (WORKERS[:2], {2}, 12, False),
         (WORKERS[:1], {1}, FAILURES, True),
     ],
     ids=["own address", "one other", "both others", "the only other", "alone"],

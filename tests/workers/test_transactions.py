@@ -27,6 +27,14 @@ def names_apart(world):
     raise AssertionError("all are at one worker")
 
 
+async def topic_and_names_apart(world):
+    """The same, when shards are spread and every worker knows the topic t."""
+    await world.until_spread()
+    assert await create_topic(world.running[0], "t") == 0
+    await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+    return names_apart(world)
+
+
 async def begin(client, transactional_id):
     response = None
     async with asyncio.timeout(20):
@@ -66,10 +74,7 @@ def test_offsets_of_a_group_elsewhere_follow_the_transaction(tmp_path, version, 
     async def scenario():
         async with workers(tmp_path) as world:
             await world.start(1, 2, 3)
-            await world.until_spread()
-            assert await create_topic(world.running[0], "t") == 0
-            await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
-            name, coordinator, group_owner = names_apart(world)
+            name, coordinator, group_owner = await topic_and_names_apart(world)
             client, group = await coordinator.client(), await group_owner.client()
             producer = await begin(client, name)
             if version < ADDS_ITSELF:
@@ -95,10 +100,7 @@ def test_a_transaction_ends_though_its_coordinator_dies_before_the_marker(tmp_pa
     async def scenario():
         async with workers(tmp_path) as world:
             await world.start(1, 2, 3)
-            await world.until_spread()
-            assert await create_topic(world.running[0], "t") == 0
-            await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
-            name, coordinator, group_owner = names_apart(world)
+            name, coordinator, group_owner = await topic_and_names_apart(world)
             client, group = await coordinator.client(), await group_owner.client()
             producer = await begin(client, name)
             assert await commit_in(group, ADDS_ITSELF, name, producer, 7) == 0

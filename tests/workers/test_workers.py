@@ -5,19 +5,37 @@ import asyncio
 import pytest
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER
-from coordinator.engine.engine import EngineRefused, Worker
+from coordinator.engine.engine import EngineRefused, EngineUnavailable, Worker
+from coordinator.groups import group_configs
+from coordinator.groups.group_configs import REBALANCE_INTERVAL
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     CreateAclsRequest,
     CreateTopicsRequest,
     DeleteAclsRequest,
+    IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
     MetadataRequest,
 )
 from coordinator.security.access import READ_GROUP
 from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
-from tests.workers.world import SHARDS, WorkerUnderTest, commit, create_topic, eventually, fetch, find, workers
+from coordinator.topics.alter_configs import ConfigOp
+from coordinator.topics.engine import METADATA_FOLDER
+from coordinator.workers import metadata_sharing
+from tests.workers.world import (
+    PATIENT,
+    SHARDS,
+    WorkerUnderTest,
+    commit,
+    create_topic,
+    eventually,
+    fetch,
+    find,
+    workers,
+)
+
+ANOTHER = Worker("another", 7, "elsewhere", 1)
 
 
 def run(coroutine):
@@ -115,11 +133,80 @@ def test_the_claim_of_another_worker_fences_one_that_has_not_noticed(tmp_path):
             assert await create_topic(only, "t") == 0
             client = await only.client()
             assert await commit(client, "g", "t", 1) == 0
-            shard = only.server.groups.shard_of("g").index
-            other = Worker("another", 7, "elsewhere", 1)
-            world.store.claim(f"__consumer_offsets-{shard}", other, None)
+            owners, only.engine.owners = only.engine.owners, unanswered
+            world.store.claim(log_of(only, "g"), ANOTHER, None)
             assert await commit(client, "g", "t", 2) == ErrorCode.NOT_COORDINATOR
+            only.engine.owners = owners
             await eventually(lambda: fetch(client, "g", "t"), (0, 1))
+
+    run(scenario())
+
+
+async def unanswered():
+    raise EngineUnavailable("no answer")
+
+
+def log_of(worker, group):
+    return f"__consumer_offsets-{worker.server.groups.shard_of(group).index}"
+
+
+def test_a_worker_gives_up_a_shard_of_which_it_sees_a_newer_claim(tmp_path):
+    """It does not serve reads from it, though nothing is committed that the engine would refuse."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1)
+            log = log_of(only, "g")
+            before = only.sharing.epoch_of(log)
+            world.store.claim(log, ANOTHER, None)
+            await world.until(lambda: only.sharing.epoch_of(log) > before + 1)
+
+    run(scenario())
+
+
+def test_a_worker_that_was_stopped_gives_its_shards_up_before_its_lease_begins_again(tmp_path):
+    """The first thing that it does may be a beat. What it had before may be another worker's by then."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1)
+            log = log_of(only, "g")
+            before = only.sharing.epoch_of(log)
+            only.engine.owners = unanswered
+            lease = only.sharing._lease
+            lease._until_ms = 0
+            await world.until(lambda: not lease.is_over)
+            assert only.sharing.epoch_of(log) != before
+            assert not only.shards
+
+    run(scenario())
+
+
+def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(tmp_path):
+    """A worker that is stopped in the middle of a replay finishes it when it wakes up, with a claim that may be old."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second = await world.start(1, 2)
+            await world.until_spread()
+            replay, replaying, goes_on = first.engine.replay, asyncio.Event(), asyncio.Event()
+
+            async def slow_replay(claim):
+                replaying.set()
+                await goes_on.wait()
+                async for batches in replay(claim):
+                    yield batches
+
+            first.engine.replay = slow_replay
+            await world.stop(second)
+            await replaying.wait()
+            first.engine.owners = unanswered
+            first.sharing._lease._until_ms = 0
+            await world.until(lambda: not first.shards)
+            await world.until(lambda: not first.sharing._lease.is_over)
+            goes_on.set()
+            await world.until(lambda: not first.sharing._ownership._moves)
+            assert not first.shards
 
     run(scenario())
 
@@ -147,11 +234,12 @@ def test_every_worker_can_change_topics_and_all_see_it(tmp_path):
     run(scenario())
 
 
-def test_workers_that_change_topics_at_the_same_moment_wait_for_each_other(tmp_path):
-    """No change is refused with NOT_CONTROLLER, which some clients do not repeat, and every worker has all topics."""
+def test_workers_that_change_topics_at_the_same_moment_wait_for_each_other(tmp_path, monkeypatch):
+    """No change is refused with NOT_CONTROLLER, which librdkafka does not repeat, and every worker has all topics."""
+    monkeypatch.setattr(metadata_sharing, "PATIENCE_S", PATIENT.beat_timeout_ms / 1000)
 
     async def scenario():
-        async with workers(tmp_path) as world:
+        async with workers(tmp_path, PATIENT) as world:
             running = await world.start(1, 2, 3)
             names = [[f"topic-{number}-{at}" for number in range(4)] for at in range(len(running))]
 
@@ -166,11 +254,36 @@ def test_workers_that_change_topics_at_the_same_moment_wait_for_each_other(tmp_p
     run(scenario())
 
 
+def test_a_change_that_another_worker_was_quicker_than_has_no_effect_and_may_be_tried_again(tmp_path, monkeypatch):
+    """It is refused with NOT_CONTROLLER, which Kafka's clients repeat."""
+    monkeypatch.setattr(metadata_sharing, "PATIENCE_S", 0.05)
+
+    async def scenario():
+        async with workers(tmp_path, PATIENT) as world:
+            first, second = await world.start(1, 2)
+            append = first.engine.append
+
+            async def after_a_claim(pieces):
+                if any(b"overtaken" in data for _, _, data in pieces):
+                    first.engine.append = append
+                    world.store.claim(METADATA_FOLDER, ANOTHER, None)
+                return await append(pieces)
+
+            first.engine.append = after_a_claim
+            assert await create_topic(first, "overtaken") == ErrorCode.NOT_CONTROLLER
+            assert await create_topic(second, "t") == 0
+            await world.until(lambda: "t" in first.server.topics.registry.topics)
+            assert "overtaken" not in first.server.topics.registry.topics
+            assert await create_topic(first, "overtaken") == 0
+
+    run(scenario())
+
+
 def test_a_request_that_creates_many_topics_keeps_the_metadata_log_until_all_are_created(tmp_path):
     """They are created over many turns of the loop, between two of which nothing may be under way."""
 
     async def scenario():
-        async with workers(tmp_path) as world:
+        async with workers(tmp_path, PATIENT) as world:
             first, _ = await world.start(1, 2)
             client = await first.client()
             topics = [CreateTopicsRequest.CreatableTopic(f"topic-{number}", 1, -1) for number in range(400)]
@@ -322,10 +435,12 @@ def test_workers_that_start_at_the_same_moment_begin_one_cluster(tmp_path):
 
 def group_of(worker):
     """A group whose shard the worker has."""
-    shards = worker.shards
-    return next(
-        name for name in map("group-{}".format, range(1000)) if worker.server.groups.shard_of(name).index in shards
-    )
+    return next(name for name in map("group-{}".format, range(1000)) if is_at(worker, name))
+
+
+def is_at(worker, group):
+    """Whether the worker serves the shard of a group."""
+    return worker.server.groups.shard_of(group).index in worker.shards
 
 
 def test_an_acl_holds_on_every_worker_whichever_created_it(tmp_path):
@@ -356,3 +471,88 @@ def test_an_acl_holds_on_every_worker_whichever_created_it(tmp_path):
             await world.until(lambda: allowed() == [False, False, False])
 
     run(scenario())
+
+
+def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_another(tmp_path):
+    """A group rebalances at the interval that it has, whichever worker was asked to set it."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second = await world.start(1, 2)
+            await world.until_spread()
+            assert await create_topic(first, "t") == 0
+            await world.until(lambda: "t" in second.server.topics.registry.topics)
+            group = next(name for name in "abcdefgh" if first.server.groups.shard_of(name).index in first.shards)
+            await (await first.client()).call(
+                "ConsumerGroupHeartbeat",
+                1,
+                group_id=group,
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=["t"],
+                topic_partitions=[],
+            )
+            shard = first.server.groups.shard_of(group)
+            without_interval = shard.timers_armed
+            assert await set_interval(second, group, "60000") == 0
+            await world.until(lambda: shard.timers_armed == without_interval + 1)
+            assert await set_interval(second, group, None) == 0
+            await world.until(lambda: shard.timers_armed == without_interval)
+
+    run(scenario())
+
+
+async def set_interval(worker: WorkerUnderTest, group: str, value: str | None) -> int:
+    entry = IncrementalAlterConfigsRequest.AlterableConfig(
+        REBALANCE_INTERVAL, ConfigOp.DELETE if value is None else ConfigOp.SET, value
+    )
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(group_configs.RESOURCE_TYPE, group, [entry])
+    response = await (await worker.client()).call("IncrementalAlterConfigs", 1, resources=[resource])
+    return response.responses[0].error_code
+
+
+def test_a_shard_that_nobody_has_is_looked_up_at_the_worker_that_takes_it(tmp_path):
+    """A client that gets no coordinator may give up: librdkafka's transactions do after three times, for ever."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, third = await world.start(1, 2, 3)
+            await world.until_spread()
+            groups = [name for name in map("group-{}".format, range(40)) if is_at(first, name)]
+            for worker in (second, third):
+                worker.engine.claim = never
+            await world.stop(first)
+            await world.until(lambda: all(len(each.sharing.cluster.living) == 2 for each in (second, third)))
+            for group in groups:
+                found = [await find(await worker.client(), group) for worker in (second, third)]
+                assert [each.error_code for each in found] == [ErrorCode.NONE] * 2
+                assert found[0].node_id == found[1].node_id
+                assert found[0].node_id in {2, 3}
+
+    run(scenario())
+
+
+def test_a_worker_that_has_no_engine_names_the_others_and_if_there_are_none_itself(tmp_path):
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second = await world.start(1, 2)
+            await world.until_spread()
+            await world.until(lambda: len(first.sharing.cluster.living) == 2)
+            client, group = await first.client(), group_of(first)
+            first.wire.is_cut = True
+            await world.until(lambda: not first.shards)
+            assert (await find(client, group)).node_id == 2
+            first.wire.is_cut = False
+            await world.stop(second)
+            await world.until(lambda: len(first.shards) == SHARDS)
+            first.wire.is_cut = True
+            await world.until(lambda: not first.shards)
+            found = await find(client, group)
+            assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
+
+    run(scenario())
+
+
+async def never(*_arguments, **_options):
+    await asyncio.Event().wait()

@@ -26,6 +26,8 @@ from coordinator.world.worker import Threads
 from tests.rules.world import Client
 
 SETTINGS = EngineSettings(beat_timeout_ms=1_200, append_timeout_ms=600, poll_ms=100)
+PATIENT = EngineSettings(beat_timeout_ms=600_000, append_timeout_ms=600_000, poll_ms=100)
+"""No lease ends, and no answer of the engine comes too late, however slow the machine is."""
 SHARDS = 6
 WITHIN_S = 20.0
 
@@ -50,7 +52,7 @@ class WorkerUnderTest:
             [
                 f"node.id={node_id}",
                 f"offsets.topic.num.partitions={SHARDS}",
-                f"transaction.state.log.num.partitions={SHARDS}",
+                f"transaction.state.log.num.partitions={SHARDS + 1}",
                 "journal=memory",
                 *settings,
             ],
@@ -59,19 +61,20 @@ class WorkerUnderTest:
             {},
         )
         Path(self.config.log_dir).mkdir(exist_ok=True)
-        self.engine = MemoryEngine(world.store, SETTINGS, self.wire)
+        self.settings = world.settings
+        self.engine = MemoryEngine(world.store, self.settings, self.wire)
         self.clients: list[Client] = []
 
     async def start(self) -> "WorkerUnderTest":
         loop, clock, entropy = asyncio.get_running_loop(), RealClock(), RealEntropy()
-        self.sharing = Sharing(self.config, self.engine, SETTINGS, clock, entropy)
+        self.sharing = Sharing(self.config, self.engine, self.settings, clock, entropy)
         await self.sharing.join()
         self.server = Server(self.config, loop, clock, RealDisk(), entropy, Threads(loop, 1), sharing=self.sharing)
-        self.bootstrap, _ = await self.server.start()
+        self.bootstrap, self.admin = await self.server.start()
         return self
 
-    async def client(self) -> Client:
-        host, port = self.server.listeners[0].bound
+    async def client(self, listener: int = 0) -> Client:
+        host, port = self.server.listeners[listener].bound
         client = Client(*await asyncio.open_connection(host, port), "test")
         self.clients.append(client)
         return client
@@ -91,8 +94,9 @@ class WorkerUnderTest:
 class Workers:
     """All of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: EngineSettings = SETTINGS) -> None:
         self.folder = folder
+        self.settings = settings
         self.store = MemoryStore()
         self.running: list[WorkerUnderTest] = []
 
@@ -121,13 +125,17 @@ class Workers:
                 await asyncio.sleep(0.01)
 
     async def until_spread(self) -> None:
-        """Returns when every shard of groups has one owner, and none has two more than another."""
+        """Returns when every shard has one owner, and no worker has two of groups or of transactions more than another."""
         await self.until(self.is_spread)
 
     def is_spread(self) -> bool:
         served = [len(worker.shards) for worker in self.running]
         owners = [self.owner(index) for index in range(SHARDS)]
-        return None not in owners and max(served) - min(served) <= 1
+        if None in owners or max(served) - min(served) > 1:
+            return False
+        routers = [worker.server.transactions for worker in self.running]
+        active = [sum(shard.status is Status.ACTIVE for shard in router.shards) for router in routers]
+        return sum(active) == SHARDS + 1 and max(active) - min(active) <= 1
 
 
 async def create_topic(worker: WorkerUnderTest, name: str, partitions: int = 1) -> int:
@@ -174,8 +182,8 @@ async def eventually(ask: Callable[[], Any], wanted: Any) -> None:
 
 
 @asynccontextmanager
-async def workers(folder: Path) -> AsyncIterator[Workers]:
-    world = Workers(folder)
+async def workers(folder: Path, settings: EngineSettings = SETTINGS) -> AsyncIterator[Workers]:
+    world = Workers(folder, settings)
     try:
         yield world
     finally:

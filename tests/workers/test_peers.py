@@ -1,0 +1,42 @@
+"""Requests of one worker to another."""
+
+import asyncio
+
+from coordinator.engine.engine import Owner, Worker
+from coordinator.protocol.errors import ErrorCode
+from coordinator.runtime.result import Marker
+from coordinator.topics.names import CONSUMER_OFFSETS
+from coordinator.workers import peer_connection
+from coordinator.workers.cluster import Workers
+from coordinator.workers.peers import Peers
+
+MARKER = Marker(7, 3, commit=True, coordinator_epoch=1, transaction_version=2)
+
+
+def test_what_waits_behind_a_request_to_a_stopped_worker_fails_with_it(monkeypatch):
+    """Each would wait for as long again, one after another, and with it what its client may do next."""
+    monkeypatch.setattr(peer_connection, "ANSWER_S", 0.2)
+    connections = []
+
+    class Silent(asyncio.Protocol):
+        def connection_made(self, transport):
+            connections.append(transport)
+
+    async def scenario():
+        server = await asyncio.get_running_loop().create_server(Silent, "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        cluster = Workers()
+        cluster.living = [Worker("other", 2, "127.0.0.1", port)]
+        cluster.owners = {f"{CONSUMER_OFFSETS}-0": Owner(1, cluster.living[0])}
+        peers, outcomes = Peers(cluster), asyncio.Queue()
+        for _ in range(5):
+            peers.write_marker(MARKER, CONSUMER_OFFSETS, 0, outcomes.put_nowait)
+        assert [await outcomes.get() for _ in range(5)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 5
+        assert len(connections) == 1
+        peers.write_marker(MARKER, CONSUMER_OFFSETS, 0, outcomes.put_nowait)
+        assert await outcomes.get() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert len(connections) == 2, "the next one tries again"
+        await peers.stop()
+        server.close()
+
+    asyncio.run(scenario())
