@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.group_command import Reason, check_reason, run_on_group, run_on_shard
+from coordinator.admin.located import LOCATED_REFUSALS, group_shard, transaction_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import administration
 from coordinator.groups.administration import ActOnGroup, ActOnMember
@@ -118,14 +119,14 @@ async def expire_offsets(server: ServerView, request: Request) -> ExpiredOffsets
 def reload_group(server: ServerView, request: Request) -> Reloaded:
     """Lets the shard of a group load its log again, as after a failover. The other groups of the shard go with it."""
     group_id = request.parameters["group_id"]
-    shard = server.groups.shard_of(group_id)
+    shard = group_shard(server, group_id)
     return Reloaded("__consumer_offsets", shard.index, _fail_over(shard, request.body.for_ms), group_id=group_id)
 
 
 def reload_transaction(server: ServerView, request: Request) -> Reloaded:
     """Lets the shard of a transactional id load its log again, as after a failover."""
     transactional_id = request.parameters["transactional_id"]
-    shard = server.transactions.shard_of(transactional_id)
+    shard = transaction_shard(server, transactional_id)
     refused = _fail_over(shard, request.body.for_ms)
     return Reloaded("__transaction_state", shard.index, refused, transactional_id=transactional_id)
 
@@ -140,7 +141,7 @@ class ExpiredTransaction(Struct):
 async def expire_transaction(server: ServerView, request: Request) -> ExpiredTransaction:
     """Aborts the open transaction of a transactional id, as if its timeout had passed."""
     transactional_id = request.parameters["transactional_id"]
-    shard = server.transactions.shard_of(transactional_id)
+    shard = transaction_shard(server, transactional_id)
     wanted = transaction_expiry.ExpireTransaction(transactional_id)
     await run_on_shard(shard, transaction_expiry.expire_now, wanted)
     return ExpiredTransaction(transactional_id)
@@ -165,7 +166,7 @@ def _reason(body: Why) -> str | None:
 
 
 def _fail_over(shard: Shard[Any], for_ms: int) -> int:
-    if shard.status in (Status.FAILED, Status.STOPPED, Status.ELSEWHERE) or shard.awaits_log:
+    if shard.status in (Status.FAILED, Status.STOPPED):
         raise RefusedRequest(503, f"the shard is {shard.status}: {shard.reason}")
     return shard.fail_over(for_ms)
 
@@ -175,30 +176,30 @@ _MEMBER = "/v1/groups/{group_id}/members/{member_id}"
 ENDPOINTS = (
     Endpoint(
         "POST", f"{_MEMBER}/evict", "remove a member", evict,
-        body=Why, returns=ActedOnGroup, refusals=(404, 409, 503), control=True,
+        body=Why, returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
         "POST", f"{_MEMBER}/expire-session", "end the session of a member", expire_session,
-        returns=ActedOnGroup, refusals=(404, 409, 503), control=True,
+        returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
         "POST", "/v1/groups/{group_id}/bump-epoch", "raise the generation or group epoch", bump_epoch,
-        body=Why, returns=ActedOnGroup, refusals=(404, 409, 503), control=True,
+        body=Why, returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
         "POST", "/v1/groups/{group_id}/offsets/expire", "let offsets of a group expire", expire_offsets,
-        body=WhichOffsets, returns=ExpiredOffsets, refusals=(404, 409, 503), control=True,
+        body=WhichOffsets, returns=ExpiredOffsets, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
         "POST", "/v1/groups/{group_id}/reload", "load the shard of a group again, as after a failover", reload_group,
-        body=Reload, returns=Reloaded, refusals=(503,), control=True,
+        body=Reload, returns=Reloaded, refusals=LOCATED_REFUSALS, control=True,
     ),
     Endpoint(
         "POST", "/v1/transactions/{transactional_id}/reload", "load the shard of a transactional id again",
-        reload_transaction, body=Reload, returns=Reloaded, refusals=(503,), control=True,
+        reload_transaction, body=Reload, returns=Reloaded, refusals=LOCATED_REFUSALS, control=True,
     ),
     Endpoint(
         "POST", "/v1/transactions/{transactional_id}/expire", "abort a transaction as its timeout does",
-        expire_transaction, returns=ExpiredTransaction, refusals=(404, 409, 503), control=True,
+        expire_transaction, returns=ExpiredTransaction, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
 )  # fmt: skip

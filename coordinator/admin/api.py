@@ -13,6 +13,7 @@ from coordinator.admin.group_command import Reason, check_reason, run_on_group
 from coordinator.admin.group_view import group_summary, group_view
 from coordinator.admin.history import group_at, group_diff
 from coordinator.admin.lag import group_lag
+from coordinator.admin.located import LOCATED_REFUSALS, WorkerPart, group_shard, part_of, transaction_shard
 from coordinator.admin.paging import Page, listed
 from coordinator.admin.server_view import ServerView
 from coordinator.admin.waiting import parse_until, wait_for
@@ -48,7 +49,7 @@ def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
 
     states: list[Any] = [shard.state for shard in server.groups.shards]
     names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
-    return listed("groups", request.query, names, row)
+    return listed("groups", request.query, names, row, part_of(server, server.groups))
 
 
 UNTIL_MS = 30_000
@@ -68,8 +69,8 @@ class WhichGroup(Struct, forbid_unknown_fields=True):
 async def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
     """One group with members, assignments, recent rebalances and offsets.
 
-    Raises RefusedRequest: 400 `until` cannot be read; 404 there is no such group; 422 there are no such offsets, or the query
-    asks for more than one thing; 503 too many wait.
+    Raises RefusedRequest: 400 `until` cannot be read; 404 there is no such group; 421 another worker has it; 422 there are no
+    such offsets, or the query asks for more than one thing; 503 no worker has it at the moment, or too many wait.
     """
     group_id, query = request.parameters["group_id"], request.query
     if sum(each is not None for each in (query.until, query.at, query.diff)) > 1:
@@ -84,7 +85,7 @@ async def describe_group(server: ServerView, request: Request) -> dict[str, Any]
     if query.until is not None:
         timeout_ms = UNTIL_MS if query.timeout_ms is None else query.timeout_ms
         return await wait_for(server, group_id, parse_until(query.until), timeout_ms)
-    state: Any = server.groups.shard_of(group_id).state
+    state: Any = group_shard(server, group_id).state
     if group_id not in state.by_id:
         raise RefusedRequest(404, "no such group")
     return group_view(server, state, group_id)
@@ -129,13 +130,14 @@ def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
         return _transaction(state.by_id[transactional_id])
 
     states: list[Any] = [shard.state for shard in server.transactions.shards]
-    return listed("transactions", request.query, (each for state in states for each in state.by_id), row)
+    names = (each for state in states for each in state.by_id)
+    return listed("transactions", request.query, names, row, part_of(server, server.transactions))
 
 
 def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
-    """One transactional id and the partitions of its transaction. Raises RefusedRequest: 404 there is none."""
+    """One transactional id and the partitions of its transaction. Raises RefusedRequest: 404 there is none; 421, 503."""
     transactional_id = request.parameters["transactional_id"]
-    state: Any = server.transactions.shard_of(transactional_id).state
+    state: Any = transaction_shard(server, transactional_id).state
     transaction = state.by_id.get(transactional_id)
     if transaction is None:
         raise RefusedRequest(404, "no such transactional id")
@@ -200,6 +202,8 @@ class GroupList(Struct, omit_defaults=True):
     groups: list[ListedGroup]
     next: str | None = None
     """The `after` of the page that follows; left out on the last one."""
+    of_worker: WorkerPart | None = None
+    """Which part this is, if several workers share the journal."""
 
 
 class CommittedOffset(Struct):
@@ -283,6 +287,8 @@ class TransactionList(Struct, omit_defaults=True):
     transactions: list[TransactionSummary]
     next: str | None = None
     """The `after` of the page that follows; left out on the last one."""
+    of_worker: WorkerPart | None = None
+    """Which part this is, if several workers share the journal."""
 
 
 class TopicPartition(Struct):
@@ -306,11 +312,11 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=GroupPage,
              returns=GroupList),
     Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
-             describe_group, query=WhichGroup, returns=GroupDetails, refusals=(404, 422, 503)),
+             describe_group, query=WhichGroup, returns=GroupDetails, refusals=(404, 422, *LOCATED_REFUSALS)),
     Endpoint("POST", "/v1/groups/{group_id}/rebalance", 'rebalance a group; the body is {"reason": TEXT} as application/json',
-             force_rebalance, body=ForceRebalance, returns=ForcedRebalance, refusals=(404, 409)),
+             force_rebalance, body=ForceRebalance, returns=ForcedRebalance, refusals=(404, 409, *LOCATED_REFUSALS)),
     Endpoint("GET", "/v1/transactions", "all transactional ids; ?limit=100&after=NAME selects a page", list_transactions,
              query=Page, returns=TransactionList),
     Endpoint("GET", "/v1/transactions/{transactional_id}", "a transactional id: state, producer, partitions",
-             describe_transaction, returns=TransactionDetails, refusals=(404,)),
+             describe_transaction, returns=TransactionDetails, refusals=(404, *LOCATED_REFUSALS)),
 )  # fmt: skip

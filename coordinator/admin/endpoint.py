@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from coordinator.admin.server_view import ServerView
+from coordinator.admin.server_view import RunsInWorker
 
 TIMEOUT_MS_MAX = 600_000
 TimeoutMs = Annotated[
@@ -93,7 +93,8 @@ class Stream:
 
 
 Answer = Struct | dict[str, Any] | Response | Stream
-Handler = Callable[[ServerView, Request], Answer | Awaitable[Answer]]
+Handler = Callable[[Any, Request], Answer | Awaitable[Answer]]
+"""Gets the server (server_view.py), or the workers that are asked instead (front/)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def wait_ms(query: Any) -> int:
     return timeout_ms
 
 
-async def in_worker(server: ServerView, function: Callable[[], Any]) -> Any:
+async def in_worker(server: RunsInWorker, function: Callable[[], Any]) -> Any:
     """Runs a function outside the loop, and returns or raises what it does."""
     outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

@@ -7,12 +7,14 @@ memory: a reader that falls behind reads from the files later, and nothing is ke
 import re
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
 from coordinator.admin.endpoint import RefusedRequest, in_worker
 from coordinator.admin.event_json import Entry, decoded
 from coordinator.admin.fault_events import FaultEvents
-from coordinator.admin.server_view import ServerView
+from coordinator.admin.server_view import RunsInWorker
 from coordinator.log.journaled_log import JournaledLog
+from coordinator.topics.partition import Reader
 
 _SLICES_BYTES = 512 * 1024
 """All logs together, in one read."""
@@ -23,12 +25,34 @@ FAULTS = "f"
 """In a position, in place of a shard."""
 
 
+class EventLogs(RunsInWorker, Protocol):
+    """The event logs that can be read here."""
+
+    @property
+    def faults(self) -> FaultEvents:
+        """The faults that acted lately."""
+        ...
+
+    def logs(self, group: str | None) -> Sequence[tuple[int, JournaledLog]]:
+        """Shards and their logs: all, or the one that has the events of a group. Raises RefusedRequest: there is none."""
+        ...
+
+    def readers(self, shard: int) -> dict[Reader, None] | None:
+        """Those who are notified when the log has more; None: it is not here, at the moment or any more."""
+        ...
+
+    def wall_ms(self) -> int:
+        """The time."""
+        ...
+
+
 class _Source:
     """The event log of one shard."""
 
-    def __init__(self, shard: int, log: JournaledLog, delivered: int | None) -> None:
+    def __init__(self, here: EventLogs, shard: int, log: JournaledLog, delivered: int | None) -> None:
         self.shard = shard
         self.log = log
+        self._here = here
         self.read_to = log.start_offset if delivered is None else delivered + 1
         self.delivered = self.read_to - 1
         """The last offset that was delivered or left out."""
@@ -36,7 +60,8 @@ class _Source:
 
     @property
     def is_behind(self) -> bool:
-        return self.read_to < self.log.durable_offset
+        """Whether there is more to read here. A worker may lose the shard, and get it again."""
+        return self._here.readers(self.shard) is not None and self.read_to < self.log.durable_offset
 
     @property
     def next_time_ms(self) -> int:
@@ -51,15 +76,15 @@ class _Source:
 class History:
     """One reader's way through the events."""
 
-    def __init__(
-        self, server: ServerView, logs: Sequence[tuple[int, JournaledLog]], group: str | None, faults: FaultEvents
-    ) -> None:
-        self._server = server
+    def __init__(self, here: EventLogs, group: str | None) -> None:
+        """Raises RefusedRequest: there are no events."""
+        logs = here.logs(group)
+        self._here = here
         self._group = group
-        self._faults = faults
+        self._faults = here.faults
         self._fault_number = 0
         self._logs = logs
-        self._sources = [_Source(shard, log, None) for shard, log in logs]
+        self._sources = [_Source(here, shard, log, None) for shard, log in logs]
         self._slice_bytes = max(_SLICE_MIN_BYTES, _SLICES_BYTES // max(1, len(logs)))
 
     def begin_after(self, position: str) -> None:
@@ -67,7 +92,7 @@ class History:
         if re.fullmatch(POSITION_PATTERN, position, re.ASCII) is None:
             raise RefusedRequest(422, "a position is OFFSET, now, or the id of an event, as it came")
         if position == "now":
-            self._sources = [_Source(shard, log, log.durable_offset - 1) for shard, log in self._logs]
+            self._sources = [_Source(self._here, shard, log, log.durable_offset - 1) for shard, log in self._logs]
             self._fault_number = self._faults.last
             return
         if ":" not in position:
@@ -88,7 +113,12 @@ class History:
         for shard, log in self._logs:
             if not -1 <= by_shard.get(shard, -1) < max(1, log.end_offset):
                 raise RefusedRequest(422, f"after: shard {shard} ends before offset {log.end_offset}")
-        self._sources = [_Source(shard, log, by_shard.get(shard)) for shard, log in self._logs]
+        self._sources = [_Source(self._here, shard, log, by_shard.get(shard)) for shard, log in self._logs]
+
+    @property
+    def shards(self) -> list[int]:
+        """Those whose logs it reads."""
+        return [shard for shard, _ in self._logs]
 
     @property
     def position(self) -> str:
@@ -154,7 +184,7 @@ class History:
             asked = [(source.shard, data, source.read_to, group) for source, data in slices]
             try:
                 async with self._faults.reading:
-                    found = await in_worker(self._server, lambda: [decoded(*each) for each in asked])
+                    found = await in_worker(self._here, lambda: [decoded(*each) for each in asked])
             except Exception as error:
                 raise _unreadable(slices[0][0].shard, error) from error
             for (source, _), (entries, read_to) in zip(slices, found, strict=True):
@@ -169,7 +199,7 @@ class History:
         source.delivered = source.read_to - 1
         text = (
             f'{{"shard":{source.shard},"offset":{source.delivered},"type":"EventsDeleted","from_offset":{first},'
-            f'"time_ms":{self._server.clock.wall_ms()},"group":null}}'
+            f'"time_ms":{self._here.wall_ms()},"group":null}}'
         )
         return self.position, text.encode()
 

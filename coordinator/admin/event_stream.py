@@ -5,16 +5,20 @@ gets nothing twice. A stream is history first and then follows live; there is no
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, json
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, Stream
-from coordinator.admin.event_history import POSITION_PATTERN, History
+from coordinator.admin.event_history import POSITION_PATTERN, EventLogs, History
 from coordinator.admin.fault_events import fault_events
+from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
+from coordinator.log.journaled_log import JournaledLog
 from coordinator.topics.names import COORDINATOR_EVENTS
+from coordinator.topics.partition import Reader
+from coordinator.world.worker import Done
 
 LIMIT_MAX = 1_000
 """Events of a page."""
@@ -68,27 +72,58 @@ class EventPage(Struct):
 
 
 async def events(server: ServerView, request: Request) -> Response | Stream:
-    """The events. Raises RefusedRequest: 409 there is no event log; 422 there is no such position."""
+    """The events. Raises RefusedRequest: 409 there is no event log, or it is elsewhere; 422 there is no such position."""
+    return await answer(ServerEvents(server), request)
+
+
+async def answer(here: EventLogs, request: Request) -> Response | Stream:
+    """The events of these logs. Raises RefusedRequest: 409, 422."""
     query: EventQuery = request.query
-    history = _history(server, query.group)
+    history = History(here, query.group)
     position = request.headers.get("last-event-id") or query.after
     if position:
         history.begin_after(position)
     if "application/json" in request.headers.get("accept", ""):
         return await _page(history, query.limit)
     return Stream(
-        chunks=_stream(server, history, query),
+        chunks=_stream(here, history, query),
         content_type="text/event-stream",
         last=lambda reason: _message({"type": "StreamEnded", "reason": reason}, "end"),
     )
 
 
-def _history(server: ServerView, group: str | None) -> History:
-    shards = server.groups.shards if group is None else [server.groups.shard_of(group)]
-    logs = [(shard.index, shard.events.log) for shard in shards if shard.events is not None]
-    if not logs:
-        raise RefusedRequest(409, "there are no events: coordinator.events is none", ["refused", "all"])
-    return History(server, logs, group, fault_events(server))
+def no_events() -> RefusedRequest:
+    """The refusal where decisions are not recorded, and never were."""
+    return RefusedRequest(409, "there are no events: coordinator.events is none", ["refused", "all"])
+
+
+class ServerEvents:
+    """The event logs of one server."""
+
+    def __init__(self, server: ServerView) -> None:
+        self._server = server
+        self.faults = fault_events(server)
+
+    def logs(self, group: str | None) -> Sequence[tuple[int, JournaledLog]]:
+        server = self._server
+        shards = server.groups.shards if group is None else [group_shard(server, group)]
+        recording = [(shard.index, shard.events.log) for shard in shards if shard.events is not None]
+        if not recording:
+            raise no_events()
+        logs = [(index, log) for index, log in recording if self.readers(index) is not None]
+        if not logs:
+            raise RefusedRequest(409, "these events are at another worker, or are about to be read from the journal")
+        return logs
+
+    def readers(self, shard: int) -> dict[Reader, None] | None:
+        partition = self._server.topics.partition(COORDINATOR_EVENTS, shard)
+        return None if partition is None else partition.readers
+
+    def wall_ms(self) -> int:
+        return self._server.clock.wall_ms()
+
+    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+        self._server.run_in_worker(function, done)
 
 
 async def _page(history: History, limit: int | None) -> Response:
@@ -113,16 +148,12 @@ class _Follower:
         self.is_more.set()
 
 
-async def _stream(server: ServerView, history: History, query: EventQuery) -> AsyncGenerator[bytes, None]:
+async def _stream(here: EventLogs, history: History, query: EventQuery) -> AsyncGenerator[bytes, None]:
     follower, left = _Follower(), query.limit
-    faults = fault_events(server)
-    partitions = [
-        server.topics.partition(COORDINATOR_EVENTS, shard.index)
-        for shard in (server.groups.shards if query.group is None else [server.groups.shard_of(query.group)])
-    ]
-    watched: list[Any] = [*(each for each in partitions if each is not None), faults]
-    for each in watched:
-        each.readers[follower] = None
+    of_logs = (here.readers(shard) for shard in history.shards)
+    watched = [here.faults.readers, *(each for each in of_logs if each is not None)]
+    for readers in watched:
+        readers[follower] = None
     try:
         yield f"retry: 1000\nid: {history.position}\n\n".encode()
         while left is None or left > 0:
@@ -142,8 +173,8 @@ async def _stream(server: ServerView, history: History, query: EventQuery) -> As
     except RefusedRequest as refused:
         yield _message({"type": "StreamEnded", "reason": str(refused)}, "end")
     finally:
-        for each in watched:
-            each.readers.pop(follower, None)
+        for readers in watched:
+            readers.pop(follower, None)
 
 
 def _message(fields: dict[str, Any], name: str) -> bytes:

@@ -1,9 +1,10 @@
 """Fault rules over HTTP: set, list, wait for, release and clear them (rules/; docs/control.md)."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Container
 from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, structs, to_builtins
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, TimeoutMs
 from coordinator.admin.fault_events import fault_events
@@ -31,11 +32,29 @@ class FaultQuery(Struct, frozen=True):
     timeout_ms: TimeoutMs = 0
 
 
+CHOSEN_ID = "Coordinator-Id"
+"""The header by which whoever sets a rule or begins a recording chooses its id: the same one at several workers."""
+ID_HEADER = {CHOSEN_ID: "The id that it gets, such as f7 or r7, if it is not in use; without it, the next one."}
+
+
+def chosen_id(request: Request, letter: str, taken: Container[str]) -> str | None:
+    """The id of the header; None: there is none. Raises RefusedRequest: 409 it is in use; 422 it is no id."""
+    chosen = request.headers.get(CHOSEN_ID.lower())
+    if chosen is None:
+        return None
+    if re.fullmatch(f"{letter}[0-9]{{1,15}}", chosen) is None:
+        raise RefusedRequest(422, f"{CHOSEN_ID}: an id is {letter} and a number")
+    if chosen in taken:
+        raise RefusedRequest(409, f"{chosen} is in use")
+    return chosen
+
+
 def set_fault(server: ServerView, request: Request) -> FaultStatus:
     """Sets a rule."""
     faults = _faults(server)
+    fault_id = chosen_id(request, "f", faults.by_id)
     try:
-        return faults.add(request.body).status
+        return faults.add(request.body, fault_id).status
     except RefusedRule as error:
         raise RefusedRequest(422, error.text, error.allowed or None) from None
     except TooManyRules:
@@ -82,6 +101,9 @@ def _faults(server: ServerView) -> Faults:
     faults, on_acted = server.interceptor.faults, fault_events(server).add
     if on_acted not in faults.subscribers:
         faults.subscribers.append(on_acted)
+        worker = server.worker
+        if worker is not None:
+            faults.subscribers.append(lambda acted: worker.on_fault_acted(to_builtins(acted)))
     return faults
 
 
@@ -97,7 +119,7 @@ _FAULT = "/v1/faults/{fault_id}"
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/faults", "set a fault rule", set_fault, body=Rule, returns=FaultStatus, status=201,
-        refusals=(409, 422), control=True,
+        refusals=(409, 422), headers=ID_HEADER, control=True,
     ),
     Endpoint("GET", "/v1/faults", "fault rules", list_faults, query=ScopeQuery, returns=FaultList, control=True),
     Endpoint(

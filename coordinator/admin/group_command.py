@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from coordinator.admin.endpoint import RefusedRequest
+from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.force_rebalance import REASON_CHARS_MAX
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -29,8 +30,8 @@ _STATUS = {
 
 
 async def run_on_group(server: ServerView, group_id: str, operation: Any, request: Any) -> Any:
-    """As `run_on_shard`, with the shard of the group."""
-    return await run_on_shard(server.groups.shard_of(group_id), operation, request)
+    """As `run_on_shard`, with the shard of the group (`group_shard`)."""
+    return await run_on_shard(group_shard(server, group_id), operation, request)
 
 
 async def run_on_shard(shard: Shard[Any], operation: Any, request: Any) -> Any:

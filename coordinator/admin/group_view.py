@@ -7,6 +7,7 @@ from coordinator.admin.lag import end_offset, partition_lag
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
+from coordinator.groups.offsets.value import decode
 
 DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -83,7 +84,7 @@ def _pending(server: ServerView, state: Any, group_id: str) -> list[dict[str, An
         {
             "topic": topic,
             "partition": partition,
-            "offset": None if each.committed is None else each.committed.offset,
+            "offset": None if each.committed is None else decode(each.committed).offset,
             "transactional_id": transactional_ids.get(producer_id),
             "producer_id": producer_id,
             "producer_epoch": pending.known[producer_id].epoch,

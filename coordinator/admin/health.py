@@ -1,11 +1,11 @@
 """Two health checks: is the event loop running, and should clients use this server?
 
-`/health/live` responds whenever the event loop runs. A supervisor that restarted the server for other reasons would restart
-it when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard that this server has
-is loaded and accepts writes, topics and settings can be changed, the disk has space for records, and the server is not
-stopping. Otherwise it responds with status 503 and the reasons. Two problems are reported without making the server unready,
-because it can still do everything else: partitions with a damaged log (`partitions_failed`), and event logs that accept no
-events (`events_lost`).
+`/health/live` responds whenever the event loop runs. A supervisor that restarted the server for other reasons would restart it
+when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard that this server has is
+loaded and accepts writes, topics and settings can be changed, the disk has space for records, the cluster behind is known (if
+there is one), and the server is not stopping. Otherwise it responds with status 503 and the reasons. Two problems are reported
+without making the server unready, because it can still do everything else: partitions with a damaged log
+(`partitions_failed`), and event logs that accept no events (`events_lost`).
 """
 
 from msgspec import Struct
@@ -56,6 +56,8 @@ def ready(server: ServerView, _request: Request) -> Ready | Response:
 def not_ready(server: ServerView) -> list[str]:
     """The reasons why clients should not use this server; empty if it is ready."""
     problems = ["the server is stopping"] if server.stopping else []
+    if server.awaits_cluster:
+        problems.append("the cluster behind is not known yet")
     for what, router in (("shard", server.groups), ("shard of transactions", server.transactions)):
         problems += [
             f"{what} {shard.index} is {shard.status}: {shard.reason}"

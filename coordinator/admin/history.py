@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from coordinator.admin.endpoint import RefusedRequest
 from coordinator.admin.group_view import absent_view, stored_view
+from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.log.batch import split
@@ -28,14 +29,14 @@ SLICE_BYTES = 128 << 10
 
 
 async def group_at(server: ServerView, group_id: str, offset: int) -> dict[str, Any]:
-    """The group on the records before this offset, and which offsets there are. Raises RefusedRequest: 422."""
-    shard = server.groups.shard_of(group_id)
+    """The group on the records before this offset, and which offsets there are. Raises RefusedRequest: 421, 422, 503."""
+    shard = group_shard(server, group_id)
     return await _view_at(server, shard, group_id, offset)
 
 
 async def group_diff(server: ServerView, group_id: str, first: int, last: int) -> dict[str, Any]:
-    """The group at the second offset, and what is different in it. Raises RefusedRequest: 422."""
-    shard = server.groups.shard_of(group_id)
+    """The group at the second offset, and what is different in it. Raises RefusedRequest: 421, 422, 503."""
+    shard = group_shard(server, group_id)
     before = await _view_at(server, shard, group_id, first)
     after = await _view_at(server, shard, group_id, last)
     since, at = before.pop("at"), after.pop("at")

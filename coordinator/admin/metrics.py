@@ -46,7 +46,7 @@ FENCES = (
 
 
 def _routes(server: ServerView) -> Iterable[Route]:
-    return (route for listener in server.listeners for route in listener.dispatcher.routes)
+    return (route for listener in server.all_listeners for route in listener.dispatcher.routes)
 
 
 def _requests(server: ServerView) -> Samples:
@@ -68,11 +68,11 @@ def _error_name(code: int) -> str:
 
 
 def _connections(server: ServerView) -> Samples:
-    return (((_listener_name(i),), len(listener.connections)) for i, listener in enumerate(server.listeners))
+    return (((_listener_name(i),), len(listener.connections)) for i, listener in enumerate(server.all_listeners))
 
 
 def _connections_refused(server: ServerView) -> Samples:
-    return (((_listener_name(i),), listener.refused_count) for i, listener in enumerate(server.listeners))
+    return (((_listener_name(i),), listener.refused_count) for i, listener in enumerate(server.all_listeners))
 
 
 def _faults_acted(server: ServerView) -> Samples:
@@ -102,13 +102,13 @@ def _quota_bytes(server: ServerView) -> Samples:
 
 def _connections_closed(server: ServerView) -> Samples:
     counts: Counter[str] = Counter()
-    for listener in server.listeners:
+    for listener in server.all_listeners:
         counts.update(listener.closed)
     return (((reason,), count) for reason, count in counts.items())
 
 
 def _authentications_failed(server: ServerView) -> Samples:
-    return (((_listener_name(i),), listener.authentications_failed) for i, listener in enumerate(server.listeners))
+    return (((_listener_name(i),), listener.authentications_failed) for i, listener in enumerate(server.all_listeners))
 
 
 def _authorization_denied(server: ServerView) -> Samples:
@@ -122,7 +122,7 @@ def _listener_name(index: int) -> str:
 
 
 def _requests_waiting(server: ServerView) -> Samples:
-    yield (), sum(connection.waiting for listener in server.listeners for connection in listener.connections)
+    yield (), sum(connection.waiting for listener in server.all_listeners for connection in listener.connections)
 
 
 def _memory_held(server: ServerView) -> Samples:

@@ -6,8 +6,9 @@ one while too many are open) are on every operation.
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,6 +19,9 @@ from coordinator.admin.server_view import ServerView
 
 _REF = "#/components/schemas/{name}"
 _JSON = "application/json"
+_TEXT: Mapping[str, Any] = MappingProxyType({"type": "string"})
+_SCHEMAS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"text/event-stream": MappingProxyType({})})
+"""What OpenAPI 3.1 has no schema for: readers differ in whether it would be that of the stream or of each event."""
 _ANY = {
     400: "The request or its query is malformed.",
     401: "The request needs the token or a client certificate (admin.token, admin.ssl.truststore.location).",
@@ -103,7 +107,8 @@ class _Document:
             operation["x-control"] = True
         if endpoint.body is not None:
             schema = self._schema_of[id(endpoint.body)]
-            operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+            needed = any(each.required for each in msgspec.structs.fields(endpoint.body))
+            operation["requestBody"] = {"required": needed, "content": {_JSON: {"schema": schema}}}
         return operation
 
     def _parameters(self, endpoint: Endpoint) -> Iterable[dict[str, Any]]:
@@ -129,7 +134,7 @@ class _Document:
         refusal = self._schema_of[id(Refusal)]
         responses = {status: _answer(text, {_JSON: refusal}) for status, text in refusals.items()}
         own = {} if endpoint.returns is None else self._schema_of[id(endpoint.returns)]
-        content = {kind: own if kind == _JSON else {"type": "string"} for kind in endpoint.content_types}
+        content = {kind: own if kind == _JSON else dict(_SCHEMAS.get(kind, _TEXT)) for kind in endpoint.content_types}
         responses[endpoint.status] = _answer("As asked.", content)
         for status, kind in endpoint.others.items():
             schema = self._schema_of[id(kind)]

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, TimeoutMs
-from coordinator.admin.faults import ScopeQuery
+from coordinator.admin.faults import ID_HEADER, ScopeQuery, chosen_id
 from coordinator.admin.server_view import ServerView
 from coordinator.rules.check import RefusedRule
 from coordinator.rules.model import Cleared, RecordingList, RecordingPage, RecordingRequest, RecordingStatus
@@ -20,8 +20,10 @@ class RecordingQuery(Struct, frozen=True):
 
 
 def begin_recording(server: ServerView, request: Request) -> RecordingStatus:
+    recordings = server.interceptor.recordings
+    recording_id = chosen_id(request, "r", recordings.by_id)
     try:
-        return server.interceptor.recordings.add(request.body).status
+        return recordings.add(request.body, recording_id).status
     except RefusedRule as error:
         raise RefusedRequest(422, error.text, error.allowed or None) from None
     except TooManyRecordings:
@@ -64,7 +66,7 @@ _RECORDING = "/v1/recordings/{recording_id}"
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/recordings", "record requests and answers", begin_recording, body=RecordingRequest,
-        returns=RecordingStatus, status=201, refusals=(409, 422), control=True,
+        returns=RecordingStatus, status=201, refusals=(409, 422), headers=ID_HEADER, control=True,
     ),
     Endpoint(
         "GET", "/v1/recordings", "recordings", list_recordings, query=ScopeQuery, returns=RecordingList, control=True,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from coordinator.admin.connections import Connections
-from coordinator.admin.server_view import ServerView
+from coordinator.admin.server_view import RunsInWorker
 from coordinator.config.settings import AdminConfig
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-ProtocolFactory = Callable[[ServerView, AdminConfig, Connections, str], Callable[[], asyncio.Protocol]]
+ProtocolFactory = Callable[[Any, AdminConfig, Connections, str], Callable[[], asyncio.Protocol]]
+"""Its first argument is the `server` of `AdminServer`."""
 CLOSED_WITHIN_S = 1.0
 """A stop waits this long for clients to read the last bytes."""
 _EARLY_BYTES = 64 * 1024
@@ -45,7 +46,7 @@ class AdminServer:
 
     def __init__(
         self,
-        server: ServerView,
+        server: RunsInWorker,
         config: AdminConfig,
         token: str = "",
         tls: "TlsContext | None" = None,
@@ -67,7 +68,7 @@ class AdminServer:
     async def start(self) -> int:
         """Listens on the configured address. Returns the port."""
         loop = asyncio.get_running_loop()
-        host, port = self._config.host, self._config.port
+        host, port = self._config.behind or (self._config.host, self._config.port)
         if self._tls is None:
             self._server = await loop.create_server(self.make_connection, host, port)
             return int(self._server.sockets[0].getsockname()[1])

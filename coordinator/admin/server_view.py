@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from coordinator.workers.statistics import WorkerStatistics
 
 
-class ServerView(Protocol):
+class RunsInWorker(Protocol):
+    """What has threads for work that takes long."""
+
+    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function outside the loop, then `done` on the loop with what it returned or raised."""
+        ...
+
+
+class ServerView(RunsInWorker, Protocol):
     """The running server (server/composition.py), as the admin routes see it."""
 
     @property
@@ -41,12 +49,8 @@ class ServerView(Protocol):
         """The shards of groups and of transactions."""
         ...
 
-    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
-        """Calls the function outside the loop, then `done` on the loop with what it returned or raised."""
-        ...
-
     @property
-    def listeners(self) -> Sequence[Listener]: ...
+    def all_listeners(self) -> Sequence[Listener]: ...
     @property
     def statistics(self) -> Statistics: ...
     @property
@@ -92,6 +96,11 @@ class ServerView(Protocol):
     @property
     def quotas(self) -> "ClientQuotas | None":
         """The client quotas; None: there has been none since the start."""
+        ...
+
+    @property
+    def awaits_cluster(self) -> bool:
+        """Whether this server stands in front of a cluster that it does not know yet."""
         ...
 
     @property

@@ -40,9 +40,12 @@ def read_query(raw: bytes, wanted: type[msgspec.Struct] | None) -> Any:
 
 
 def read_body(raw: bytes, wanted: type[msgspec.Struct] | None) -> Any:
-    """The body as an instance of `wanted`. Raises RefusedRequest: 400 it is not a JSON object; 422 it does not fit."""
+    """The body as an instance of `wanted`; an empty one is {}.
+
+    Raises RefusedRequest: 400 it is not a JSON object; 422 it does not fit.
+    """
     try:
-        value = msgspec.json.decode(raw) if raw or wanted is not None else {}
+        value = msgspec.json.decode(raw) if raw else {}
     except (msgspec.DecodeError, RecursionError) as error:
         raise RefusedRequest(400, f"the body must be a JSON object: {error}") from None
     if not isinstance(value, dict):

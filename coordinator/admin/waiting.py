@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from coordinator.admin.endpoint import RefusedRequest
 from coordinator.admin.group_view import DEAD, absent_view, group_view
+from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
@@ -62,9 +63,9 @@ def parse_until(text: str) -> Wanted:
 async def wait_for(server: ServerView, group_id: str, wanted: Wanted, timeout_ms: int) -> dict[str, Any]:
     """The group with `reached`: as soon as it is as wanted, else when the time is over.
 
-    Raises RefusedRequest: 503 too many wait already.
+    Raises RefusedRequest: 421 another worker has it, also if it gets it meanwhile; 503 none has it, or too many wait already.
     """
-    shard = server.groups.shard_of(group_id)
+    shard = group_shard(server, group_id)
     changed = asyncio.Event()
     if len(shard.watchers) >= WAITERS_MAX:
         raise RefusedRequest(503, f"{WAITERS_MAX} requests wait for groups of this shard already: try again")
@@ -73,6 +74,7 @@ async def wait_for(server: ServerView, group_id: str, wanted: Wanted, timeout_ms
         async with asyncio.timeout(timeout_ms / 1000):
             while True:
                 changed.clear()
+                group_shard(server, group_id)
                 if shard.status is not Status.LOADING and wanted.matches(shard.state.by_id.get(group_id)):
                     found = _view(server, shard, group_id)
                     if await _is_durable(shard):
@@ -80,6 +82,7 @@ async def wait_for(server: ServerView, group_id: str, wanted: Wanted, timeout_ms
                     continue
                 await changed.wait()
     except TimeoutError:
+        group_shard(server, group_id)
         return _view(server, shard, group_id) | {"reached": False}
     finally:
         unwatch()

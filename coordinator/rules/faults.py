@@ -5,7 +5,7 @@ those of the server's clock and this process; nothing about rules is durable.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterator
 from itertools import count
 
 from coordinator.rules.changes import Changes
@@ -19,6 +19,11 @@ KEYS_MAX = 100_000
 """A rule counts for this many members, connections or groups apart; then it begins again."""
 RULES_MAX = 1_000
 """The most rules at one time. Each is asked for every request of its APIs."""
+
+
+def next_id(letter: str, numbers: Iterator[int], taken: Container[str]) -> str:
+    """The next id that is not in use."""
+    return next(each for each in (f"{letter}{number}" for number in numbers) if each not in taken)
 
 
 class TooManyRules(Exception):
@@ -131,14 +136,17 @@ class Faults:
         """The APIs that active rules are about."""
         return frozenset(self._by_api)
 
-    def add(self, rule: Rule) -> Fault:
-        """Sets a rule. Raises RefusedRule if it makes no sense, TooManyRules."""
+    def add(self, rule: Rule, fault_id: str | None = None) -> Fault:
+        """Sets a rule, under an id that is not in use, or the next one.
+
+        Raises RefusedRule if it makes no sense, TooManyRules.
+        """
         apis = rule_apis(rule, self._apis)
         if len(self.by_id) >= RULES_MAX:
             raise TooManyRules
         for_ms = rule.extent.for_ms
         ends_ms = None if for_ms is None else self._clock.monotonic_ms() + for_ms
-        fault = Fault(f"f{next(self._numbers)}", rule, apis, ends_ms)
+        fault = Fault(fault_id or next_id("f", self._numbers, self.by_id), rule, apis, ends_ms)
         self.by_id[fault.id] = fault
         if for_ms is not None:
             self._schedule(for_ms, lambda: self._expire(fault))

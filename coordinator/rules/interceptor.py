@@ -98,6 +98,10 @@ class Interceptor:
             if not isinstance(queue.template, NoTemplate) and queue.template.route.name in wanted:
                 queue.template = NO_TEMPLATE
 
+    def intercept(self, dispatcher: Dispatcher) -> None:
+        """Intercepts the routes of a listener that has just been opened."""
+        dispatcher.intercept(self._intercepted, self)
+
 
 class Connections:
     """Numbers the connections that send intercepted requests: 1, 2, 3 ..."""

@@ -13,6 +13,7 @@ import msgspec
 
 from coordinator.rules.changes import Changes
 from coordinator.rules.check import Apis, match_apis
+from coordinator.rules.faults import next_id
 from coordinator.rules.matching import Matcher, Seen
 from coordinator.rules.model import Entry, Outcome, RecordingRequest, RecordingStatus
 from coordinator.rules.summaries import summarize_request, summarize_response
@@ -161,12 +162,16 @@ class Recordings:
     def active_apis(self) -> frozenset[str]:
         return frozenset().union(*(recording.apis for recording in self.by_id.values()))
 
-    def add(self, request: RecordingRequest) -> Recording:
-        """Begins a recording. Raises RefusedRule if its match makes no sense, TooManyRecordings."""
+    def add(self, request: RecordingRequest, recording_id: str | None = None) -> Recording:
+        """Begins a recording, under an id that is not in use, or the next one.
+
+        Raises RefusedRule if its match makes no sense, TooManyRecordings.
+        """
         apis = match_apis(request.match, self._apis)
         if len(self.by_id) >= RECORDINGS_MAX:
             raise TooManyRecordings
-        recording = Recording(f"r{next(self._numbers)}", request, apis, self._clock.wall_ms)
+        chosen = recording_id or next_id("r", self._numbers, self.by_id)
+        recording = Recording(chosen, request, apis, self._clock.wall_ms)
         self.by_id[recording.id] = recording
         self._on_change()
         return recording

@@ -13,6 +13,7 @@ from coordinator.admin.api import ForceRebalance, force_rebalance
 from coordinator.admin.endpoint import RefusedRequest, Request
 from coordinator.groups.force_rebalance import CAUSE
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.shard import Status
 from tests.support.admin_client import scrape, view
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -172,6 +173,9 @@ def test_the_error_of_the_command_is_one_line(shared_server, capsys):
 )
 def test_a_coordinator_that_cannot_answer_gives_a_clear_error(error, status, words):
     class Shard:
+        awaits_log = False
+        status = Status.ACTIVE
+
         def submit(self, _operation, request):
             request.send(request.encode(request.refusal(error)))
 

@@ -5,7 +5,7 @@ COORDINATOR_OPENAPI_EXAMPLES=200 sends more requests to each operation than CI d
 
 import json
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx
@@ -15,14 +15,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from coordinator.admin.openapi import document
 from coordinator.admin.routes import all_endpoints
+from tests.support import coordinators
+from tests.support.coordinators import coordinator_of
+from tests.support.group_members import KINDS
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
+from tests.support.wire import Connection
 
 EXAMPLES = int(os.environ.get("COORDINATOR_OPENAPI_EXAMPLES", "5"))
 HEALTH = list(HealthCheck)
+TOPICS = '[{"name": "t", "partitions": 2}, {"name": "u", "partitions": 1}]'
 NOT_CHECKED = [positive_data_acceptance]
 """A schema cannot say that a group must exist, that a position lies in the log, or which error an API can carry."""
 
@@ -75,6 +85,117 @@ def bounded(name: str, value: Any) -> Any:
     if name in {"timeout_ms", "for_ms"} and str(value).isdigit():
         return 1
     return "false" if name == "follow" and str(value).lower() in {"true", "1"} else value
+
+
+SHAPE = [status_code_conformance, content_type_conformance, response_schema_conformance]
+GROUP = "/v1/groups/{group_id}"
+TRANSACTION = "/v1/transactions/{transactional_id}"
+FAULT, RECORDING = {"fault_id": "f1"}, {"recording_id": "r1"}
+RULE = {"match": {"api": "Heartbeat", "group_state": ["Stable"]}, "action": {"hold": "answer"}, "scope": "s"}
+CALLS: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/", {}),
+    ("GET", "/v1/openapi.json", {}),
+    ("GET", "/page/{name}", {"name": "page.js"}),
+    ("GET", "/health/live", {}),
+    ("GET", "/health/ready", {}),
+    ("GET", "/metrics", {}),
+    ("GET", "/v1/topics", {}),
+    ("GET", "/v1/groups", {}),
+    ("GET", GROUP, {}),
+    ("GET", GROUP, {"query": {"until": "members:1", "timeout_ms": 1}}),
+    ("GET", "/v1/events", {"query": {"follow": "false", "limit": 5}}),
+    ("POST", "/v1/recordings", {"body": {"match": {"api": "Heartbeat"}, "scope": "s"}}),
+    ("GET", "/v1/recordings", {}),
+    ("GET", "/v1/recordings/{recording_id}", RECORDING),
+    ("DELETE", "/v1/recordings/{recording_id}", RECORDING),
+    ("DELETE", "/v1/recordings", {"query": {"scope": "s"}}),
+    ("POST", "/v1/faults", {"body": RULE}),
+    ("GET", "/v1/faults", {}),
+    ("GET", "/v1/faults/{fault_id}", FAULT),
+    ("POST", "/v1/faults/{fault_id}/release", FAULT),
+    ("DELETE", "/v1/faults/{fault_id}", FAULT),
+    ("DELETE", "/v1/faults", {"query": {"scope": "s"}}),
+    ("POST", "/v1/clock", {"body": {"mode": "manual"}}),
+    ("POST", "/v1/clock", {"body": {"advance_ms": 1}}),
+    ("GET", "/v1/clock", {}),
+    ("POST", "/v1/clock", {"body": {"mode": "real"}}),
+    ("GET", "/v1/transactions", {}),
+    ("GET", TRANSACTION, {}),
+    ("POST", f"{TRANSACTION}/expire", {}),
+    ("POST", f"{GROUP}/bump-epoch", {}),
+    ("POST", f"{GROUP}/rebalance", {"body": {"reason": "a test"}}),
+    ("POST", f"{GROUP}/members/{{member_id}}/evict", {"body": {}}),
+    ("POST", f"{GROUP}/members/{{member_id}}/expire-session", {"next": True}),
+    ("POST", f"{GROUP}/offsets/expire", {}),
+    ("POST", f"{GROUP}/reload", {}),
+    ("POST", f"{TRANSACTION}/reload", {}),
+]
+"""Method, path, and what is sent: `query`, `body`, and values of the path's segments. `next`: a member has joined again."""
+BY_NAME = {operation.label: operation for operation in OPERATIONS}
+
+
+def test_every_operation_is_called_for_what_is_there():
+    assert {f"{method} {path}" for method, path, _ in CALLS} == BY_NAME.keys()
+
+
+WORKERS = [pytest.param((), each, id=each.kind) for each in KINDS]
+WORKERS += [pytest.param(("--workers", "3"), KINDS[1], id=f"{KINDS[1].kind}, 3 workers")]
+
+
+@pytest.mark.parametrize(("arguments", "kind"), WORKERS)
+def test_what_is_there_is_answered_with_success_as_the_document_says(coordinator_process, arguments, kind):
+    """A property-based tester draws names that no group has, so most of its answers are refusals.
+
+    The address of several workers answers everything as one server does, whichever worker has it.
+    """
+    settings = {
+        "topics": TOPICS,
+        "group.consumer.assignment.interval.ms": 0,
+        "offsets.topic.num.partitions": 3,
+        "transaction.state.log.num.partitions": 3,
+    }
+    server = coordinator_process(settings=settings, arguments=arguments)
+    with coordinator_of(server, "transactional", coordinators.TRANSACTION) as link, ExitStack() as stack:
+
+        def join() -> str:
+            with coordinator_of(server, "group") as found:
+                member = kind(found, "group")
+            stack.callback(member.connection.close)
+            member.join()
+            return str(member.id)
+
+        names = {"group_id": "group", "member_id": join(), "transactional_id": "transactional"}
+        begin_transaction(link, names["transactional_id"])
+        for method, path, sent in CALLS:
+            if sent.get("next"):
+                names["member_id"] = join()
+            operation = BY_NAME[f"{method} {path}"]
+            case = operation.Case(
+                path_parameters=names | {name: value for name, value in sent.items() if isinstance(value, str)},
+                query=sent.get("query", {}),
+                **({"body": sent["body"], "media_type": "application/json"} if "body" in sent else {}),
+            )
+            answer = case.call(base_url=server.admin, timeout=WITHIN_S)
+            case.validate_response(answer, checks=SHAPE)
+            assert answer.status_code in {200, 201}, (method, path, answer.text)
+
+
+def begin_transaction(link: Connection, transactional_id: str) -> None:
+    """A transaction with one partition."""
+    made = link.call(
+        "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1,
+        producer_epoch=-1,
+    )  # fmt: skip
+    who = {"producer_id": made["producer_id"], "producer_epoch": made["producer_epoch"]}
+    added = [{"name": "t", "partitions": [0]}]
+    link.call(
+        "AddPartitionsToTxn",
+        3,
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=who["producer_id"],
+        v3_and_below_producer_epoch=who["producer_epoch"],
+        v3_and_below_topics=added,
+    )
 
 
 def test_the_document_has_every_endpoint_and_says_which_need_control():

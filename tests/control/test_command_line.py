@@ -1,15 +1,20 @@
 """`coordinator control`: what it prints, for people and for scripts, and its exit codes."""
 
 import json
+import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from coordinator import cli
 from coordinator.control import Control
+from tests.support.waiting import WITHIN_S
 
 
 @pytest.fixture
@@ -210,16 +215,37 @@ def test_events_are_shown_in_their_order(run, group):
     assert [line.split()[1:3] for line in shown] == [[group, "MemberJoined"], [group, "RebalanceStarted"]]
 
 
-def test_ctrl_c_ends_a_stream_and_its_recording(server, group):
-    """Ctrl-C ends a stream with exit code 0, and the recording with it."""
-    command = [sys.executable, "-m", "coordinator", "control", "record", "--group", group, "--admin", server.admin]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline()
-        process.send_signal(2)
-        assert process.wait(30) == 0
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_ends_a_stream_and_its_recording(server, group, number):
+    """Ctrl-C and SIGTERM end a stream with exit code 0, and the recording with it."""
+    command = [sys.executable, "-m", "coordinator", "control"]
+    options = ["--group", group, "--admin", server.admin]
+    with ExitStack() as stack:
+        streams = [
+            stack.enter_context(subprocess.Popen([*command, kind, *options], stdout=subprocess.PIPE, text=True))
+            for kind in ("record", "events")
+        ]
+        for stream in streams:
+            stack.callback(stream.kill)
+            assert stream.stdout.readline()
+            stream.send_signal(number)
+        assert [stream.wait(WITHIN_S) for stream in streams] == [0, 0]
     control = Control(server.admin, scope=None)
     assert group not in {each.match.group for each in control.recordings()}
     control.disconnect()
+
+
+def test_a_stream_in_the_background_of_a_shell_ends_with_sigterm(server, group):
+    """A shell has SIGINT ignored for a command in its background, and the stream goes on after one."""
+    command = [sys.executable, "-m", "coordinator", "control", "record", "--group", group, "--admin", server.admin]
+    script = shlex.join(command) + " & echo $!; wait $!"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as shell:
+        stream = int(shell.stdout.readline())
+        assert shell.stdout.readline()
+        os.kill(stream, signal.SIGINT)
+        assert shell.stdout.readline()
+        os.kill(stream, signal.SIGTERM)
+        assert shell.wait(WITHIN_S) == 0
 
 
 def test_exec_hands_the_address_to_the_command_line():

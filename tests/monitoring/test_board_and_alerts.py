@@ -8,14 +8,31 @@ import pytest
 import yaml
 
 from coordinator.admin.metric import COUNTER, HISTOGRAM
-from coordinator.admin.metrics import METRICS
+from coordinator.admin.metrics import METRICS as METRICS_OF_ALL
+from coordinator.admin.worker_metrics import WORKER_METRICS
 
+METRICS = (*METRICS_OF_ALL, *WORKER_METRICS)
 MONITORING = Path(__file__).resolve().parents[2] / "monitoring"
 BOARD = json.loads((MONITORING / "grafana" / "dashboards" / "coordinator.json").read_text())
 RULES = [rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 PROCESS = {"process_cpu_seconds_total": set(), "process_resident_memory_bytes": set()}
 """Metrics that the Prometheus library has for any process on Linux."""
-WORDS = {"sum", "by", "or", "rate", "increase", "histogram_quantile", "count", "le", "job", "instance", "m", "s"}
+WORDS = {
+    "sum",
+    "max",
+    "bool",
+    "by",
+    "or",
+    "rate",
+    "increase",
+    "histogram_quantile",
+    "count",
+    "le",
+    "job",
+    "instance",
+    "m",
+    "s",
+}
 
 
 def samples() -> dict[str, set[str]]:

@@ -155,6 +155,28 @@ CASES = {
         {'coordinator_transactions_ended_total{cause="client",outcome="commit"}': "0+9x300"},
         {"cause": "timeout", "outcome": "abort"},
     ),
+    "CoordinatorShardWithoutWorker": Case(
+        {
+            'coordinator_shard_owned{shard="__consumer_offsets-0",instance="first"}': "0x300",
+            'coordinator_shard_owned{shard="__consumer_offsets-0",instance="second"}': "0x300",
+            'coordinator_shard_owned{shard="__consumer_offsets-1",instance="second"}': "1x300",
+        },
+        {
+            'coordinator_shard_owned{shard="__consumer_offsets-0",instance="first"}': "0x300",
+            'coordinator_shard_owned{shard="__consumer_offsets-0",instance="second"}': "1x300",
+        },
+        summary="1 shards have no worker, so their groups and transactions are not served.",
+    ),
+    "CoordinatorAppendsUnknown": Case(
+        {"coordinator_appends_unknown_total": "0x230 1x70"},
+        {"coordinator_appends_unknown_total": "3x300"},
+        summary="1 appends to the journal had no certain outcome in five minutes.",
+    ),
+    "CoordinatorAppendSlow": Case(
+        slow("coordinator_append_seconds", "0.5", "0+10x300"),
+        slow("coordinator_append_seconds", "0.25", "0+10x300"),
+        summary="The 99th percentile of appends to the journal is 496ms. Commits wait for it.",
+    ),
 }
 
 
