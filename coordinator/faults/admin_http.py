@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
-from coordinator.faults.wire import Caller, NoResponse
+from coordinator.faults.wire import Access, NoResponse
 
 WITHIN_S = 12.0
+ELSEWHERE = 421
 
 
 class _Http(asyncio.Protocol):
@@ -24,8 +26,8 @@ class _Http(asyncio.Protocol):
             self.closed.set_result(None)
 
 
-async def admin_request(caller: Caller, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """The status and JSON of the response. Raises NoResponse."""
+async def admin_request(caller: Access, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """The status and JSON of the response. Raises NoResponse, also if another worker has to be asked."""
     content = b"" if body is None else json.dumps(body).encode()
     head = (
         f"{method} {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n"
@@ -38,7 +40,11 @@ async def admin_request(caller: Caller, method: str, path: str, body: Any = None
     except TimeoutError:
         end.abort()
         raise NoResponse from None
-    status, separator, answer = http.data.partition(b"\r\n\r\n")
-    if not separator or not answer.endswith(b"\n"):
+    head_bytes, _, answer = http.data.partition(b"\r\n\r\n")
+    size = re.search(rb"\r\ncontent-length: (\d+)", head_bytes, re.IGNORECASE)
+    if size is None or len(answer) < int(size[1]):
         raise NoResponse
-    return int(status.split()[1]), json.loads(answer)
+    status = int(head_bytes.split(maxsplit=2)[1])
+    if status == ELSEWHERE:
+        raise NoResponse
+    return status, json.loads(answer)

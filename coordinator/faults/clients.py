@@ -15,7 +15,7 @@ from typing import Any
 from coordinator.faults.history import Attempt, History, Key, OnBroken
 from coordinator.faults.loop import SimulatedLoop
 from coordinator.faults.plan import Plan
-from coordinator.faults.wire import Caller, NoResponse
+from coordinator.faults.wire import Access, NoResponse
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     CreateTopicsRequest,
@@ -45,6 +45,8 @@ RETRIABLE = {
     ErrorCode.KAFKA_STORAGE_ERROR,
 }
 """Errors after which a client retries, without knowing whether the request took effect."""
+RETRIABLE_CHANGE = RETRIABLE | {ErrorCode.NOT_CONTROLLER}
+"""As above, for changes of topics and settings, which each of several workers takes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class World:
     history: History
     broken: OnBroken
     event: Callable[[str], None]
-    caller: Callable[[str], Caller]
+    caller: Callable[[str], Access]
     """Creates the connection to the server for a client id."""
     is_healed: bool = False
     """Whether the liveness phase has begun: no client crashes, leaves or deletes anything any more."""
@@ -261,10 +263,12 @@ class Auditor(Client):
         return response.groups
 
     async def _describe_groups(self) -> None:
-        groups = await self.describe([f"group-{number}" for number in range(self.world.plan.groups)])
-        for group in groups:
-            if group.group_state == "Stable":
-                self._check_assignment(group)
+        ids = [f"group-{number}" for number in range(self.world.plan.groups)]
+        # With several workers a group's coordinator answers for itself only.
+        for batch in [[each] for each in ids] if self.world.plan.workers else [ids]:
+            for group in await self.describe(batch):
+                if group.group_state == "Stable":
+                    self._check_assignment(group)
         response = await self.call(ListGroupsRequest(), self.random.randrange(0, 6))
         if response.error_code and response.error_code not in RETRIABLE:
             self.unexpected("ListGroups", response.error_code)
@@ -348,7 +352,7 @@ class Administrator(Client):
                 request.topics = [DeleteTopicsRequest.DeleteTopicState(SCRATCH)]
             answer = (await self.call(request, version)).responses[0]
             expected = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if answer.error_code not in expected and answer.error_code not in RETRIABLE:
+        if answer.error_code not in expected and answer.error_code not in RETRIABLE_CHANGE:
             self.unexpected("CreateTopics or DeleteTopics", answer.error_code)
         await self.call(MetadataRequest(topics=None), self.random.randrange(1, 13))
 

@@ -38,21 +38,34 @@ class ManualClock:
 
 
 class LoopClock:
-    """The clock of a simulated machine: it follows the loop, and the wall clock can be skewed."""
+    """The clock of a simulated machine: it follows the loop, faster or slower, and the wall clock can be skewed."""
 
-    __slots__ = ("_time_s", "_work_ns", "skew_ms")
+    __slots__ = ("_time_s", "_work_ns", "rate", "skew_ms", "zero_s")
 
-    def __init__(self, time_s: Callable[[], float], wall_ms: int = 1_700_000_000_000) -> None:
+    def __init__(
+        self,
+        time_s: Callable[[], float],
+        wall_ms: int = 1_700_000_000_000,
+        *,
+        rate: float = 1.0,
+        zero_s: float = 0.0,
+    ) -> None:
+        """`time_s`: of the world. `wall_ms`, `zero_s`: what wall clock and monotonic clock show when it begins.
+
+        `rate`: how many seconds of the machine pass in one of the world.
+        """
         self._time_s = time_s
         self._work_ns = 0
-        self.skew_ms = wall_ms
+        self.rate = rate
+        self.zero_s = zero_s
+        self.skew_ms = wall_ms - int(zero_s * 1000)
         """Wall clock minus monotonic clock; changing it makes the wall clock jump."""
 
     def wall_ms(self) -> int:
         return self.skew_ms + self.monotonic_ms()
 
     def monotonic_ms(self) -> int:
-        return int(self._time_s() * 1000)
+        return int((self._time_s() * self.rate + self.zero_s) * 1000)
 
     machine_ms = monotonic_ms
 

@@ -5,8 +5,9 @@ subscribe to has exactly one owner. Every shard is active, no request waits for 
 producer makes progress. This state must then last for longer than any session timeout.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator.faults import transaction_clients
 from coordinator.faults.classic_clients import ClassicMember
@@ -18,7 +19,7 @@ from coordinator.faults.meddler import Meddler
 from coordinator.faults.operator import Operator
 from coordinator.faults.transaction_clients import Accountant, CommittedReader, Ledger
 from coordinator.faults.wire import NoResponse
-from coordinator.runtime.shard import Status
+from coordinator.runtime.shard import Shard, Status
 from coordinator.server.composition import Server
 
 INVARIANT = "I12 converges"
@@ -26,6 +27,8 @@ CONVERGENCE_BOUND_S = 90.0
 """Bound for convergence after healing. Sessions, rebalances and client timeouts are all far shorter."""
 STABLE_FOR_S = 15.0
 """How long the converged state must last: longer than any session timeout."""
+NOTICED_S = 6.0
+"""In this time every member has asked its coordinator, and has learned that its shard is at another worker now."""
 
 
 @dataclass(slots=True)
@@ -59,16 +62,18 @@ class ConvergenceCheck:
         workload: Workload,
         auditor: Auditor,
         ledger: Ledger,
-        server: Callable[[], Server | None],
+        servers: Callable[[], list[Server]],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self.world = world
         self.workload = workload
         self.auditor = auditor
         self.ledger = ledger
-        self._server = server
+        self._servers = servers
         self._sleep = sleep
         self._since_s = world.loop.time()
+        self._served: list[list[bool]] = []
+        self._served_since_s = self._since_s
 
     async def wait(self) -> None:
         """Reports a broken invariant unless everything converges within the bound and then stays stable."""
@@ -90,11 +95,16 @@ class ConvergenceCheck:
 
     def _unconverged(self) -> list[str]:
         """What has not converged yet, as far as clients and shards show."""
-        server, workload = self._server(), self.workload
-        if server is None:
-            return ["no server is running"]
-        shards = server.shards
-        found = [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
+        servers, workload = self._servers(), self.workload
+        if len(servers) < max(self.world.plan.workers, 1):
+            return [f"{len(servers)} servers are running"]
+        shards = [shard for server in servers for shard in server.shards]
+        if self.world.plan.workers:
+            found = _not_spread([server.groups.shards for server in servers])
+            found += _not_spread([server.transactions.shards for server in servers])
+            found += self._moved_just_now(servers)
+        else:
+            found = [f"shard {each.index} is {each.status}" for each in shards if each.status is not Status.ACTIVE]
         waiting = [(shard.index, len(shard._waiting)) for shard in shards if shard._waiting]  # noqa: SLF001 - I16
         found += [f"shard {index} has {count} requests that wait for a response" for index, count in waiting]
         found += [f"{each.name} makes no progress" for each in workload.producers if each.answered_s <= self._since_s]
@@ -116,11 +126,19 @@ class ConvergenceCheck:
                 found.append(f"{group_id} is in {reached}, although a rebalance to {forced} was acknowledged")
         return found
 
+    def _moved_just_now(self, servers: Sequence[Server]) -> list[str]:
+        """Whether members may not have noticed yet that their shard has moved, so that they join again later."""
+        now_s = self.world.loop.time()
+        served = [_served(server.groups.shards) for server in servers]
+        if served != self._served:
+            self._served, self._served_since_s = served, now_s
+        return ["shards have moved"] if now_s < self._served_since_s + NOTICED_S else []
+
     async def _disagreements(self) -> list[str]:
         """Groups that the server describes differently from their members. Also reads every offset and record."""
         try:
             await self.auditor.audit()
-            if self.world.plan.accountants:
+            if self.world.plan.accountants and not self.world.plan.workers:
                 reader = CommittedReader(self.world, -1, self.ledger)
                 for partition in range(transaction_clients.PARTITIONS):
                     await reader.read_all(partition)
@@ -140,3 +158,16 @@ class ConvergenceCheck:
         except NoResponse:
             return ["the server does not respond"]
         return found
+
+
+def _served(shards: Sequence[Shard[Any]]) -> list[bool]:
+    return [shard.status is Status.ACTIVE for shard in shards]
+
+
+def _not_spread(workers: Sequence[Sequence[Shard[Any]]]) -> list[str]:
+    """Whether each shard has one worker, and no worker two more than another. `workers`: the shards of each."""
+    served = [_served(shards) for shards in workers]
+    owners = [sum(of_shard) for of_shard in zip(*served, strict=True)]
+    found = [f"shard {index} is served by {count} workers" for index, count in enumerate(owners) if count != 1]
+    counts = [sum(of_worker) for of_worker in served]
+    return [*found, f"the workers serve {counts} shards"] if max(counts) - min(counts) > 1 else found

@@ -95,7 +95,7 @@ class History:
         self.reads = 0
         self.assignments = 0
         self.shards_are_held = False
-        """Whether shards have been kept loading. Meanwhile every heartbeat of a classic member gets NONE, as in Kafka."""
+        """Whether shards load slowly, or have been kept loading: meanwhile classic heartbeats get NONE, as in Kafka."""
         self.instance_ids: set[str] = set()
         """The instance ids of all static members of classic groups."""
         self._broken = broken

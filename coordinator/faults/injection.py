@@ -6,7 +6,7 @@ or returns None if there was nothing to strike.
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
@@ -29,8 +29,7 @@ class FaultInjector:
         plan: Plan,
         loop: SimulatedLoop,
         network: SimulatedNetwork,
-        clock: LoopClock,
-        machine: Machine,
+        machines: Sequence[Machine],
         expiry: Expiry,
         *,
         random: Callable[[str], Random],
@@ -45,15 +44,15 @@ class FaultInjector:
         self._plan = plan
         self._loop = loop
         self._network = network
-        self._clock = clock
-        self._machine = machine
+        self._machines = machines
         self._expiry = expiry
         self._random_of = random
         self._random_events = random("events")
         self._event = event
         self._sleep = sleep
         self.rules = RuleSetter(random("fault rules"))
-        machine.disk.before_append = self._fail_event_logs
+        for machine in machines:
+            machine.disk.before_append = self._fail_event_logs
 
     def coroutines(self) -> list[Coroutine[Any, Any, None]]:
         """One coroutine per kind of fault that the plan has; each runs until it is cancelled."""
@@ -73,6 +72,10 @@ class FaultInjector:
             (plan.rules_s, self._rule),
         ]
         return [self._strike_repeatedly(mean_s, fault) for mean_s, fault in kinds if mean_s]
+
+    def _some_machine(self) -> Machine:
+        """The machine that a fault strikes."""
+        return self._machines[0] if len(self._machines) == 1 else self.random.choice(self._machines)
 
     async def _strike_repeatedly(self, mean_s: float, fault: Callable[[], Any]) -> None:
         # The method's name seeds its intervals: renaming it changes the meaning of every seed.
@@ -133,62 +136,72 @@ class FaultInjector:
     # --- process ------------------------------------------------------------------------------------------------------
 
     def _kill(self) -> Any:
-        if self._machine.server is None:
+        machine = self._some_machine()
+        if machine.server is None:
             return None
-        self._machine.kill()
-        return "now"
+        machine.kill()
+        return f"{machine.name} now"
 
     def _power(self) -> Any:
-        if self._machine.server is None:
+        machine = self._some_machine()
+        if machine.server is None:
             return None
         if self.random.random() < self._plan.power_in_write:
             operations = self.random.randrange(0, 30)
-            self._machine.disk.cut_after(operations)
-            return f"after {operations} operations"
-        self._machine.lose_power()
-        return "now"
+            machine.disk.cut_after(operations)
+            return f"{machine.name} after {operations} operations"
+        machine.lose_power()
+        return f"{machine.name} now"
 
     def _pause(self) -> Any:
-        process = self._machine.process
-        if process is None or self._machine.server is None or process.paused:
+        machine = self._some_machine()
+        process = machine.process
+        if process is None or machine.server is None or process.paused:
             return None
         return self._sustain(
-            "pause",
+            f"pause {machine.name}",
             self.random.choice([0.5, 5.0, 30.0]) * self.random.random(),
             lambda: setattr(process, "paused", True),
             lambda: self._loop.resume(process),
         )
 
     def _orderly_stop(self) -> Any:
-        server, process = self._machine.server, self._machine.process
-        if server is None or process is None or process.paused or server.stopping:
-            return None
-        return self._stop_and_start()
+        machine = self._some_machine()
+        return self._stop_and_start(machine) if self._can_stop(machine) else None
 
-    async def _stop_and_start(self) -> None:
-        self._event("fault orderly stop")
-        process = self._machine.process
-        await self._machine.stop()
-        if self._machine.process is process:
-            self._machine.restart_after(self._plan.downtime_s)
+    @staticmethod
+    def _can_stop(machine: Machine) -> bool:
+        server, process = machine.server, machine.process
+        return server is not None and process is not None and not process.paused and not server.stopping
+
+    async def _stop_and_start(self, machine: Machine) -> None:
+        self._event(f"fault orderly stop {machine.name}")
+        process = machine.process
+        await machine.stop()
+        if machine.process is process:
+            machine.restart_after(self._plan.downtime_s)
 
     def _rule(self) -> Any:
-        server, process = self._machine.server, self._machine.process
+        machine = self._some_machine()
+        server, process = machine.server, machine.process
         if server is None or process is None or server.stopping:
             return None
         self._loop.spawn(process, self.rules.set_one(server))
         return "set"
 
+    def heal(self) -> None:
+        """Ends what lasts and is not ended by the end of its fault."""
+
     def clear_rules(self) -> None:
-        """Clears the rules of the server that runs now."""
-        server, process = self._machine.server, self._machine.process
-        if server is not None and process is not None:
-            self._loop.spawn(process, self.rules.clear(server))
+        """Clears the rules of the servers that run now."""
+        for machine in self._machines:
+            if machine.server is not None and machine.process is not None:
+                self._loop.spawn(machine.process, self.rules.clear(machine.server))
 
     # --- disk and clock -----------------------------------------------------------------------------------------------
 
     def _slow_disk(self) -> Any:
-        machine, slow_s = self._machine, self.random.choice([0.1, 1.0, 6.0])
+        machine, slow_s = self._some_machine(), self.random.choice([0.1, 1.0, 6.0])
         return self._sustain(
             f"slow_disk {slow_s}",
             self.random.uniform(0, 10),
@@ -197,8 +210,9 @@ class FaultInjector:
         )
 
     def _eio(self) -> Any:
-        self._machine.disk_may_fail = True
-        self._machine.disk.sync_errors.append(errno.EIO)
+        machine = self._some_machine()
+        machine.disk_may_fail = True
+        machine.disk.sync_errors.append(errno.EIO)
         return "at the next sync"
 
     def _fail_event_logs(self, path: str) -> None:
@@ -212,7 +226,7 @@ class FaultInjector:
             )
 
     def _full(self) -> Any:
-        machine = self._machine
+        machine = self._some_machine()
 
         def begin() -> None:
             machine.disk_may_fail = True
@@ -225,6 +239,10 @@ class FaultInjector:
 
     def _clock_jump(self) -> Any:
         jump_ms = self.random.choice([-3_600_000, -1_000, 1_000, 3_600_000])
-        self._expiry.latest_ms = max(self._expiry.latest_ms, self._clock.wall_ms())
-        self._clock.skew_ms += jump_ms
+        self._step(self._some_machine().clock, jump_ms)
         return f"{jump_ms} ms"
+
+    def _step(self, clock: LoopClock, step_ms: int) -> None:
+        """Sets a wall clock ahead or back."""
+        self._expiry.latest_ms = max(self._expiry.latest_ms, clock.wall_ms())
+        clock.skew_ms += step_ms

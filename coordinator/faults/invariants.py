@@ -13,7 +13,7 @@ a crash or a full disk cost it its tail, the recorded tail is dropped too. The l
 segments, batch by batch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from coordinator.faults import derived_state_invariants
@@ -179,11 +179,27 @@ class Invariants:
         shard: Shard[GroupMachine],
         live: dict[str, Any],
         invariant: str,
-        records: Iterator[Appended] | list[Appended],
+        records: Iterable[Appended],
         server: Server,
     ) -> None:
+        epochs = EpochsOfMembers(self._broken) if records is self._appended.get(shard.index) else None
+        state = self._replay(records, server, epochs)
+        replayed = durable_state(state)
+        if live == replayed and shard.state.offsets.count == state.offsets.count:
+            return
+        for group_id in sorted(live.keys() | replayed.keys()):
+            if live.get(group_id) != replayed.get(group_id):
+                self._broken(
+                    invariant,
+                    f"shard {shard.index}, {group_id}: live {live.get(group_id)}, replayed {replayed.get(group_id)}",
+                )
+        self._broken(invariant, f"shard {shard.index}: the count of offsets is wrong")
+
+    def _replay(
+        self, records: Iterable[Appended], server: Server, epochs: EpochsOfMembers | None = None
+    ) -> GroupMachine:
+        """The groups of a shard whose log has these records; `epochs` sees them, too."""
         state = GroupMachine(server.config.groups, server.topics)
-        epochs = EpochsOfMembers(self._broken) if records is self._appended[shard.index] else None
         for offset, key, value, producer, attributes in records:
             if attributes & CONTROL:
                 end = read_end_transaction(key, value)
@@ -198,13 +214,4 @@ class Invariants:
                     state.replay_pending(record, producer)
                 else:
                     state.replay(record)
-        replayed = durable_state(state)
-        if live == replayed and shard.state.offsets.count == state.offsets.count:
-            return
-        for group_id in sorted(live.keys() | replayed.keys()):
-            if live.get(group_id) != replayed.get(group_id):
-                self._broken(
-                    invariant,
-                    f"shard {shard.index}, {group_id}: live {live.get(group_id)}, replayed {replayed.get(group_id)}",
-                )
-        self._broken(invariant, f"shard {shard.index}: the count of offsets is wrong")
+        return state

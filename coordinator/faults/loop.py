@@ -12,7 +12,7 @@ decided here:
 
 Every callback belongs to the `Process` in whose context it was scheduled, or to none (clients, network). A killed process
 never runs again, not even its `finally` blocks, as after SIGKILL. A paused process (SIGSTOP) runs everything that came due
-meanwhile when it resumes.
+meanwhile when it resumes. A process has the clock of its machine, which may be slower or faster than the world's.
 """
 
 import asyncio
@@ -44,8 +44,14 @@ class ForeignThread(Exception):
 class Process:
     """The callbacks that are killed and paused together: those scheduled in `context`, directly or indirectly."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, host: str = "", *, rate: float = 1.0, zero_s: float = 0.0) -> None:
+        """`host`: the address from which its connections come. `rate`: how many seconds of its machine pass in one of the
+        world; `zero_s`: what its clock showed when the world began.
+        """
         self.name = name
+        self.rate = rate
+        self.zero_s = zero_s
+        self.host = host
         self.alive = True
         self.paused = False
         self.held: list[asyncio.Handle] = []
@@ -65,9 +71,11 @@ def current_process() -> Process | None:
 
 
 class ListeningNetwork(Protocol):
-    """The part of `SimulatedNetwork` that `create_server` needs."""
+    """The part of `SimulatedNetwork` that `create_server` and `create_connection` need."""
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Any: ...
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int, client_host: str) -> Any: ...
 
 
 class _Handle(asyncio.Handle):
@@ -112,12 +120,30 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def time(self) -> float:
+    def world_s(self) -> float:
+        """The time of the world, whoever asks."""
         return self._now_s
+
+    def time(self) -> float:
+        """The time by the clock of the machine on which the caller's process runs; outside of processes that of the world."""
+        process = _OWNER.get()
+        return self._now_s if process is None else self._now_s * process.rate + process.zero_s
+
+    def _in_world(self, when: float) -> float:
+        process = _OWNER.get()
+        if process is None or (process.rate == 1.0 and not process.zero_s):
+            return when
+        return (when - process.zero_s) / process.rate
 
     def call_at(  # type: ignore[override]  # the stub's TypeVarTuple says no more than this
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        return self.call_at_world(self._in_world(when), callback, *args, context=context)
+
+    def call_at_world(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As `call_at`, by the clock of the world."""
         timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
         self._sequence += 1
         heappush(self._heap, (when, self._random.random(), self._sequence, timer))
@@ -126,7 +152,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        process = _OWNER.get()
+        world_delay = delay if process is None else delay / process.rate
+        return self.call_at_world(self._now_s + world_delay, callback, *args, context=context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -214,11 +242,24 @@ class SimulatedLoop(base_events.BaseEventLoop):
         assert self.network is not None
         return self.network.listen(protocol_factory, host, port, copy_context())
 
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: Any
+    ) -> Any:
+        """Connects over the simulated network, from the host of the process. Raises ConnectionRefusedError."""
+        process = current_process()
+        assert self.network is not None
+        assert process is not None
+        return await self.network.connect(protocol_factory, host, port, process.host)
+
     def call_soon_threadsafe(self, *_args: Any, **_options: Any) -> NoReturn:  # type: ignore[override]
         raise ForeignThread("call_soon_threadsafe")
 
     def run_in_executor(self, *_args: Any) -> NoReturn:  # type: ignore[override]
         raise ForeignThread("run_in_executor")
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Leaves generators of dead processes alone: when they are finalized depends on the garbage collector."""
+        self._asyncgens.discard(agen)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         self._soon.clear()

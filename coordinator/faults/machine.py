@@ -26,6 +26,8 @@ from coordinator.server.composition import Server
 RETRY_S = 2.0
 """Mean delay before another start when the disk did not permit one."""
 STOP_S_MAX = 60
+HANGS_S = 0.5
+"""A disk that takes longer than this for one write or sync hangs."""
 _NO_PROCESS = Context()
 """The context of callbacks that belong to no process and therefore survive every kill."""
 
@@ -47,8 +49,11 @@ class Machine:
         broken: OnBroken,
         sleep: Callable[[float], Awaitable[None]],
         fastpath: bool = True,
+        name: str = "server",
     ) -> None:
         """`random(purpose)` returns a generator of its own for each purpose; `event` adds a line to the run's trace."""
+        self.name = name
+        self.clock = clock
         self.disk = MachineDisk(random("short writes") if plan.short_writes else None, self._on_power_cut)
         self.server: Server | None = None
         """The running server; None until it has loaded its logs, and after its process died."""
@@ -63,12 +68,12 @@ class Machine:
         self._config = config
         self._loop = loop
         self._network = network
-        self._clock = clock
         self._invariants = invariants
         self._event = event
         self._broken = broken
         self._sleep = sleep
         self._fastpath = fastpath
+        self.host = config.listeners[0].host
         self._entropy = SeededEntropy(random("ids"))
         self._random_worker = random("worker")
         self._restart_is_scheduled = False
@@ -90,27 +95,20 @@ class Machine:
     def _start(self) -> None:
         self._restart_is_scheduled = False
         self.starts += 1
-        process = self.process = Process(f"server-{self.starts}")
+        process = self.process = Process(
+            f"{self.name}-{self.starts}", self.host, rate=self.clock.rate, zero_s=self.clock.zero_s
+        )
         self._loop.spawn(process, self._serve(process))
 
     async def _serve(self, process: Process) -> None:
         """Starts the server in its process. A start may fail only while the disk is in trouble; then it is retried."""
         worker = self._worker = SimulatedWorker(self._loop, self._random_worker, self._fsync_delay_s)
         try:
-            server = Server(
-                self._config,
-                self._loop,
-                self._clock,
-                self.disk,
-                self._entropy,
-                worker,
-                fastpath=self._fastpath,
-                observe=self._invariants.appended,
-            )
+            server = await self._make_server(worker)
             await server.start()
         except (OSError, CannotStart) as error:
-            self._event(f"cannot start: {error}")
-            if not self.disk_may_fail:
+            self._event(f"{process.name} cannot start: {error}")
+            if not self._may_fail_to_start(error):
                 self._broken("a server starts on a sound disk", repr(error))
             self._died(process, silently=False)
             self.disk.kill()
@@ -126,11 +124,35 @@ class Machine:
         self.server = server
         self._invariants.after_start(server)
 
+    async def _make_server(self, worker: SimulatedWorker) -> Server:
+        """A server of this machine, which is not started yet. Raises as `Server`."""
+        return Server(
+            self._config,
+            self._loop,
+            self.clock,
+            self.disk,
+            self._entropy,
+            worker,
+            fastpath=self._fastpath,
+            observe=self._invariants.appended,
+        )
+
+    def _may_fail_to_start(self, _error: Exception) -> bool:
+        return self.disk_may_fail
+
+    async def _stop_server(self, server: Server) -> None:
+        await server.stop()
+
     def speed_up(self, fsync_s: float) -> None:
         """The disk is fast from now on, also for what is under way."""
         self.fsync_s = fsync_s
         if self._worker is not None:
             self._worker.hurry()
+
+    @property
+    def disk_hangs(self) -> bool:
+        """Whether something waits for the disk that will take long."""
+        return self._worker is not None and self._worker.longest_s > HANGS_S
 
     def _fsync_delay_s(self) -> float:
         return self._random_worker.expovariate(1 / self.fsync_s)
@@ -177,7 +199,7 @@ class Machine:
         server, process = self.server, self.process
         if server is None or process is None:
             return
-        stopping = self._loop.spawn(process, server.stop())
+        stopping = self._loop.spawn(process, self._stop_server(server))
         await self._sleep(0)
         deadline = self._loop.time() + STOP_S_MAX
         while not stopping.done() and process.alive:

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from coordinator.engine.ended import EndedClaims
 from coordinator.engine.engine import (
@@ -40,6 +40,8 @@ class Delivery(NamedTuple):
     """When the statement arrives at the store: never, once or twice."""
     answer_after: float | None = ONE_WAY_S
     """How long the answer to the first arrival takes; None: it gets lost."""
+    is_refused: bool = False
+    """Whether the sender learns at once that the store is not there."""
 
 
 class Deliveries(Protocol):
@@ -99,7 +101,13 @@ class MemoryStore:
         self.logs: dict[str, _Log] = {}
         self.beats: dict[str, tuple[float, Worker]] = {}
         self.context = copy_context()
-        self.listeners: set[asyncio.Event] = set()
+        self.listeners: dict[asyncio.Event, None] = {}
+        self.skew_s = 0.0
+        """Its clock minus that of the loop."""
+        self.rate = 1.0
+        """How many of its seconds pass in a second of the loop."""
+        self.stands_until_s = 0.0
+        """Until when (by the loop) it stands still: statements arrive afterwards."""
 
     def notify(self) -> None:
         """Wakes everybody who waits in `changes`."""
@@ -142,6 +150,18 @@ class MemoryStore:
     def tail(self, name: str, sequence: int) -> list[tuple[int, bytes]]:
         log = self.logs.get(name) or _Log()
         return [(number, data) for number, data in log.pieces.items() if number >= sequence]
+
+    def extent(self, name: str) -> tuple[int, int, list[bytes]]:
+        """The first sequence behind the snapshot, the next one that will be appended, and the snapshot's parts."""
+        log = self.logs.get(name) or _Log()
+        return log.covered, log.next_sequence, list(log.parts)
+
+    def pieces_now(self, name: str, sequence: int, until: int) -> list[bytes] | None:
+        """A page of pieces from a sequence on; None if a snapshot has replaced some of them."""
+        log = self.logs[name]
+        if sequence < log.covered:
+            return None
+        return [log.pieces[number] for number in range(sequence, min(sequence + PAGE_PIECES, until))]
 
     def snapshot_parts(self, claim: Claim) -> list[bytes] | None:
         return list(self.logs[claim.log].parts) if self.holds(claim) else None
@@ -189,6 +209,13 @@ class MemoryEngine:
         self._deliveries = deliveries or Prompt()
         self._ended = EndedClaims()
         self._is_closed = False
+        self._under_way: dict[asyncio.Future[Any], None] = {}
+
+    def disconnect(self) -> None:
+        """Every statement under way is without an answer. It may still arrive."""
+        for answer in self._under_way:
+            if not answer.done():
+                answer.set_exception(EngineUnavailable("the connection was lost"))
 
     async def open(self) -> None:
         """Nothing needs to be made or checked."""
@@ -214,6 +241,18 @@ class MemoryEngine:
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         return await self._run("tail", lambda: self._store.tail(log, sequence))
+
+    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+        sequence, until, parts = await self._run("read", lambda: self._store.extent(log))
+        for part in parts:
+            yield sequence - 1, part
+        while sequence < until:
+            page = await self._run("read", partial(self._store.pieces_now, log, sequence, until))
+            if page is None:
+                raise EngineUnavailable(f"{log}: a snapshot has replaced what was to be read")
+            for data in page:
+                yield sequence, data
+                sequence += 1
 
     def _unless_fenced(self, claim: Claim, answer: list[bytes] | None) -> list[bytes]:
         if answer is None:
@@ -251,7 +290,7 @@ class MemoryEngine:
 
     async def changes(self) -> AsyncIterator[None]:
         changed = asyncio.Event()
-        self._store.listeners.add(changed)
+        self._store.listeners[changed] = None
         try:
             while not self._is_closed:
                 yield
@@ -261,11 +300,10 @@ class MemoryEngine:
                     continue
                 changed.clear()
         finally:
-            self._store.listeners.discard(changed)
+            self._store.listeners.pop(changed, None)
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time() * self._store.rate + self._store.skew_s
 
     async def _run(self, statement: str, act: Callable[[], T]) -> T:
         """Lets a statement travel to the store. Raises: EngineUnavailable, when no answer comes in time."""
@@ -273,9 +311,12 @@ class MemoryEngine:
             raise EngineUnavailable("the engine is closed")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        arrivals, answer_after = self._deliveries.draw(statement)
+        arrivals, answer_after, is_refused = self._deliveries.draw(statement)
 
         def arrive(is_first: bool) -> None:
+            if loop.time() < self._store.stands_until_s:
+                loop.call_at(self._store.stands_until_s, arrive, is_first, context=self._store.context)
+                return
             result = act()
             if is_first and answer_after is not None:
                 loop.call_later(answer_after, deliver, result, context=self._store.context)
@@ -286,7 +327,13 @@ class MemoryEngine:
 
         for number, after in enumerate(arrivals):
             loop.call_later(after, arrive, number == 0, context=self._store.context)
+        if is_refused:
+            await asyncio.sleep(2 * ONE_WAY_S)
+            raise EngineUnavailable("the connection is refused")
+        self._under_way[answer] = None
         try:
             return await asyncio.wait_for(answer, self._settings.append_timeout_ms / 1000)
         except TimeoutError:
             raise EngineUnavailable(f"no answer to a {statement}") from None
+        finally:
+            del self._under_way[answer]

@@ -9,6 +9,9 @@ and in other pieces than they were written. Faults on demand:
 - `abandon`: the client closes the connection, but the bytes that it sent still travel. The server handles them late, after
   requests that were sent later on another connection. This is how requests overtake each other above TCP.
 
+Hosts can be cut off from others for a while (`Wall`): what they send each other arrives when the wall is gone, and who connects
+waits.
+
 When a process dies, its operating system closes its connections; after a power cut nobody does (`process_died`).
 
 Each end calls its protocol in the context of its process, so that a paused process receives nothing until it resumes.
@@ -40,6 +43,19 @@ class NetworkConditions:
     """Mean delay of a piece, in seconds."""
     split: float
     """Probability that arrived bytes are delivered in two parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """Nothing passes between a host and those for which `others` holds."""
+
+    host: str
+    others: Callable[[str], bool]
+    until_s: float
+
+    def parts(self, one: str, other: str) -> bool:
+        """Whether it is between these two hosts."""
+        return (one == self.host and self.others(other)) or (other == self.host and self.others(one))
 
 
 class _Socket:
@@ -81,6 +97,7 @@ class End(asyncio.Transport):
         self.number = number
         self.context = context
         self.process: Process | None = None
+        self.host = ""
         self.protocol: Any = None
         self.peer: End
         self.closed = False
@@ -137,7 +154,8 @@ class End(asyncio.Transport):
         return False
 
     def is_closing(self) -> bool:
-        return self.closed
+        """Also after the run: a stream that is left over then has nothing to close, and nothing to warn of."""
+        return self.closed or self._network.is_over
 
     def get_protocol(self) -> Any:
         return self.protocol
@@ -197,7 +215,7 @@ class End(asyncio.Transport):
     def _schedule_delivery(self) -> None:
         if self._timer is None and self._inbox and self._reading and not self.closed:
             due = max(self._inbox[0][0], self._stalled_until)
-            self._timer = self._network.loop.call_at(due, self._deliver, context=self.context)
+            self._timer = self._network.loop.call_at_world(due, self._deliver, context=self.context)
 
     def _deliver(self) -> None:
         self._timer = None
@@ -258,6 +276,7 @@ class SimulatedNetwork:
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._clients: dict[int, End] = {}
         """Connection number -> the client's end."""
+        self._walls: list[Wall] = []
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -280,6 +299,8 @@ class SimulatedNetwork:
     async def connect(self, factory: Callable[[], Any], host: str, port: int, client_host: str) -> tuple[End, Any]:
         """Opens a connection from a client. Raises ConnectionRefusedError if nobody listens on the address."""
         await asyncio.sleep(self.delay_s())
+        while (walled_s := self._walled_until(client_host, host)) > self.now_s():  # noqa: ASYNC110 - nobody says it
+            await asyncio.sleep(walled_s - self.now_s())
         listener = self._listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -288,7 +309,8 @@ class SimulatedNetwork:
         client = End(self, 2 * number, copy_context(), (host, port))
         server = End(self, 2 * number + 1, listener.context, (client_host, FIRST_FREE_PORT + number))
         client.peer, server.peer = server, client
-        server.process = listener.process
+        client.process, server.process = current_process(), listener.process
+        client.host, server.host = client_host, host
         client.protocol = factory()
 
         def accept() -> None:
@@ -315,6 +337,11 @@ class SimulatedNetwork:
             end.drop_inbox()
             self.after_delay(end.reset, end.context)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the loop has ended."""
+        return self.loop.is_closed()
+
     def cut_all(self) -> None:
         """Resets every connection, including half-open and abandoned ones."""
         for client in self._clients.values():
@@ -336,17 +363,39 @@ class SimulatedNetwork:
         for listener in [each for each in self._listeners.values() if each.process is process]:
             self.remove_listener(listener)
         for client in list(self._clients.values()):
-            server = client.peer
-            if server.process is not process or server.closed:
-                continue
-            server.close_silently()
-            if silently:
-                client.is_wired = False
-            elif self._random.random() < 0.5:
-                client.enqueue(None)
-            else:
-                client.drop_inbox()
-                self.after_delay(client.reset, client.context)
+            for end in (client.peer, client):
+                if end.process is process and not end.closed:
+                    self._end_of_dead(end, silently=silently)
+
+    def _end_of_dead(self, end: End, *, silently: bool) -> None:
+        end.close_silently()
+        peer = end.peer
+        if silently:
+            peer.is_wired = False
+        elif self._random.random() < 0.5:
+            peer.enqueue(None)
+        else:
+            peer.drop_inbox()
+            self.after_delay(peer.reset, peer.context)
+
+    def raise_wall(self, wall: Wall) -> None:
+        """Cuts a host off: open connections stand still until the wall is gone."""
+        self._walls.append(wall)
+        for client in self._clients.values():
+            if wall.parts(client.host, client.peer.host):
+                for end in (client, client.peer):
+                    end.stall(wall.until_s - self.now_s())
+
+    def tear_down_walls(self) -> None:
+        """Lets hosts connect again. What is under way arrives when it would have."""
+        self._walls.clear()
+
+    def is_walled(self, host: str) -> bool:
+        """Whether a host is cut off from others."""
+        return any(wall.host == host and wall.until_s > self.now_s() for wall in self._walls)
+
+    def _walled_until(self, one: str, other: str) -> float:
+        return max((wall.until_s for wall in self._walls if wall.parts(one, other)), default=0.0)
 
     def on_write_to_dead_line(self, end: End) -> None:
         """Bytes were sent to a machine that lost power. Once it is back, it resets the unknown connection."""
@@ -356,7 +405,7 @@ class SimulatedNetwork:
     # --- randomness -------------------------------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        return self.loop.time()
+        return self.loop.world_s()
 
     def delay_s(self) -> float:
         """A random delay for a piece, in seconds."""
@@ -374,4 +423,4 @@ class SimulatedNetwork:
 
     def trace_delivery(self, number: int, data: bytes) -> None:
         """Adds a delivery to the trace."""
-        self.trace.update(b"%d %.9f " % (number, self.loop.time()) + data)
+        self.trace.update(b"%d %.9f " % (number, self.loop.world_s()) + data)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from coordinator.faults.admin_http import admin_request
-from coordinator.faults.clients import RETRIABLE, Client, World
+from coordinator.faults.clients import RETRIABLE_CHANGE, Client, World
 from coordinator.faults.history import FORCED
 from coordinator.faults.wire import NoResponse
 from coordinator.groups.force_rebalance import CAUSE
@@ -65,7 +65,7 @@ class Operator(Client):
                 return
             if code == ErrorCode.NONE:
                 del self.intervals[group_id]
-            elif code not in RETRIABLE:
+            elif code not in RETRIABLE_CHANGE:
                 self.unexpected("IncrementalAlterConfigs", code)
 
     async def _force(self, group_id: str) -> None:

@@ -5,7 +5,7 @@ that only show when one thing fails. The rates differ from run to run as well. P
 with `dataclasses.replace`. Keep a seed that found a bug as its plan: any change of this file changes the meaning of seeds.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from random import Random
 from typing import Any
 
@@ -99,12 +99,47 @@ class Plan:
     quotas_s: float = 0.0
     """How often an administrator sets or removes a quota."""
 
+    workers: int = 0
+    """Workers that share a journal over an engine; 0: one server with an embedded journal."""
+    engine_delay_s: float = 0.000_3
+    """Mean time of a statement to the engine, and of its answer back."""
+    engine_faults: float = 0.0
+    """Share of the statements that are late, lost or doubled, or their answers."""
+    engine_cut_s: float = 0.0
+    """How often a worker is cut off from the engine."""
+    engine_pause_s: float = 0.0
+    """How often the engine stands still for a while."""
+    engine_down_s: float = 0.0
+    """How often the engine restarts: all connections are lost, and for a while none is accepted."""
+    engine_clock_s: float = 0.0
+    """How often the engine's clock jumps."""
+    wall_s: float = 0.0
+    """How often a worker is cut off from the clients, from the other workers, or from both."""
+    rolling_s: float = 0.0
+    """How often all workers are restarted, one after the other."""
+    snapshot_s: float = 0.0
+    """How often a worker makes a snapshot of one of its logs."""
+    clock_drift: float = 0.0
+    """By which share the engine's clock is faster or slower than those of the workers, at most."""
+    metadata_s: float = 0.0
+    """How often an administrator of workers changes topics, users, ACLs or settings of groups; 0: there is no authorizer."""
+    worker_drift: float = 0.0
+    """By which share the clocks of workers are faster or slower than the world's, at most; 0: all show the same time."""
+    clock_step_s: float = 0.0
+    """How often the wall clock of a worker is corrected: by tens of milliseconds, sometimes by seconds."""
+    metadata_pieces: int = 1_000
+    """From how many pieces on, beside what is needed, workers compact their metadata."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
     @classmethod
     def parse(cls, text: str) -> "Plan":
-        """The inverse of `str`. Fields that are missing are taken from the plan of the seed. Raises ValueError."""
+        """The inverse of `str`. Raises ValueError.
+
+        Fields that are missing are taken from the plan of the seed; but a plan that an earlier version printed keeps its
+        meaning: what that version did not have is off.
+        """
         values: dict[str, Any] = {}
         for word in text.split():
             name, equals, value = word.partition("=")
@@ -114,11 +149,18 @@ class Plan:
             values[name] = value == "True" if kind is bool else kind(value)
         if "seed" not in values:
             raise ValueError("a plan needs a seed")
-        return replace(draw(values["seed"], values.get("span_s", SPAN_S)), **values)
+        if {each.name for each in fields(cls) if each.default is MISSING} <= values.keys():
+            return cls(**values)
+        return replace(draw(values["seed"], values.get("span_s", SPAN_S), values.get("workers", 0)), **values)
 
 
-def draw(seed: int, span_s: float) -> Plan:
-    """The plan of a seed."""
+def workers_of(seed: int) -> int:
+    """The workers of a seed for which nobody asks for any: mostly none, in one of eight seeds two or three."""
+    return Random(f"number of workers {seed}").choice([*[0] * 14, 2, 3])
+
+
+def draw(seed: int, span_s: float, workers: int = 0) -> Plan:
+    """The plan of a seed. `workers`: their number; 0: one server with an embedded journal."""
     random = Random(f"plan {seed}")
     # Fields added later are drawn from generators of their own, so that the other fields of a seed stay the same.
     counters = Random(f"counters {seed}").choice([0, 1, 2])
@@ -180,4 +222,34 @@ def draw(seed: int, span_s: float) -> Plan:
         events_fail=Random(f"events {seed}").choice([0.0, 0.0, 0.02, 0.3]),
         rules_s=Random(f"rules {seed}").choice([0.0, 0.0, 0.5, 3.0]),
         quotas_s=Random(f"quotas {seed}").choice([0.0, 0.0, 1.0, 4.0]),
+        **_sharing(seed, workers),
     )
+
+
+def _sharing(seed: int, workers: int) -> dict[str, Any]:
+    """The fields of a plan that concern several workers."""
+    random = Random(f"workers {seed}")
+    if not workers:
+        return {}
+
+    def sometimes(low: float, high: float, chance: float = 0.4) -> float:
+        value = round(random.uniform(low, high), 1)
+        return value if random.random() < chance else 0.0
+
+    return {
+        "workers": workers,
+        "engine_delay_s": random.choice([0.000_3, 0.002, 0.02, 0.1]),
+        "engine_faults": random.choice([0.0, 0.0, 0.01, 0.05]),
+        "engine_cut_s": sometimes(5, 30),
+        "engine_pause_s": sometimes(8, 40),
+        "engine_down_s": sometimes(8, 40),
+        "engine_clock_s": sometimes(8, 40),
+        "wall_s": sometimes(5, 30),
+        "rolling_s": sometimes(15, 60),
+        "snapshot_s": sometimes(0.5, 10, 0.7),
+        "clock_drift": random.choice([0.0, 0.0, 0.001, 0.01]),
+        "worker_drift": Random(f"worker drift {seed}").choice([0.0, 0.000_5, 0.01]),
+        "clock_step_s": Random(f"clock steps {seed}").choice([0.0, 1.0, 5.0]),
+        "metadata_s": Random(f"metadata {seed}").choice([0.0, 0.5, 3.0]),
+        "metadata_pieces": Random(f"metadata pieces {seed}").choice([1, 10, 1_000]),
+    }

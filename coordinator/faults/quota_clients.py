@@ -11,11 +11,10 @@ from typing import Any
 
 from coordinator.api.exchange import Exchange, ReplyQueue
 from coordinator.api.metering import Wait
-from coordinator.faults.clients import Client, World
+from coordinator.faults.clients import RETRIABLE_CHANGE, Client, World
 from coordinator.faults.history import OnBroken
 from coordinator.faults.wire import NoResponse
 from coordinator.network.connection import Connection
-from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest, MetadataRequest
 from coordinator.quotas.names import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from coordinator.server.composition import Server
@@ -70,7 +69,7 @@ class QuotaSetter(Client):
         ops = [_Op(key, value or 0.0, value is None) for key, value in values.items()]
         entry = _Entry([_Entity("client-id", client_id)], ops)
         (result,) = (await self.call(AlterClientQuotasRequest(entries=[entry]), 1)).entries
-        if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+        if result.error_code in RETRIABLE_CHANGE:
             raise NoResponse
         if result.error_code:
             self.unexpected("AlterClientQuotas", result.error_code)

@@ -35,6 +35,12 @@ class Report:
     waits: int = 0
     """How often a quota let a client wait."""
     checks: int = 0
+    taken: int = 0
+    """Shards of workers that were served again after nobody did."""
+    marked: int = 0
+    """Transactions of which all groups have the marker, at several workers."""
+    changes: int = 0
+    """Changes of what workers share that were acknowledged."""
 
     def __str__(self) -> str:
         faults = " ".join(f"{name}={count}" for name, count in self.faults.items())
@@ -52,6 +58,9 @@ class Report:
             "acts",
             "waits",
             "checks",
+            "taken",
+            "marked",
+            "changes",
         )
         numbers = " ".join(f"{name}={getattr(self, name)}" for name in counts)
         outcome = "BROKEN" if self.broken else "ok"

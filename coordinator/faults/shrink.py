@@ -56,6 +56,8 @@ def _changes(report: Report) -> Iterator[tuple[str, _Less]]:
     ended_s = round(report.seconds + AFTER_S, 1)
     yield "span_s", lambda span_s: min(span_s, ended_s)
     yield "span_s", lambda span_s: max(round(span_s / 2, 1), SPAN_S_MIN)
+    if report.plan.workers:
+        yield from (("workers", less) for less in _fewer(1))
     for name in ("consumer_groups", "mixed_groups", "streams_groups", "groups", "members", "shards"):
         least = 0 if name.startswith(("consumer", "mixed", "streams")) else 1
         yield from ((name, less) for less in _fewer(least))
@@ -69,10 +71,10 @@ def _fewer(least: int) -> tuple[_Less, ...]:
     return (lambda _: least), (lambda count: max(count // 2, least)), (lambda count: max(count - 1, least))
 
 
-_NO_FAULTS = {"span_s", "think_s", "network_delay_s", "fsync_s", "downtime_s"}
+_NO_FAULTS = {"span_s", "think_s", "network_delay_s", "engine_delay_s", "fsync_s", "downtime_s"}
 _OFF = {
     "split", "ghosts", "statics", "power_in_write", "assignment_interval_ms", "initial_rebalance_delay_ms",
-    "num_standby_replicas", "short_writes",
+    "num_standby_replicas", "short_writes", "engine_faults", "clock_drift", "worker_drift",
 }  # fmt: skip
 """Fields that may be set to zero, in addition to the mean times between faults."""
 

@@ -4,6 +4,9 @@ The server is the real `Server`, wired as in production from frames to recovery.
 network and worker threads are replaced by simulated twins. Simulated clients exchange real bytes with it while faults
 strike as the plan says.
 
+With several workers (`Plan.workers`) each has a machine, and the engine that they share is simulated, too: memory_engine.py
+with the faults of engine_wire.py and engine_faults.py. site.py and shared_site.py put the parts together.
+
 A run has two phases. In the *safety* phase anything may fail, and no invariant may ever break. Then everything is healed
 and the *liveness* phase begins: within a bound every group must converge, with all its members in one generation and every
 partition owned. A run ends at the first broken invariant. Undeclared exceptions, deadlocks and livelocks count as such.
@@ -17,26 +20,21 @@ from random import Random
 from typing import Any
 
 from coordinator.faults import clients, counters, data_clients, transaction_clients
-from coordinator.faults.classic_clients import ClassicMember
-from coordinator.faults.clock import LoopClock
-from coordinator.faults.consumer_clients import ConsumerMember, Ownership
-from coordinator.faults.convergence import ConvergenceCheck, Workload
+from coordinator.faults.consumer_clients import Ownership
+from coordinator.faults.convergence import ConvergenceCheck
 from coordinator.faults.disk import PowerCut
 from coordinator.faults.expiry import Expiry
 from coordinator.faults.history import History
-from coordinator.faults.injection import FaultInjector
-from coordinator.faults.invariants import Invariants
-from coordinator.faults.loop import Deadlock, Livelock, SimulatedLoop
+from coordinator.faults.loop import Deadlock, Livelock, SimulatedLoop, current_process
 from coordinator.faults.machine import Machine
-from coordinator.faults.meddler import Meddler
-from coordinator.faults.mixed_clients import mixed_members
 from coordinator.faults.network import NetworkConditions, SimulatedNetwork
-from coordinator.faults.operator import Operator
 from coordinator.faults.plan import Plan
-from coordinator.faults.quota_clients import UNLIMITED, QuotaInvariants, QuotaSetter, UnlimitedClient
+from coordinator.faults.population import Population
+from coordinator.faults.quota_clients import QuotaInvariants
 from coordinator.faults.report import Report
-from coordinator.faults.server_config import ADDRESS, LOG_DIR, server_config
-from coordinator.faults.streams_clients import StreamsMember
+from coordinator.faults.server_config import ADDRESS
+from coordinator.faults.shared_site import SharedSite
+from coordinator.faults.site import Site
 from coordinator.faults.wire import Caller
 from coordinator.runtime.shard import Status
 from coordinator.server.composition import Server
@@ -48,6 +46,8 @@ __all__ = ["Report", "Simulation", "run"]
 
 EVENTS_KEPT = 200
 """Lines of the trace that a report shows."""
+READY_S = 60.0
+"""How long servers take at most until clients may begin."""
 SETTLED_AFTER_S = 2.0
 """How long after the healing what went wrong before may still delay a response."""
 CHECK_EVERY_S = 5.0
@@ -81,55 +81,31 @@ class Simulation:
         self.plan = plan
         self.report = Report(plan)
         self.events: deque[str] = deque(maxlen=EVENTS_KEPT)
-        self.loop = SimulatedLoop(self._random("loop"))
+        self.loop = SimulatedLoop(self.random("loop"))
         conditions = NetworkConditions(plan.network_delay_s, plan.split)
-        self.network = SimulatedNetwork(self.loop, self._random("network"), conditions)
+        self.network = SimulatedNetwork(self.loop, self.random("network"), conditions)
         self.loop.network = self.network
-        self.clock = LoopClock(self.loop.time)
         self.history = History(self.broken)
+        self.history.shards_are_held = bool(plan.workers)  # a shard loads for as long as the engine takes
         self.expiry = Expiry(self.history, plan.offsets_retention_minutes * 60_000, self._group_expired, self.broken)
-        self.invariants = Invariants(LOG_DIR, self.broken, self.expiry, self.clock.wall_ms, self.history.forced_epoch)
-        self.machine = Machine(
-            plan,
-            server_config(plan),
-            self.loop,
-            self.network,
-            self.clock,
-            self.invariants,
-            random=self._random,
-            event=self.event,
-            broken=self.broken,
-            sleep=self._sleep,
-            fastpath=fastpath,
-        )
-        self.machine.disk.make_folder(LOG_DIR)
-        self.machine.disk.sync_folder("")
-        self.quotas = QuotaInvariants(self.broken)
-        self.faults = FaultInjector(
-            plan,
-            self.loop,
-            self.network,
-            self.clock,
-            self.machine,
-            self.expiry,
-            random=self._random,
-            event=self.event,
-            sleep=self._sleep,
-        )
+        site = self._site = SharedSite(self, fastpath=fastpath) if plan.workers else Site(self, fastpath=fastpath)
+        self.machines, self.invariants, self.faults = site.machines, site.invariants, site.faults
+        self.quotas = [QuotaInvariants(self.broken) for _ in self.machines]
         self.world = clients.World(
-            loop=self.loop, plan=plan, history=self.history, broken=self.broken, event=self.event, caller=self._caller
+            loop=self.loop, plan=plan, history=self.history, broken=self.broken, event=self.event, caller=site.caller
         )
         self.records = data_clients.KnownRecords(self.broken)
         self.ledger = transaction_clients.Ledger(self.broken)
         self.counts = [counters.CounterModel(number, self.broken) for number in range(plan.counters)]
-        self._random_linger = self._random("linger")
+        self._random_linger = self.random("linger")
         self._broken: str | None = None
         self._settled_s = float("inf")
         """From this time (of the loop) on, nothing may keep a request waiting."""
         self._ownership = Ownership(self.history, self.broken)
-        self._workload = Workload()
+        self.population = Population(self.world, self._ownership, self.records, self.ledger, self.counts)
+        self._workload = self.population.workload
 
-    def _random(self, purpose: str) -> Random:
+    def random(self, purpose: str) -> Random:
         """A generator per purpose, so that one draw more in one place does not change all other draws."""
         return Random(f"{self.plan.seed} {purpose}")
 
@@ -146,6 +122,7 @@ class Simulation:
         self.loop.set_exception_handler(self._on_loop_exception)
         try:
             self.loop.run_until_complete(self._run_phases())
+            report.broken = self._broken
         except (InvariantBroken, Deadlock, Livelock) as error:
             report.broken = self._broken or f"{type(error).__name__}: {error}"
         except RuntimeError:  # the loop was stopped
@@ -166,7 +143,8 @@ class Simulation:
         report.trace = self.network.trace.hexdigest()
         report.events = list(self.events)
         report.seconds, report.callbacks = self.loop.time(), self.loop.callbacks
-        report.connections, report.starts = self.network.connections, self.machine.starts
+        report.connections = self.network.connections
+        report.starts = sum(machine.starts for machine in self.machines)
         report.faults = self.faults.struck | {f"rule:{kind}": count for kind, count in self.faults.rules.acted.items()}
         report.records = self.records.acknowledged
         report.transactions = self.ledger.committed + sum(count.committed for count in self.counts)
@@ -175,93 +153,54 @@ class Simulation:
         report.checks = self.invariants.checks
         report.expired = self.expiry.expired
         report.forced = sum(operator.forced for operator in self._workload.operators)
-        report.waits = self.quotas.waits
+        report.waits = sum(quotas.waits for quotas in self.quotas)
+        self._site.fill_in(report)
+        report.changes = self.population.metadata.acknowledged if self.population.metadata is not None else 0
         report.acts = sum(meddler.acts for meddler in self._workload.meddlers)
 
     async def _run_phases(self) -> None:
         """Safety under faults, then healing, then liveness, then an orderly stop."""
-        self.machine.start_soon()
-        tasks = [self.loop.create_task(self._start_after(0.0, self._monitor))]
-        auditor = clients.Auditor(self.world, "auditor")
-        tasks += self._start_clients(auditor)
+        for machine in self.machines:
+            machine.start_soon()
+        while not self._site.is_ready():
+            await self.sleep(0.1)
+            if self.loop.time() > READY_S:
+                self.broken("servers become ready", f"not within {READY_S} s")
+        watchers = [self._monitor, *self._site.watchers]
+        tasks = [self.loop.create_task(self._start_after(0.0, watch)) for watch in watchers]
+        random = self.random("clients")
+        # Each client starts at a random moment of the first five seconds.
+        tasks += [
+            self.loop.create_task(self._start_after(random.uniform(0, 5), client.run)) for client in self.population
+        ]
         faults = [self.loop.create_task(fault) for fault in self.faults.coroutines()]
-        await self._sleep(self.plan.span_s)
+        await self.sleep(self.plan.span_s)
         for task in faults:
             task.cancel()
         await self._heal()
         check = ConvergenceCheck(
-            self.world, self._workload, auditor, self.ledger, lambda: self.machine.server, self._sleep
+            self.world, self._workload, self.population.auditor, self.ledger, self._site.servers, self.sleep
         )
         await check.wait()
         for task in tasks:
             task.cancel()
-        await self._sleep(0.1)
-        if self.machine.server is not None:
-            self.invariants.check_events(self.machine.server)
-        if self._broken is None:
-            await self.machine.stop()
-
-    def _start_clients(self, auditor: clients.Auditor) -> list[asyncio.Task[None]]:
-        """Creates all clients of the plan; each starts at a random moment of the first five seconds."""
-        plan, random, workload = self.plan, self._random("clients"), self._workload
-        for group in range(plan.groups):
-            workload.classic += [ClassicMember(self.world, f"group-{group}", number) for number in range(plan.members)]
-        for group in range(plan.consumer_groups):
-            workload.modern += [
-                ConsumerMember(self.world, f"consumers-{group}", number, self._ownership)
-                for number in range(plan.members)
-            ]
-        for group in range(plan.streams_groups):
-            workload.modern += [
-                StreamsMember(self.world, f"streams-{group}", number, self._ownership) for number in range(plan.members)
-            ]
-        for group in range(plan.mixed_groups):
-            classic, modern = mixed_members(self.world, group, self._ownership)
-            workload.classic += classic
-            workload.modern += modern
-        workload.producers = [data_clients.Producer(self.world, number, self.records) for number in range(2)]
-        others: list[Any] = [clients.SimpleConsumer(self.world, number) for number in range(3)]
-        others += [data_clients.Reader(self.world, number, self.records) for number in range(2)]
-        if plan.accountants:
-            workload.producers += [
-                transaction_clients.Accountant(self.world, number, self.ledger) for number in range(plan.accountants)
-            ]
-            others += [transaction_clients.CommittedReader(self.world, number, self.ledger) for number in range(2)]
-        for count in self.counts:
-            workload.producers.append(counters.CounterWorker(self.world, count, 0))
-            others += [counters.CounterWorker(self.world, count, number) for number in range(1, counters.WORKERS)]
-            others.append(counters.CounterReader(self.world, count, "onlooker"))
-        groups = {group_id: not (classic and modern) for group_id, (classic, modern) in workload.groups().items()}
-        if plan.forced_s or plan.rebalance_interval_ms:
-            workload.operators = [Operator(self.world, "operator", groups)]
-        if plan.acts_s:
-            ids = [each.name for each in workload.producers if isinstance(each, transaction_clients.Accountant)]
-            ids += [count.transactional_id for count in self.counts]
-            workload.meddlers = [Meddler(self.world, "meddler", groups, ids)]
-        if plan.quotas_s:
-            names = [each.name for each in (*workload.classic, *workload.modern, *workload.producers)]
-            others += [QuotaSetter(self.world, "quotas", names), UnlimitedClient(self.world, UNLIMITED)]
-        others += [
-            auditor,
-            *workload.operators,
-            *workload.meddlers,
-            clients.Administrator(self.world, "admin"),
-            clients.HostileClient(self.world, "hostile"),
-        ]
-        return [
-            self.loop.create_task(self._start_after(random.uniform(0, 5), client.run))
-            for client in [*workload.classic, *workload.modern, *workload.producers, *others]
-        ]
+        await self.sleep(0.1)
+        for server in self._site.servers():
+            self.invariants.check_events(server)
+        await self._site.check_at_rest(self.population)
+        for machine in self.machines:
+            if self._broken is None:
+                await machine.stop()
 
     async def _start_after(self, seconds: float, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs a client, or the monitor, after a delay; an exception that escapes it ends the run."""
-        await self._sleep(seconds)
+        await self.sleep(seconds)
         try:
             await run()
         except Exception as error:  # noqa: BLE001 - reported, not hidden
             self.broken("a client fails", repr(error))
 
-    async def _sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         """Raises InvariantBroken if one broke meanwhile."""
         await self.world.sleep(seconds)
         if self._broken is not None:
@@ -272,39 +211,46 @@ class Simulation:
     async def _monitor(self) -> None:
         """Checks the invariants from time to time, and restarts a server with a failed shard, as an operator would."""
         while True:
-            await self._sleep(CHECK_EVERY_S * self.faults.random.uniform(0.5, 1.5))
-            server, process = self.machine.server, self.machine.process
-            if server is None or process is None or process.paused or server.closed:
-                continue
-            self.invariants.check(server)
-            self.quotas.watch(server)
-            for found in transaction_clients.hanging_transactions(server):
-                self.broken(transaction_clients.INVARIANT, f"no coordinator knows the open transaction: {found}")
-            if _has_failed(server):
-                if self.plan.durability == "write" or self.machine.random_crash.random() < 0.5:
-                    self.event("a log has failed: the operator restarts the server")
-                    self.machine.kill()
-                else:
-                    self.event("a log has failed: the operator restarts the machine")
-                    self.machine.lose_power()
+            await self.sleep(CHECK_EVERY_S * self.faults.random.uniform(0.5, 1.5))
+            for machine, quotas in zip(self.machines, self.quotas, strict=True):
+                self._look_at(machine, quotas)
+
+    def _look_at(self, machine: Machine, quotas: QuotaInvariants) -> None:
+        server, process = machine.server, machine.process
+        if server is None or process is None or process.paused or server.closed:
+            return
+        self.invariants.check(server)
+        quotas.watch(server)
+        for found in transaction_clients.hanging_transactions(server):
+            self.broken(transaction_clients.INVARIANT, f"no coordinator knows the open transaction: {found}")
+        if _has_failed(server):
+            if self.plan.durability == "write" or machine.random_crash.random() < 0.5:
+                self.event("a log has failed: the operator restarts the server")
+                machine.kill()
+            else:
+                self.event("a log has failed: the operator restarts the machine")
+                machine.lose_power()
 
     async def _heal(self) -> None:
         """Ends all faults; from here on clients only make progress."""
         self.event("everything is healed")
         self.faults.is_over = True
         self.faults.clear_rules()
-        await self._sleep(0.5)
+        await self.sleep(0.5)
         self.world.is_healed = True
         self._settled_s = self.loop.time() + SETTLED_AFTER_S
         self.network.conditions = NetworkConditions(0.001, 0.0)
-        self.machine.speed_up(0.001)
-        disk = self.machine.disk
-        disk.capacity_bytes = None
-        disk.sync_errors.clear()
-        disk.cut_never()
+        self.faults.heal()
+        for machine in self.machines:
+            machine.speed_up(0.001)
+            disk = machine.disk
+            disk.capacity_bytes = None
+            disk.sync_errors.clear()
+            disk.cut_never()
         self.network.cut_all()
-        if self.machine.server is not None and self.machine.server.stopping:
-            self.machine.kill()
+        for machine in self.machines:
+            if machine.server is not None and machine.server.stopping:
+                machine.kill()
 
     # --- findings -----------------------------------------------------------------------------------------------------
 
@@ -318,17 +264,17 @@ class Simulation:
     def event(self, text: str) -> None:
         """Adds a line to the trace, with the time."""
         self.network.trace.update(text.encode())
-        self.events.append(f"{self.loop.time():10.3f} {text}")
+        self.events.append(f"{self.loop.world_s():10.3f} {text}")
 
     def _group_expired(self, group_id: str) -> None:
         self.history.group_expired(group_id)
         self._ownership.group_expired(group_id)
 
     def _on_server_log(self, message: str, error: BaseException | None) -> None:
-        process = self.machine.process
+        process = current_process()
         if isinstance(error, PowerCut) or (process is not None and not process.alive):
             return
-        self.event(f"server: {message}")
+        self.event(f"{'server' if process is None else process.name}: {message}")
         if error is not None:
             self.broken("no undeclared exception", f"{message}: {error!r}")
 
@@ -339,11 +285,14 @@ class Simulation:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _caller(self, client_id: str) -> Caller:
-        return Caller(self.network, client_id, ADDRESS, self.broken, self._linger_s, self._healthy_server)
+    def connect(self, client_id: str, machine: Machine) -> Caller:
+        """A client's way to the server of a machine."""
 
-    def _healthy_server(self) -> object | None:
-        return self.machine.server if self.loop.time() > self._settled_s else None
+        def healthy_server() -> object | None:
+            return machine.server if self.loop.time() > self._settled_s else None
+
+        address = machine.host, ADDRESS[1]
+        return Caller(self.network, client_id, address, self.broken, self._linger_s, healthy_server)
 
     def _linger_s(self) -> float:
         random = self._random_linger

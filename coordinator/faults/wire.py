@@ -8,7 +8,7 @@ client's patience, or its connection closes (I32).
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from coordinator.faults.history import OnBroken
 from coordinator.faults.network import End, SimulatedNetwork
@@ -105,6 +105,19 @@ def frame(request: Message, version: int, correlation_id: int, client_id: bytes)
         header += b"\0"
     body = header + codec.encoder(name, version)(request)
     return len(body).to_bytes(4, "big") + body
+
+
+class Access(Protocol):
+    """A client's way to the servers: `Caller` for one, `routing.RoutingCaller` for several."""
+
+    client_id: str
+
+    async def send(self, request: Message, version: int) -> "asyncio.Future[Any]": ...
+    async def answer(self, answer: "asyncio.Future[Any]", within_s: float) -> Any: ...
+    async def call(self, request: Message, version: int, within_s: float) -> Any: ...
+    def give_up(self) -> None: ...
+    async def connect_admin(self, factory: Callable[[], Any]) -> tuple[End, Any]: ...
+    async def open_raw(self) -> End: ...
 
 
 class Caller:

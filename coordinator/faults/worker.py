@@ -26,9 +26,9 @@ class SimulatedWorker:
     def submit(self, function: Callable[[], Any], done: Done) -> None:
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        job = _Job(function, done)
-        self._under_way[job] = None
         delay_s = self._delay_s()
+        job = _Job(function, done, delay_s)
+        self._under_way[job] = None
         self._loop.call_later(delay_s * self._random.random(), job.work)
         self._loop.call_later(delay_s, self._end, job)
 
@@ -37,6 +37,11 @@ class SimulatedWorker:
             del self._under_way[job]
             job.work()
             job.done(job.outcome)
+
+    @property
+    def longest_s(self) -> float:
+        """The duration of the longest function under way."""
+        return max((job.delay_s for job in self._under_way), default=0.0)
 
     def hurry(self) -> None:
         """Ends everything that is under way: the disk is not slow any more."""
@@ -53,9 +58,10 @@ class SimulatedWorker:
 class _Job:
     """A function and its outcome."""
 
-    __slots__ = ("context", "done", "function", "outcome", "worked")
+    __slots__ = ("context", "delay_s", "done", "function", "outcome", "worked")
 
-    def __init__(self, function: Callable[[], Any], done: Done) -> None:
+    def __init__(self, function: Callable[[], Any], done: Done, delay_s: float) -> None:
+        self.delay_s = delay_s
         self.function = function
         self.done = done
         self.context = copy_context()

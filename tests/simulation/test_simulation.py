@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.cli import main
 from coordinator.faults import simulator
-from coordinator.faults.plan import Plan, draw
+from coordinator.faults.plan import Plan, draw, workers_of
 from coordinator.groups import fencing
 from coordinator.groups.classic import assignment_validation, rebalance, replay, sync
 from coordinator.groups.classic.group import ClassicGroup
@@ -46,8 +46,8 @@ SECONDS = 45.0
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_every_invariant_holds_whatever_fails(seed: int):
-    """Connections, processes, power and disks fail for a while; then everything converges."""
-    report = simulator.run(draw(seed, SECONDS))
+    """Connections, processes, power and disks fail for a while; then everything converges. Some runs have several workers."""
+    report = simulator.run(draw(seed, SECONDS, workers_of(seed)))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
 
 
@@ -122,6 +122,14 @@ def test_a_seed_gives_the_same_run_in_processes_that_hash_differently():
         return done.stdout
 
     assert lines("1") == lines("2")
+
+
+def test_one_seed_in_eight_has_several_workers():
+    """The short simulation of the tests has some, too."""
+    counts = [workers_of(seed) for seed in range(1, 401)]
+    assert set(counts) == {0, 2, 3}
+    assert 30 < sum(count > 0 for count in counts) < 70
+    assert any(counts[:SEEDS])
 
 
 def test_the_command_prints_the_plan_and_the_outcome(capsys: pytest.CaptureFixture[str]):

@@ -1,0 +1,113 @@
+"""Where the workers of a run are: on machines of their own, with the simulated engine between them."""
+
+from random import Random
+
+from coordinator.faults.clock import LoopClock
+from coordinator.faults.engine_faults import SharedFaultInjector
+from coordinator.faults.metadata_invariants import MetadataCheck
+from coordinator.faults.population import Population
+from coordinator.faults.report import Report
+from coordinator.faults.routing import RoutingCaller
+from coordinator.faults.shared_invariants import SharedInvariants
+from coordinator.faults.shared_store import SharedStore
+from coordinator.faults.site import Site, Surroundings, add_log_dir, parts_of
+from coordinator.faults.take_over_invariants import TakeOverCheck
+from coordinator.faults.wire import Access
+from coordinator.faults.worker_machine import PORT, WorkerMachine
+
+WALL_MS = 1_700_000_000_000
+SKEW_MS_MAX = 500
+"""By how much the wall clocks of machines are wrong."""
+UPTIME_S_MAX = 10_000.0
+"""How long machines run already, at most, when the world begins."""
+
+
+class SharedSite(Site):
+    """Several machines, each with a worker."""
+
+    def __init__(self, run: Surroundings, *, fastpath: bool) -> None:
+        plan = self._plan = run.plan
+        self._run = run
+        store = self.store = SharedStore(run.broken)
+        random = run.random("clocks")
+        random_drift = run.random("drift")
+        store.rate = 1 + random.uniform(-plan.clock_drift, plan.clock_drift)
+        clocks = [
+            LoopClock(
+                run.loop.world_s,
+                WALL_MS + random.randrange(-SKEW_MS_MAX, SKEW_MS_MAX),
+                rate=1 + random_drift.uniform(-plan.worker_drift, plan.worker_drift),
+                zero_s=random_drift.uniform(0, UPTIME_S_MAX) if plan.worker_drift else 0.0,
+            )
+            for _ in range(plan.workers)
+        ]
+        self.invariants: SharedInvariants = SharedInvariants(
+            store, run.broken, run.expiry, lambda: max(clock.wall_ms() for clock in clocks), run.history.forced_epoch
+        )
+        workers = [
+            WorkerMachine(
+                plan,
+                node_id,
+                store,
+                self.invariants,
+                clock,
+                loop=run.loop,
+                network=run.network,
+                broken=run.broken,
+                fastpath=fastpath,
+                **parts_of(run),
+            )
+            for node_id, clock in enumerate(clocks, start=1)
+        ]
+        for machine in workers:
+            add_log_dir(machine)
+        self.machines = [*workers]
+        self.take_overs = TakeOverCheck(
+            plan, store, workers, now_s=run.loop.world_s, is_walled=run.network.is_walled, broken=run.broken
+        )
+        self.watchers = [lambda: self.take_overs.run(run.sleep)]
+        self.faults = SharedFaultInjector(
+            plan=plan,
+            loop=run.loop,
+            network=run.network,
+            expiry=run.expiry,
+            machines=workers,
+            store=store,
+            **parts_of(run),
+        )
+        by_address = {(machine.host, PORT): machine for machine in workers}
+
+        def caller(client_id: str) -> Access:
+            return RoutingCaller(
+                client_id,
+                list(by_address),
+                lambda address: run.connect(client_id, by_address[address]),
+                Random(f"{plan.seed} routing {client_id}"),
+            )
+
+        self.caller = caller
+
+    def fill_in(self, report: Report) -> None:
+        report.taken = self.take_overs.taken
+        report.marked = self.invariants.markers.completed
+
+    async def check_at_rest(self, population: Population) -> None:
+        """Checks I39 and I41."""
+        self.invariants.markers.check_at_rest()
+        run, changer = self._run, population.metadata
+        check = MetadataCheck(
+            self.store,
+            self.servers,
+            [run.connect(f"onlooker of {machine.name}", machine) for machine in self.machines],
+            lambda: {} if changer is None else changer.known,
+            sleep=run.sleep,
+            broken=run.broken,
+        )
+        await check.check()
+
+    def is_ready(self) -> bool:
+        """All workers know the declared topics."""
+        servers = self.servers()
+        return len(servers) == len(self.machines) and all(
+            topic.name in server.topics.registry.topics for server in servers for topic in server.config.declared_topics
+        )

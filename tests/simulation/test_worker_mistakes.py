@@ -1,0 +1,212 @@
+"""Mistakes in how workers share an engine are found by the simulation of several workers."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.engine.engine import Claim
+from coordinator.faults import simulator
+from coordinator.faults.memory_engine import MemoryEngine, MemoryStore
+from coordinator.faults.plan import draw
+from coordinator.journal.shared_journal import SharedJournal
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import UserScramCredentialRecord
+from coordinator.server.sharing import Sharing
+from coordinator.topics.metadata_log import MetadataLog
+from coordinator.topics.registry import Registry
+from coordinator.workers.lease import Lease
+from coordinator.workers.ownership import Ownership
+from coordinator.workers.peers import Peers
+from coordinator.workers.take_over import SharedShard
+
+SEEDS = range(1, 7)
+SECONDS = 30.0
+FAULTS = {
+    "kill_s": 6.0, "pause_s": 5.0, "engine_faults": 0.05, "engine_cut_s": 6.0, "snapshot_s": 1.0,
+    "power_s": 0.0, "acts_s": 0.0, "rules_s": 0.0, "quotas_s": 0.0, "full_s": 0.0, "eio_s": 0.0, "metadata_s": 0.0,
+}  # fmt: skip
+METADATA = {
+    "kill_s": 0.0, "pause_s": 4.0, "engine_faults": 0.0, "engine_cut_s": 4.0, "groups": 1, "members": 1, "counters": 0,
+    "metadata_s": 0.05, "metadata_pieces": 1,
+}  # fmt: skip
+"""Changes to the plan under which mistakes in the metadata can show."""
+
+LEASES = {"pause_s": 1.0, "engine_cut_s": 2.0, "kill_s": 0.0, "engine_faults": 0.0, "think_s": 0.3}
+TRANSACTIONS = {"counters": 2, "groups": 1, "members": 1, "think_s": 0.1, "shards": 3, "engine_faults": 0.0}
+
+
+def an_append_is_not_fenced(patch):
+    def append(self, pieces):
+        for claim, _, data in pieces:
+            log = self.logs[claim.log]
+            log.pieces[log.next_sequence] = data
+        return frozenset()
+
+    patch.setattr(MemoryStore, "append", append)
+
+
+def a_claim_does_not_raise_the_epoch(patch):
+    claim = MemoryStore.claim
+
+    def same_epoch(self, name, worker, seen):
+        before = self.logs[name].epoch if name in self.logs else 0
+        claimed = claim(self, name, worker, seen)
+        if claimed is not None and before:
+            self.logs[name].epoch = before
+            claimed = claimed._replace(epoch=before)
+        return claimed
+
+    patch.setattr(MemoryStore, "claim", same_epoch)
+
+
+def a_lease_never_ends(patch):
+    patch.setattr(Lease, "is_over", property(lambda _self: False))
+
+
+def leases_go_by_the_wall_clock(patch):
+    make = Sharing.make_journal
+
+    def make_journal(self, *parts):
+        self._lease._now_ms = self._clock.wall_ms
+        return make(self, *parts)
+
+    renew = Lease.renew
+    patch.setattr(Sharing, "make_journal", make_journal)
+    patch.setattr(Lease, "renew", lambda self, _began_ms: renew(self, self._now_ms()))
+
+
+def an_unknown_outcome_is_a_success(patch):
+    appended = SharedJournal._appended
+
+    def hopeful(self, outcome, began_ms):
+        appended(self, outcome if isinstance(outcome, frozenset) else frozenset(), began_ms)
+
+    patch.setattr(SharedJournal, "_appended", hopeful)
+
+
+def a_snapshot_stands_for_one_piece_too_many(patch):
+    cover = MemoryStore.cover
+
+    def too_many(self, claim, upto, parts):
+        return cover(self, claim, min(upto + 1, self.logs[claim.log].next_sequence), parts)
+
+    patch.setattr(MemoryStore, "cover", too_many)
+
+
+def a_replay_ignores_the_snapshot(patch):
+    replay = MemoryEngine.replay
+
+    async def without_snapshot(self, claim: Claim):
+        parts = len(self._store.logs[claim.log].parts)
+        async for data in replay(self, claim):
+            if parts:
+                parts -= 1
+            else:
+                yield data
+
+    patch.setattr(MemoryEngine, "replay", without_snapshot)
+
+
+def a_shard_forgets_what_it_has_replayed(patch):
+    async def nothing(self, _engine, _claim):
+        self.log.begin_again()
+
+    patch.setattr(SharedShard, "_replay", nothing)
+
+
+def a_worker_that_was_away_keeps_what_was_removed(patch):
+    patch.setattr(Registry, "removals", lambda _self, _later: iter(()))
+
+
+def compaction_forgets_users(patch):
+    snapshot = Registry.snapshot
+
+    def without_users(self, node_id):
+        for records in snapshot(self, node_id):
+            if not isinstance(records[0], UserScramCredentialRecord):
+                yield records
+
+    patch.setattr(Registry, "snapshot", without_users)
+
+
+def users_are_acknowledged_and_not_written(patch):
+    commit = MetadataLog.commit
+
+    def forgetful(self, records, done):
+        if isinstance(records[0], UserScramCredentialRecord):
+            done(ErrorCode.NONE)
+        else:
+            commit(self, records, done)
+
+    patch.setattr(MetadataLog, "commit", forgetful)
+
+
+def a_worker_that_is_behind_has_nothing_to_remove(patch):
+    patch.setattr(MetadataLog, "when_current", lambda self, operation, _refuse: operation())
+
+
+def workers_that_died_live_on(patch):
+    living = MemoryStore.living
+    patch.setattr(MemoryStore, "living", lambda self, since: living(self, since - 20))
+
+
+def a_take_over_is_not_tried_again(patch):
+    take_missing = Ownership._take_missing
+    tried = set()
+
+    def once(self, wanted):
+        take_missing(self, {log: worker for log, worker in wanted.items() if (id(self), log) not in tried})
+        tried.update((id(self), log) for log in self._moves)
+
+    patch.setattr(Ownership, "_take_missing", once)
+
+
+def markers_for_other_workers_are_not_awaited(patch):
+    def nobody(self, marker, topic, index, done):
+        done(ErrorCode.NONE)
+
+    patch.setattr(Peers, "write_marker", nobody)
+
+
+def first_broken(changes=None):
+    """What breaks in the first of six seeds in which something does. Faults are frequent, so that half a minute suffices."""
+    for seed in SEEDS:
+        plan = replace(
+            draw(seed, SECONDS, 3),
+            **FAULTS | (changes or {}),
+        )  # fmt: skip
+        broken = simulator.run(plan).broken
+        if broken is not None:
+            return broken
+    return None
+
+
+@pytest.mark.parametrize(
+    ("mistake", "invariants", "changes"),
+    [
+        (an_append_is_not_fenced, ("I35",), {}),
+        (a_claim_does_not_raise_the_epoch, ("I35",), {}),
+        (a_lease_never_ends, ("I38",), LEASES),
+        (leases_go_by_the_wall_clock, ("I38",), LEASES | {"clock_step_s": 0.3}),
+        (an_unknown_outcome_is_a_success, ("I37",), {}),
+        (a_snapshot_stands_for_one_piece_too_many, ("I35", "I36"), {}),
+        (a_replay_ignores_the_snapshot, ("I2", "I5", "I7", "I35", "I36"), {}),
+        (a_shard_forgets_what_it_has_replayed, ("I2", "I5", "I35", "I36"), {}),
+        (a_worker_that_was_away_keeps_what_was_removed, ("I39", "errors are ones"), METADATA),
+        (compaction_forgets_users, ("I39", "errors are ones"), METADATA),
+        (users_are_acknowledged_and_not_written, ("I39", "errors are ones"), METADATA),
+        (a_worker_that_is_behind_has_nothing_to_remove, ("I39",), METADATA),
+        (workers_that_died_live_on, ("I40",), {"engine_faults": 0.0}),
+        (a_take_over_is_not_tried_again, ("I40",), {"engine_faults": 0.0}),
+        (markers_for_other_workers_are_not_awaited, ("I41",), TRANSACTIONS),
+    ],
+)
+def test_a_known_mistake_of_workers_is_caught(mistake, invariants, changes, monkeypatch):
+    mistake(monkeypatch)
+    broken = first_broken(changes)
+    assert broken is not None
+    assert broken.startswith(invariants), broken
+
+
+def test_these_faults_break_nothing_without_a_mistake():
+    assert first_broken() is None
