@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Any, Self, cast
 
 from coordinator.config.settings import joined
-from coordinator.operations.security import Security, SecurityFailed
+from coordinator.login.sasl import SecurityFailed
+from coordinator.operations.security import Security
 from coordinator.protocol.codec import Codec, DecodeError, EncodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (

@@ -1,16 +1,17 @@
-"""The events of one group, from a data folder or from a running server, without the commits.
+"""The events of one group, from a data folder, the journal of workers or a running server, without the commits.
 
 A server is asked over the Kafka protocol for its topic `__coordinator_events`. What happened before the window is not read, so
 the clients of members that joined earlier come from the description of the group.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from coordinator.log.batch import BatchHeader, key_values, read_header
+from coordinator.operations.client import RETRY_S, Connection, OperationFailed, error_name, refuse_error
 from coordinator.operations.client import Client as KafkaClient
-from coordinator.operations.client import Connection, OperationFailed, refuse_error
 from coordinator.operations.groups import find
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.operations.rebalance_causes import TYPES, Client, GroupEvent
@@ -24,7 +25,7 @@ from coordinator.protocol.messages import (
     ListOffsetsResponse,
     message_class,
 )
-from coordinator.topics.names import COORDINATOR_EVENTS
+from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
 _BY_NAME = 12
 """The newest version of Fetch that has topic names."""
@@ -126,11 +127,43 @@ def _shard_of(folders: list[LogFolder], group_id: str) -> LogFolder:
     return by_number[number]
 
 
+# --- the journal of workers -------------------------------------------------------------------------------------------
+
+
+def event_log_of(logs: Sequence[str], group_id: str) -> list[str]:
+    """Of the logs of a journal, the one that has the events of a group. Raises OperationFailed."""
+    parted = [log.rpartition("-") for log in logs]
+    shards = 1 + max((int(number) for topic, _, number in parted if topic == CONSUMER_OFFSETS), default=0)
+    wanted = f"{COORDINATOR_EVENTS}-{positive_hash(group_id) % shards}"
+    if wanted in logs:
+        return [wanted]
+    if not any(topic == COORDINATOR_EVENTS for topic, _, _ in parted):
+        raise OperationFailed(
+            f"the journal has no event log ({COORDINATOR_EVENTS}-N): coordinator.events is none, or no worker serves groups yet"
+        )
+    raise OperationFailed(f"{wanted}, which has the events of {group_id}, is missing in the journal")
+
+
 # --- a server ---------------------------------------------------------------------------------------------------------
 
 
+class _Moved(OperationFailed):
+    """The server has not got the log, or not yet."""
+
+
 def from_server(client: KafkaClient, group_id: str, since_ms: int) -> Found:
-    """The events of a server since a time. Raises OperationFailed."""
+    """The events of a server since a time; retries while another one takes the log over. Raises OperationFailed."""
+    deadline = time.monotonic() + client.timeout_ms / 1000
+    while True:
+        try:
+            return _from_leader(client, group_id, since_ms)
+        except _Moved:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+def _from_leader(client: KafkaClient, group_id: str, since_ms: int) -> Found:
     answer = client.metadata([COORDINATOR_EVENTS])
     [topic] = answer.topics
     if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -143,8 +176,10 @@ def from_server(client: KafkaClient, group_id: str, since_ms: int) -> Found:
         )
     number = positive_hash(group_id) % len(topic.partitions)
     leader = next(each.leader_id for each in topic.partitions if each.partition_index == number)
-    address = next((each.host, each.port) for each in answer.brokers if each.node_id == leader)
-    connection = client.to(address)
+    addresses = [(each.host, each.port) for each in answer.brokers if each.node_id == leader]
+    if not addresses:
+        raise _Moved(f"nobody serves {COORDINATOR_EVENTS}-{number} at the moment")
+    connection = client.to(addresses[0])
     reader = _Reader(group_id)
     start = _offset(connection, number, since_ms)
     for data, header in _batches(connection, number, _offset(connection, number, _LATEST) if start < 0 else start):
@@ -162,7 +197,7 @@ def _offset(connection: Connection, number: int, timestamp: int) -> int:
     topics = [ListOffsetsRequest.ListOffsetsTopic(COORDINATOR_EVENTS, [partition(number, timestamp=timestamp)])]
     answer = cast(ListOffsetsResponse, connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics)))
     [found] = answer.topics[0].partitions
-    refuse_error(found.error_code, f"cannot find the events in {COORDINATOR_EVENTS}-{number}")
+    _refuse_error(found.error_code, f"cannot find the events in {COORDINATOR_EVENTS}-{number}")
     return found.offset
 
 
@@ -203,5 +238,11 @@ def _fetched(connection: Connection, number: int, offset: int) -> bytes:
     [found] = answer.responses[0].partitions
     if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return b""
-    refuse_error(found.error_code, f"cannot read {COORDINATOR_EVENTS}-{number}")
+    _refuse_error(found.error_code, f"cannot read {COORDINATOR_EVENTS}-{number}")
     return found.records or b""
+
+
+def _refuse_error(code: int, doing: str) -> None:
+    if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE):
+        raise _Moved(f"{doing}: {error_name(code)}")
+    refuse_error(code, doing)

@@ -1,30 +1,34 @@
 """`coordinator groups why`: says why a group rebalances, in one sentence, and shows what each client did.
 
-It needs the event log, of a running server or in a data folder, and neither Spark nor Java.
+It needs the event log, of a running server, in a data folder or in the journal of workers, and neither Spark nor Java.
 """
 
 import json
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from coordinator.operations.client import Client as KafkaClient
 from coordinator.operations.client import OperationFailed
-from coordinator.operations.group_events import Found, from_folder, from_server
+from coordinator.operations.group_events import Found, event_log_of, from_folder, from_server
 from coordinator.operations.json_values import table
+from coordinator.operations.log_source import LogSource
 from coordinator.operations.rebalance_causes import Cause, Client, ClientCounts, Findings, find_causes, seconds
 from coordinator.world.log_lines import printable
 
 REBALANCES_LISTED = 100
 
 
-def why_from_folder(path: Path, group_id: str, last_ms: int, *, as_json: bool) -> int:
-    """Prints the answer for the time before the end of a log. Raises NoLogFolder, OperationFailed and OSError."""
-    found = from_folder(path, group_id, lambda problem: print(problem, file=sys.stderr))
+def why_from_log(source: LogSource, group_id: str, last_ms: int, *, as_json: bool) -> int:
+    """Prints the answer for the time before the end of a log.
+
+    Raises JournalFailed, NoLogFolder, OperationFailed and OSError.
+    """
+    with source.opened(lambda logs: event_log_of(logs, group_id)) as folder:
+        found = from_folder(folder, group_id, lambda problem: print(problem, file=sys.stderr))
     if found.last_ms is None:
-        raise OperationFailed(f"the event log in {path} is empty")
+        raise OperationFailed(f"the event log in {source.name} is empty")
     return _show(group_id, found, found.last_ms, last_ms, as_json=as_json)
 
 

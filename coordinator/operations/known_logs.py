@@ -6,11 +6,11 @@ from pathlib import Path
 from coordinator.journal.recovery import read_journal
 from coordinator.log import catalog
 from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression, key_values
-from coordinator.log.catalog import NO_ID, Catalog, KnownLog
+from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.recovery import DamagedLog
+from coordinator.operations.journal_check import journal_problems
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, damage
 from coordinator.protocol.codec import DecodeError
-from coordinator.server.data_folder import check_journal
 from coordinator.topics import metadata_records, names
 from coordinator.topics.registry import Registry
 from coordinator.world.disk import RealDisk
@@ -97,11 +97,4 @@ def data_folder_problems(data_folder: Path, *, is_ours: bool = False) -> Iterato
     elif found.cluster_id and f"cluster.id={found.cluster_id}" not in path.read_text("utf-8", "replace").split():
         yield damage(path, 0, -1, f"it has not the cluster.id of the catalog, {found.cluster_id}")
     if found is not None and (is_ours or not is_in_use(str(data_folder))):
-        yield from _journal_problems(data_folder, found)
-
-
-def _journal_problems(data_folder: Path, found: Catalog) -> Iterator[Problem]:
-    try:
-        check_journal(str(data_folder), found, read_journal(RealDisk(), str(data_folder)))
-    except DamagedLog as error:
-        yield damage(Path(error.file), error.position, -1, error.reason)
+        yield from journal_problems(data_folder, found)

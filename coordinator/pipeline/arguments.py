@@ -75,10 +75,24 @@ def _option(name: str, **attributes: Any) -> click.Parameter:
 
 def _source(*, follow: bool) -> list[click.Parameter]:
     archive = _option("--archive", metavar="DIR", help="An archive that `follow` has written.")
+    journal = _option(
+        "--journal",
+        metavar="URL",
+        help="The shared journal of workers, which is copied, such as postgresql://...; -: in COORDINATOR_JOURNAL.",
+    )
+    cluster = _option(
+        "--journal-cluster",
+        default="coordinator",
+        show_default=True,
+        metavar="NAME",
+        help="With --journal: the setting journal.cluster of the workers.",
+    )
     return [
         _option("--log", metavar="DIR", help="A data folder or the folder of one shard, of this server or of Kafka."),
         _option("--bootstrap", metavar="HOST:PORT,...", help="A Kafka cluster, to read its __consumer_offsets."),
         *([] if follow else [archive]),
+        journal,
+        cluster,
         _option(
             "--kafka",
             multiple=True,
@@ -94,7 +108,7 @@ def _source(*, follow: bool) -> list[click.Parameter]:
 
 def _check_source(options: dict[str, Any]) -> None:
     """Raises click.UsageError unless there is exactly one source."""
-    sources = [name for name in ("log", "bootstrap", "archive") if name in options]
+    sources = [name for name in ("log", "bootstrap", "archive", "journal") if name in options]
     if sum(options[name] is not None for name in sources) != 1:
         names = " or ".join(f"--{name}" for name in sources)
         raise click.UsageError(f"Exactly one of {names} is required.", click.get_current_context())

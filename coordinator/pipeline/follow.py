@@ -7,6 +7,7 @@
     OUT/tables/invariants_broken             written when found; `until_offset` is null if the violation had not ended yet
     OUT/live                                 state of earlier batches that the next one needs
     OUT/checkpoints                          Spark's own
+    OUT/journal                              with --journal: the copy that is followed (operations/journal_mirror.py)
 
 A compacted log forgets; the archive does not. Tables that need more than a batch (rebalances, transactions) are therefore
 made from the archive by the other jobs, on demand.
@@ -83,6 +84,8 @@ NO_EVENTS_FROM_KAFKA = (
 _SHARDS = "shards.json"
 _OWNERSHIP_STARTS = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
 Step = Callable[[str], None]
+Check = Callable[[], None]
+"""Raises JournalFailed if the log cannot grow any more."""
 
 
 class FollowFailed(Exception):
@@ -119,9 +122,14 @@ class BatchFolders:
 
 
 def follow(
-    spark: SparkSession, options: Any, read_options: Mapping[str, str], kafka_settings: Mapping[str, str], step: Step
+    spark: SparkSession,
+    options: Any,
+    read_options: Mapping[str, str],
+    kafka_settings: Mapping[str, str],
+    step: Step,
+    check: Check = lambda: None,
 ) -> None:
-    """Follows a log until SIGTERM or SIGINT; with `options.once`, up to its current end. Raises FollowFailed."""
+    """Follows a log until SIGTERM or SIGINT; with `options.once`, up to its current end. Raises FollowFailed, JournalFailed."""
     out = Path(options.out.removeprefix("file://"))
     source = _Source(spark, options, read_options, kafka_settings)
     if not source.has_events:
@@ -141,8 +149,8 @@ def follow(
                 if signals:
                     break
                 queries.append(_start(stream(), out, name, options, batch))
-                _wait(queries, signals, until=_is_over if options.once else _is_under_way)
-            _wait(queries, signals, until=_is_over)
+                _wait(queries, signals, check, until=_is_over if options.once else _is_under_way)
+            _wait(queries, signals, check, until=_is_over)
             if not (options.once or signals):
                 raise FollowFailed("the queries stopped unexpectedly")
         except StreamingQueryException as error:
@@ -164,12 +172,15 @@ def _start(
     return writer.foreachBatch(batch).start()
 
 
-def _wait(queries: list[StreamingQuery], signals: list[int], *, until: Callable[[StreamingQuery], bool]) -> None:
-    """Waits until the last query satisfies `until`, a signal arrives, or any query fails.
+def _wait(
+    queries: list[StreamingQuery], signals: list[int], check: Check, *, until: Callable[[StreamingQuery], bool]
+) -> None:
+    """Waits until the last query satisfies `until`, a signal arrives, or any query or `check` fails.
 
     Queries are started one at a time, because each starts Python processes and Spark waits only ten seconds for them.
     """
     while queries and not signals and not until(queries[-1]):
+        check()
         for query in queries:
             if query.awaitTermination(1) and query is queries[-1]:
                 return

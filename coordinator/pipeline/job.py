@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,8 @@ INTERRUPTED = 130
 """The exit code of a program that SIGINT ends, as shells report it."""
 
 
+MIRROR = "journal"
+"""The folder in that of `follow` which grows with a shared journal."""
 SMALL_BYTES = 32 << 20
 """The size below which a log is too short for Spark to compile its plans."""
 
@@ -42,13 +44,40 @@ def run(options: SimpleNamespace) -> int:
             return _rehearse(options)
         if options.job == "prepare":
             return _prepare()
+        if getattr(options, "journal", None) is not None:
+            return _run_over_journal(options)
         return _run(options)
     except CannotRun as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return REFUSED
 
 
-def _run(options: SimpleNamespace) -> int:
+def _run_over_journal(options: SimpleNamespace) -> int:
+    """Runs a job on a copy of a shared journal, which grows with it if the job follows."""
+    from coordinator.operations.journal_access import JournalFailed  # noqa: PLC0415 - other sources need no engine
+    from coordinator.operations.journal_mirror import mirrored  # noqa: PLC0415 - as above
+    from coordinator.operations.log_source import LogSource  # noqa: PLC0415 - as above
+    from coordinator.server import CannotStart  # noqa: PLC0415 - as above
+
+    _check_out(options.out)
+    try:
+        if options.job != "follow":
+            with LogSource(None, options.journal, options.journal_cluster).opened() as folder:
+                options.log = str(folder)
+                return _run(options)
+        out = arguments.local_folder(options.out)
+        if out is None:
+            raise CannotRun(f"--out {options.out}: --journal needs a local folder")
+        interval_s = None if options.once else options.interval
+        with mirrored(options.journal, options.journal_cluster, out / MIRROR, interval_s) as check:
+            options.log = str(out / MIRROR)
+            return _run(options, check)
+    except (CannotStart, JournalFailed) as error:
+        raise CannotRun(str(error)) from error
+
+
+def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> int:
+    """Runs a job on a source that Spark can read. `check` raises JournalFailed if a log that is followed grows no more."""
     _check_out(options.out)
     if getattr(options, "format", None) == DELTA:
         _check_delta(options.out)
@@ -77,11 +106,12 @@ def _run(options: SimpleNamespace) -> int:
             raise CannotRun(f"Spark could not start {java.program()}: {error}") from error
         step("Spark has started")
         if options.job == "follow":
+            from coordinator.operations.journal_access import JournalFailed  # noqa: PLC0415 - as above
             from coordinator.pipeline import follow  # noqa: PLC0415 - as above
 
             try:
-                follow.follow(spark, options, read_options, kafka_settings, step)
-            except follow.FollowFailed as error:
+                follow.follow(spark, options, read_options, kafka_settings, step, check)
+            except (follow.FollowFailed, JournalFailed) as error:
                 print(f"coordinator: {error}", file=sys.stderr)
                 return FAILED
             except sources.NoTopic as error:
@@ -141,7 +171,8 @@ def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str],
     from coordinator.pipeline.tables import Derived  # noqa: PLC0415 - see _run
 
     if options.log is not None:
-        found = sources.from_log(spark, options.log, read_options)
+        name = "the shared journal" if getattr(options, "journal", None) is not None else options.log
+        found = sources.from_log(spark, options.log, read_options, name)
     elif options.bootstrap is not None:
         found = sources.from_kafka(spark, options.bootstrap, kafka_settings)
     else:

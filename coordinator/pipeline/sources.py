@@ -199,12 +199,12 @@ def check_archive(path: str) -> None:
         raise NoLog(f"{path} is not an archive: it has no {ARCHIVE_NOTE}")
 
 
-def from_log(spark: SparkSession, path: str, options: dict[str, str]) -> LogSource:
-    """Reads a data folder, or the folder of one shard. Raises NoLog before anything is read."""
+def from_log(spark: SparkSession, path: str, options: dict[str, str], name: str | None = None) -> LogSource:
+    """Reads a data folder, or the folder of one shard. `name`: for messages. Raises NoLog before anything is read."""
     state = open_folder(path, STATE_TOPIC)
     bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
     return LogSource(
-        name=path,
+        name=name or path,
         state=_view(spark, path, columns.STATE, options, STATE_COLUMNS),
         commits=_view(spark, path, columns.COMMITS, options, COMMIT_COLUMNS),
         markers=_view(spark, path, columns.RAW, options, MARKER_COLUMNS).where("is_control"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import cli
+from coordinator.log import catalog
 from coordinator.operations.client import Client
 from coordinator.protocol.messages import OffsetFetchRequest
 from tests.support.server_process import REPOSITORY, ServerProcess
@@ -166,6 +167,23 @@ def test_a_start_with_another_number_of_partitions_for_groups_is_refused(coordin
     )
     server.start()
     assert [committed(server.bootstrap, group) for group in "abcdef"] == [7] * 6
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_folder_of_kafka_with_another_number_of_partitions_for_groups_is_refused(coordinator_process, is_whole):
+    """It has no catalog; the metadata log has the number, also where another broker has the last partition."""
+    server = coordinator_process(settings=WRITES)
+    with Connection(server.bootstrap) as link:
+        commit(link, "billing", 7)
+    assert server.terminate() == 0
+    (server.data_dir / catalog.NAME).unlink()
+    if not is_whole:
+        shutil.rmtree(server.data_dir / "__consumer_offsets-2")
+    changed = ServerProcess(server.folder, settings=WRITES | {"offsets.topic.num.partitions": 5})
+    refused = subprocess.run(changed.command(), capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert refused.returncode == 1
+    assert "has 3 partitions of __consumer_offsets, and offsets.topic.num.partitions is 5" in refused.stderr
+    server.start()
 
 
 @pytest.fixture(scope="module")

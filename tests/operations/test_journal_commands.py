@@ -8,6 +8,9 @@ from coordinator import cli
 from coordinator.journal.recovery import read_journal
 from coordinator.journal.slot import slot_name, slot_numbers
 from coordinator.log import catalog
+from coordinator.log.batch import split
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.log import Log, LogSettings
 from coordinator.world.disk import RealDisk
 from pyspark_coordinator_log.folders import NoLog, open_folder
 from tests.support.server_process import ServerProcess
@@ -99,3 +102,27 @@ def test_a_damaged_entry_before_a_durable_one_is_refused(killed, capsys):
     assert run(capsys, "check", killed.data_dir)[0] == 1
     assert cli.main(["serve", "--data-dir", str(killed.data_dir), "--listen", "127.0.0.1:0"]) == 1
     assert "entry 1 of the journal is missing or damaged" in capsys.readouterr().err
+
+
+def test_another_server_that_has_written_since_is_found_and_repair_sets_the_journal_aside(killed, capsys):
+    """It began a segment, so that its batches are in a closed one, and the log ends behind the journal."""
+    name, pieces = next(
+        each for each in read_journal(DISK, str(killed.data_dir)).batches.items() if "offsets" in each[0]
+    )
+    log = Log.open(DISK, str(killed.data_dir / name), LogSettings())
+    for _ in range(sum(len(split(piece)) for piece in pieces) + 1):
+        batch = BatchBuilder()
+        batch.add(b"key", b"of another server")
+        log.append(batch.build(log.end_offset, 0), 1, 0)
+    log.begin_segment()
+    log.close()
+    serve = ["serve", "--data-dir", str(killed.data_dir), "--listen", "127.0.0.1:0"]
+    one = ["--set", "offsets.topic.num.partitions=1", "--set", "transaction.state.log.num.partitions=1"]
+    assert cli.main([*serve, *one]) == 1
+    assert "another server has written here" in capsys.readouterr().err
+    code, out = run(capsys, "check", killed.data_dir)
+    assert code == 1
+    assert f"{name}: the journal has another batch" in out
+    assert "set the journal aside" in run(capsys, "repair", killed.data_dir)[1]
+    run(capsys, "repair", killed.data_dir, "--execute")
+    assert journal(killed.data_dir) == []
