@@ -185,12 +185,12 @@ async def watch(plan: FloodPlan) -> Outcome:
     """Lets the members join, starts the flood, and measures their heartbeats."""
     codec, loop = Codec.of(None), asyncio.get_running_loop()
     member = Plan(plan.host, plan.port, "heartbeat", MEMBERS, 1, 0, 0, 0, plan.server_pid, joins=True)
-    connections = []
-    for index in range(MEMBERS):
-        requests = await member_frames(member, codec, index)
-        make = partial(WatchedMember, requests, plan.server_pid)
-        _, connection = await loop.create_connection(make, plan.host, plan.port)
-        connections.append(connection)
+
+    async def connected(index: int) -> WatchedMember:
+        make = partial(WatchedMember, await member_frames(member, codec, index), plan.server_pid)
+        return (await loop.create_connection(make, plan.host, plan.port))[1]
+
+    connections = await asyncio.gather(*map(connected, range(MEMBERS)))
     if plan.request == "nothing":
         return await _measure(plan, connections)
     arguments = ("-m", "coordinator.bench.flood", json.dumps(asdict(plan)), "flood")

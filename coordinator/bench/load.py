@@ -37,6 +37,8 @@ TOPIC = "bench"
 PARTITIONS = 16
 COMMITS = 8
 """The number of different commits that a member sends in turn."""
+JOINING_MAX = 200
+"""Groups that form at the same time. Each waits for the server's initial rebalance delay, which is 3 s by default."""
 RUN_ID = uuid4().hex[:8]
 """Part of group names, because a server that is measured again still has the members of the previous run."""
 SERVING_WITHIN_S = 60.0
@@ -359,16 +361,18 @@ async def run(plan: Plan) -> Outcome:
         topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         await ask(codec, reader, writer, "CreateTopics", 7, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
         writer.close()
-    loop = asyncio.get_running_loop()
-    connections = []
-    for index in range(plan.connections):
+    joining = asyncio.Semaphore(JOINING_MAX)
+
+    async def connected(index: int) -> LoadConnection:
         is_consumer = plan.request == "consumer heartbeat"
-        requests = await (
-            consumer_member_frames(plan, codec, tls) if is_consumer else member_frames(plan, codec, index, tls)
-        )
+        async with joining:
+            requests = await (
+                consumer_member_frames(plan, codec, tls) if is_consumer else member_frames(plan, codec, index, tls)
+            )
         make = partial(LoadConnection, requests, 0 if plan.rate else plan.in_flight)
-        _, connection = await loop.create_connection(make, plan.host, plan.port, ssl=tls)
-        connections.append(connection)
+        return (await asyncio.get_running_loop().create_connection(make, plan.host, plan.port, ssl=tls))[1]
+
+    connections = await asyncio.gather(*map(connected, range(plan.connections)))
     return await measure(connections, plan.server_pid, plan.warm_up_s, plan.seconds, plan.rate)
 
 

@@ -145,8 +145,11 @@ async def _started(stage: Stage) -> None:
     """Waits until all partitions have commits. Raises NotReached, at once if an instance ends."""
 
     async def reads() -> None:
-        await stage.stable(within_s=stage.event.time_limit_s)
-        await stage.progress(within_s=stage.event.time_limit_s)
+        epoch = None
+        # A cooperative group is Stable for a moment before it assigns what was revoked.
+        while (group := await stage.stable(within_s=stage.event.time_limit_s))["generation"] != epoch:
+            epoch = group["generation"]
+            await stage.progress(within_s=stage.event.time_limit_s)
 
     async def ends(instance: Instance) -> None:
         raise NotReached(f"instance {instance.index} ended with exit code {await instance.ends()}")

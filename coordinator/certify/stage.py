@@ -122,8 +122,22 @@ class Stage:
 
     async def stable(self, members: int | None = None, within_s: float = WITHIN_S) -> View:
         """Waits until the group is Stable with so many members, of as many instances as run if None. Raises NotReached."""
-        wanted = members if members is not None else sum(each.runs for each in self.instances)
-        return await self.control.group(self.group).wait(state="Stable", members=wanted, timeout_s=within_s)
+        if members is not None:
+            return await self.control.group(self.group).wait(state="Stable", members=members, timeout_s=within_s)
+        deadline = time.monotonic() + within_s
+        while True:
+            running = [each for each in self.instances if each.runs]
+            # An instance may end meanwhile; then there is one less to wait for.
+            ends = [asyncio.create_task(each.ends()) for each in running]
+            wait = asyncio.create_task(self.stable(len(running), deadline - time.monotonic()))
+            try:
+                await asyncio.wait([wait, *ends], return_when=asyncio.FIRST_COMPLETED)
+                if wait.done():
+                    return wait.result()
+            finally:
+                for task in (wait, *ends):
+                    task.cancel()
+                await asyncio.gather(wait, *ends, return_exceptions=True)
 
     async def rebalance(self, reason: str = "certification") -> None:
         """Makes all members rebalance."""
@@ -141,9 +155,22 @@ class Stage:
         await self.expire_member(await self.member_of(instance))
 
     async def expire_member(self, member_id: str) -> None:
-        """Ends the session of a member, which may be one whose process is gone."""
+        """Ends the session of a member, which may be one whose process is gone. Raises NotReached.
+
+        No session runs while its member waits in a round, which goes on without the process.
+        """
+
+        async def expired() -> bool:
+            try:
+                await self.control.group(self.group).expire_session(member_id)
+            except ControlRefused as refused:
+                if refused.status != 409:
+                    raise
+                return False
+            return True
+
         self.note(f"the session of member {member_id} expires")
-        await self.control.group(self.group).expire_session(member_id)
+        await self.until(expired, f"the session of member {member_id}")
 
     async def remove_if_member(self, member_id: str) -> None:
         """Ends the session of a member unless it has left."""
@@ -210,16 +237,16 @@ class Stage:
 
         await self.until(reached, f"JoinGroup of {members} instances")
 
-    async def answered(self, instance: Instance, error: str) -> None:
-        """Waits until an instance has been answered with this error. Raises NotReached."""
+    async def answered(self, instance: Instance, *any_of: str) -> None:
+        """Waits until an instance has been answered with one of these errors. Raises NotReached."""
 
         async def found() -> bool:
             return any(
-                each.listener == instance.listener and each.outcome == "answered" and error in errors(each)
+                each.listener == instance.listener and each.outcome == "answered" and errors(each) & set(any_of)
                 for each in reversed(self.observation.entries)
             )
 
-        await self.until(found, f"the answer {error} to instance {instance.index}")
+        await self.until(found, f"the answer {' or '.join(any_of)} to instance {instance.index}")
 
     async def quiet(self, instance: Instance) -> None:
         """Watches for a while what an instance sends that should send nothing more, unless it ends before."""

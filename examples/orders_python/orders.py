@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 BATCH = 100
-POLL_S = 0.1
+POLL_S = 0.05
 
 
 class Ledger:

@@ -1,12 +1,14 @@
 """The programs that `coordinator bench` runs, each with a small load."""
 
+import asyncio
 import json
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
+from coordinator.bench import load
 from coordinator.bench.consumer import Convergence, assignor_seconds
 from coordinator.bench.flood import KINDS, FloodPlan
 from coordinator.bench.load import Outcome, Plan
@@ -16,6 +18,8 @@ from coordinator.bench.tls import make_certificate
 from tests.support.admin_client import scrape
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
+
+MEMBERS = 20
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +106,41 @@ def test_a_server_whose_certificate_is_another_one_is_not_measured(tls_server, t
     plan = ConnectingPlan(tls_server.host, tls_server.port, other, 0.1, 0.5, tls_server.pid)
     with pytest.raises(AssertionError, match="CERTIFICATE_VERIFY_FAILED"):
         run("new_connections", json.dumps(asdict(plan)))
+
+
+def test_the_groups_of_a_load_form_at_the_same_time(monkeypatch):
+    """One after the other, a hundred groups would wait five minutes for a server's initial rebalance delay."""
+    others = asyncio.Event()
+    forming = []
+
+    async def form(_plan, _codec, index, _tls):
+        forming.append(index)
+        if len(forming) == MEMBERS:
+            others.set()
+        await others.wait()
+        return [b"frame"]
+
+    closed = asyncio.Semaphore(0)
+
+    async def serve(reader, writer):
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        closed.release()
+
+    async def connected_to(plan):
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            found = await load.run(replace(plan, port=server.sockets[0].getsockname()[1]))
+            for _ in range(MEMBERS):
+                await closed.acquire()
+            return found
+
+    async def measure(connections, *_):
+        for connection in connections:
+            connection.stop()
+        return len(connections)
+
+    monkeypatch.setattr(load, "member_frames", form)
+    monkeypatch.setattr(load, "measure", measure)
+    plan = Plan("127.0.0.1", 0, "heartbeat", MEMBERS, 1, 1, 0, 0, 0, joins=False)
+    assert asyncio.run(asyncio.wait_for(connected_to(plan), WITHIN_S)) == MEMBERS

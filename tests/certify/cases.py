@@ -99,9 +99,18 @@ class Case:
             self.outputs.append(OutputRecord(0, place, partition, offset + 1))
         return self
 
-    def join(self, at_s: float, who: str, *owned: int, member: str = "", error: str | None = None) -> "Case":
+    def join(
+        self,
+        at_s: float,
+        who: str,
+        *owned: int,
+        member: str = "",
+        error: str | None = None,
+        instance: str | None = None,
+    ) -> "Case":
         rows = [{"topic": TOPIC, "partition": partition} for partition in owned]
-        request = {"member_id": member or who, "protocols": [{"name": "range", "topics": [TOPIC], "owned": rows}]}
+        protocols = [{"name": "range", "topics": [TOPIC], "owned": rows}]
+        request = {"member_id": member or who, "group_instance_id": instance, "protocols": protocols}
         return self.entry(at_s, who, "JoinGroup", request, {"member_id": member or who, "error": error})
 
     def sync(self, at_s: float, who: str, *assigned: int) -> "Case":
@@ -114,10 +123,10 @@ class Case:
         request = {"member_id": member or who, "generation_id": generation}
         return self.entry(at_s, who, "Heartbeat", request, {"error": error})
 
-    def rebalance(self, at_s: float, epoch: int = 2) -> "Case":
-        self.events.append(
-            GroupEvent(type="RebalanceStarted", offset=epoch, time_ms=ms(at_s), epoch=epoch, cause="a member joins")
-        )
+    def rebalance(self, at_s: float, epoch: int = 2, cause: str = "a member joins") -> "Case":
+        """A rebalance that takes a second."""
+        for event, time_s in (("RebalanceStarted", at_s), ("RebalanceCompleted", at_s + 1)):
+            self.events.append(GroupEvent(type=event, offset=epoch, time_ms=ms(time_s), epoch=epoch, cause=cause))
         return self
 
     def evidence(self) -> Evidence:

@@ -8,6 +8,7 @@ from coordinator.certify.judge import PROMISES, judge
 from tests.certify.cases import A, B, Case, ms, right
 
 LOST, TWICE, EARLY, TWO, STALL, REBALANCES, FATAL, ENDED = PROMISES
+LEADER_AGAIN = "the leader joins again"
 
 
 def test_a_right_program_breaks_no_promise():
@@ -217,9 +218,11 @@ def test_a_partition_that_nobody_else_has_may_be_read():
     assert case.finding(TWO).outcome == "kept"
 
 
-def test_who_owned_a_partition_before_the_server_was_killed_is_not_known():
+@pytest.mark.parametrize("end_s", [16, 21])
+def test_who_owned_a_partition_before_the_server_was_killed_is_not_known(end_s):
+    """Nor while it came back: the recordings begin a moment later."""
     case = right().fetch(20, A, 4, 9)
-    case.fields["outages"] = [(ms(15), ms(16))]
+    case.fields["outages"] = [(ms(15), ms(end_s))]
     assert case.finding(TWO).outcome == "kept"
 
 
@@ -270,6 +273,15 @@ def test_rebalances_before_the_event_and_after_the_stop_do_not_count():
     assert right().rebalance(5).rebalance(31.5).finding(REBALANCES).outcome == "kept"
 
 
+def test_a_leader_may_begin_one_more_when_it_heard_of_a_rebalance_too_late():
+    """Its heartbeat was answered while it joined: whether that happens depends on the speed of the machine."""
+    once = right().rebalance(13, 3, LEADER_AGAIN)
+    assert (once.finding(REBALANCES).outcome, once.finding(REBALANCES).count) == ("kept", 1)
+    twice = once.rebalance(15, 4, LEADER_AGAIN)
+    assert (twice.finding(REBALANCES).outcome, twice.finding(REBALANCES).count) == ("broken", 2)
+    assert right().rebalance(16, 3, LEADER_AGAIN).finding(REBALANCES).outcome == "broken"
+
+
 def test_a_cooperative_assignor_rebalances_twice():
     assert right().rebalance(12, 3).join(12, B, 0).finding(REBALANCES).outcome == "kept"
 
@@ -304,6 +316,18 @@ def test_whoever_was_refused_because_the_group_is_full_does_not_join_again():
     case = right().join(17, A, error="GROUP_MAX_SIZE_REACHED")
     assert case.finding(FATAL).outcome == "kept"
     assert case.join(24, A, error="GROUP_MAX_SIZE_REACHED").finding(FATAL).outcome == "broken"
+
+
+@pytest.mark.parametrize("error", ["FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID"])
+def test_a_process_that_was_refused_does_not_take_its_instance_id_back_from_another(error):
+    taken = right().join(17, A, member="one", instance="i").join(18, B, member="two", instance="i")
+    assert taken.heartbeat(19, A, error, member="one").finding(FATAL).outcome == "kept"
+    assert taken.join(19.5, A, member="three", instance="i").finding(FATAL).outcome == "broken"
+
+
+def test_a_process_that_was_not_refused_may_join_again_with_its_instance_id():
+    case = right().join(17, A, member="one", instance="i").heartbeat(18, A, "UNKNOWN_MEMBER_ID", member="one")
+    assert case.join(19, A, member="two", instance="i").finding(FATAL).outcome == "kept"
 
 
 def test_a_new_process_of_the_instance_may_join():

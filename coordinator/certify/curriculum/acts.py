@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Any, cast
 
 from coordinator.certify.event import NotApplicable
+from coordinator.certify.judge.entries import errors
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import ANSWERED_WITHIN_S, Producer
-from coordinator.certify.stage import Stage
+from coordinator.certify.stage import Mark, Stage
 from coordinator.control import NotReached
 from coordinator.operations import topics
 from coordinator.operations.client import Client, OperationFailed, refuse_error
@@ -18,6 +19,7 @@ from coordinator.protocol.messages import (
     InitProducerIdRequest,
     Message,
 )
+from coordinator.rules.model import Entry
 
 HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat", "streams": "StreamsGroupHeartbeat"}
 """GROUP_PROTOCOL -> the API by which its members stay alive."""
@@ -32,6 +34,9 @@ _HEARTBEAT_WITHIN_S = 8.0
 """Longer than the heartbeat interval of the consumer protocol, 5 s."""
 _COMMITS_WITHIN_S = 1.5
 """A program that reads a steady stream commits in this time. What waits behind a held request cannot be seen."""
+WITHOUT_LEAVING_S = 75.0
+"""Longer than the session of a process that has ended without leaving: 45 s in most libraries."""
+_ASKS_WITHIN_S = 5.0
 _STEPS_MAX = 15
 """A rebalance timeout of 5 min, the default of all libraries, is over after 8."""
 
@@ -72,6 +77,26 @@ async def transactional_id_of(stage: Stage, instance: Instance) -> str:
     return await stage.until(found, f"a transaction of instance {instance.index}")
 
 
+async def pause_the_others(stage: Stage, instance: Instance) -> None:
+    """Ends the stream of records, and waits until all other instances have committed theirs: nothing of them is pending when
+    the group rebalances. `stage.producer.start` continues it. Raises NotReached.
+    """
+    await stage.producer.stop()
+    stage.note("the stream of records pauses")
+    owners: dict[int, str] = {}
+    for entry in stage.observation.entries:
+        if entry.api == "TxnOffsetCommit":
+            owners.update({int(each["partition"]): entry.listener for each in entry.request["partitions"]})
+    theirs = {partition for partition, listener in owners.items() if listener != instance.listener}
+    ends = await asyncio.to_thread(stage.topics.ends, stage.topic, stage.producer.partitions)
+
+    async def committed() -> bool:
+        found = await stage.committed()
+        return all(found.get(partition, 0) >= ends[partition] for partition in theirs)
+
+    await stage.until(committed, "the commits of the other instances")
+
+
 async def answered_with(stage: Stage, instance: Instance, api: str, error: str) -> None:
     """Waits until an instance has been answered with this error. Raises NotReached."""
 
@@ -94,21 +119,45 @@ async def answered_times(stage: Stage, api: str, error: str, times: int) -> None
     await stage.until(found, f"{error} to {api}, {times} times")
 
 
-async def ended_or_again(stage: Stage, instance: Instance, api: str) -> None:
-    """Waits until an instance has ended, or has sent such a request from now on. Starts it again if it has ended."""
+async def ended_or_commits_again(stage: Stage, instance: Instance) -> None:
+    """Waits until an instance has ended, or has committed a transaction that it ends from now on. Starts it again if it has
+    ended.
+    """
     since_ms = now_ms()
 
     async def found() -> str | None:
         if not instance.runs:
             return "ended"
         later = stage.observation.last(
-            lambda entry: entry.listener == instance.listener and entry.api == api and entry.time_ms >= since_ms
+            lambda entry: (
+                entry.listener == instance.listener and entry.time_ms >= since_ms and _commits_transaction(entry)
+            )
         )
         return "again" if later else None
 
-    if await stage.until(found, f"the end of instance {instance.index}, or {api} of it") == "ended":
+    if await stage.until(found, f"the end of instance {instance.index}, or a transaction of it") == "ended":
         await stage.start(instance)
-    await stage.stable()
+    await stage.stable(within_s=WITHOUT_LEAVING_S)
+
+
+async def asked_or_ended(stage: Stage, instance: Instance, api: str, since: Mark) -> None:
+    """Waits for a while until an instance that need not do either has sent such a request since the mark, or has ended."""
+
+    async def found() -> bool:
+        entries = stage.observation.since(since.entries)
+        return not instance.runs or any(
+            each.listener == instance.listener and each.api == api and each.time_ms >= since.time_ms for each in entries
+        )
+
+    with suppress(NotReached):
+        await stage.until(found, f"{api} of instance {instance.index}", _ASKS_WITHIN_S)
+
+
+def _commits_transaction(entry: Entry) -> bool:
+    """Whether an entry is an EndTxn that commits and has succeeded. A program may abort before it ends."""
+    return (
+        entry.api == "EndTxn" and entry.request["committed"] and entry.outcome == "answered" and not any(errors(entry))
+    )
 
 
 async def epoch_of(stage: Stage, instance: Instance) -> int:

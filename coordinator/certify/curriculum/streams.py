@@ -75,7 +75,7 @@ async def streams_member_removed(stage: Stage) -> None:
     provoked="streams.fencing.policy=strict; a heartbeat is held while the epoch is bumped, until a commit "
     "waits behind it",
     sources=(Source("CommitRequestManager.commitSyncExceptionForError", "STALE_MEMBER_EPOCH fails commitSync"),),
-    allows=Allows(rebalances=2, stall_s=40.0),
+    allows=Allows(rebalances=3, stall_s=40.0),
 )
 async def streams_epoch_bumped(stage: Stage) -> None:
     acts.need_plain_commits(stage)

@@ -56,22 +56,32 @@ async def end_request_lost(stage: Stage) -> None:
     "is answered UNSTABLE_OFFSET_COMMIT until the transaction ends.",
     right_client="asks again until the offsets are stable, and reads on from those of the transaction",
     provoked="an EndTxn is held, its member's session expires, and EndTxn is released when another instance has been answered "
-    "UNSTABLE_OFFSET_COMMIT three times",
+    "UNSTABLE_OFFSET_COMMIT three times; in a consumer group its heartbeats are answered with COORDINATOR_LOAD_IN_PROGRESS "
+    "until then",
     sources=(
         Source("KIP-447", "OffsetFetch with RequireStable waits for pending transactional offsets"),
         Source("ConsumerCoordinator.OffsetFetchResponseHandler", "UNSTABLE_OFFSET_COMMIT is retried"),
     ),
-    allows=Allows(rebalances=3, stall_s=40.0),
+    allows=Allows(rebalances=3, stall_s=60.0),
     is_transactional=True,
+    time_limit_s=150.0,
 )
 async def unstable_offset_commit(stage: Stage) -> None:
     await acts.transactional_id_of(stage, stage.first)
     need_two(stage)
     hold = await stage.fault(stage.first, api="EndTxn", hold="request")
     await stage.held(hold)
+    # It must not be back before the others have asked for the offsets, and not know yet when it is refused. A classic member
+    # does not join while its program waits.
+    heartbeats = await stage.fault(
+        stage.first, api=acts.HEARTBEATS["consumer"], error="COORDINATOR_LOAD_IN_PROGRESS", until="cleared"
+    )
     await stage.expire_session(stage.first)
     await acts.answered_times(stage, "OffsetFetch", "UNSTABLE_OFFSET_COMMIT", 3)
+    mark = stage.mark()
     await hold.release()
+    await acts.asked_or_ended(stage, stage.first, "OffsetFetch", mark)
+    await heartbeats.clear()
     await stage.stable()
 
 
@@ -81,18 +91,22 @@ async def unstable_offset_commit(stage: Stage) -> None:
     happens="Another process begins with the transactional id of an instance, between its records and its TxnOffsetCommit.",
     right_client="ends, or closes this producer: neither its records nor its offsets count, and another instance reads "
     "them again",
-    provoked="a TxnOffsetCommit is held, InitProducerId of its transactional id sent, and the TxnOffsetCommit released",
+    provoked="a TxnOffsetCommit is held, the stream pauses until the others have committed, InitProducerId of its "
+    "transactional id is sent, and the TxnOffsetCommit released",
     sources=(FENCED, Source("KIP-98", "InitProducerId aborts the open transaction and fences its producer")),
     allows=Allows(rebalances=2, stall_s=60.0, may_end=True),
     is_transactional=True,
+    time_limit_s=150.0,
 )
 async def producer_fenced(stage: Stage) -> None:
     transactional_id = await acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="TxnOffsetCommit", hold="request")
     await stage.held(hold)
+    await acts.pause_the_others(stage, stage.first)
     await acts.fence_producer(stage, transactional_id)
     await hold.release()
-    await acts.ended_or_again(stage, stage.first, "EndTxn")
+    await acts.ended_or_commits_again(stage, stage.first)
+    stage.producer.start()
 
 
 @event(
@@ -100,7 +114,8 @@ async def producer_fenced(stage: Stage) -> None:
     protocols=BOTH,
     happens="A transaction is open for longer than its timeout: the coordinator aborts it and fences its producer.",
     right_client="ends, or aborts and begins again: nothing of the transaction counts, and its records are processed once more",
-    provoked="an EndTxn is held, the transaction timed out by command, and the EndTxn released",
+    provoked="an EndTxn is held, the stream pauses until the others have committed, the transaction is timed out by command, "
+    "and the EndTxn released",
     sources=(
         Source(
             "KIP-98, transaction.timeout.ms",
@@ -110,15 +125,18 @@ async def producer_fenced(stage: Stage) -> None:
     ),
     allows=Allows(rebalances=2, stall_s=60.0, may_end=True),
     is_transactional=True,
+    time_limit_s=150.0,
 )
 async def transaction_timed_out(stage: Stage) -> None:
     transactional_id = await acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="EndTxn", hold="request")
     await stage.held(hold)
+    await acts.pause_the_others(stage, stage.first)
     stage.note(f"the transaction of {transactional_id} is timed out")
     await stage.control.transaction(transactional_id).expire()
     await hold.release()
-    await acts.ended_or_again(stage, stage.first, "EndTxn")
+    await acts.ended_or_commits_again(stage, stage.first)
+    stage.producer.start()
 
 
 @event(
@@ -154,7 +172,8 @@ async def concurrent_transactions(stage: Stage) -> None:
     protocols=BOTH,
     happens="The coordinator dies when the decision to commit is durable, before the client hears of it.",
     right_client="asks again when the coordinator is back, and is answered that the transaction is committed",
-    provoked="the answer to an EndTxn is held, and the server killed and started again; markers that it has not written follow",
+    provoked="the answer to an EndTxn is held, the stream pauses until the others have committed, and the server is killed and "
+    "started again; markers that it has not written follow",
     sources=(RETRIED, Source("KIP-98", "a new coordinator completes the transactions that are in PrepareCommit")),
     allows=Allows(rebalances=None, stall_s=60.0),
     is_transactional=True,
@@ -165,8 +184,10 @@ async def coordinator_dies(stage: Stage) -> None:
     await acts.transactional_id_of(stage, stage.first)
     hold = await stage.fault(stage.first, api="EndTxn", hold="answer")
     await stage.held(hold)
+    await acts.pause_the_others(stage, stage.first)
     await stage.kill_server()
-    await stage.stable()
+    await stage.stable(within_s=acts.WITHOUT_LEAVING_S)
+    stage.producer.start()
 
 
 EVENTS = (

@@ -59,7 +59,8 @@ PROMISES: Mapping[str, Promise] = {
         membership.rebalances,
         (
             "From the provocation on, the group rebalances no more often than the event allows: twice as often if "
-            "members own partitions while they join (cooperative assignors)."
+            "members own partitions while they join (cooperative assignors). A rebalance that the leader begins within 3 s "
+            "after another one does not count: it heard of that one too late."
         ),
     ),
     "requests after a fatal error": Promise(
@@ -68,7 +69,7 @@ PROMISES: Mapping[str, Promise] = {
             "5 s after the coordinator disowned a member id (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), a generation "
             "(ILLEGAL_GENERATION) or a member epoch (FENCED_MEMBER_EPOCH), nothing is sent with it any more; a process that "
             "was refused for good (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID) does not join "
-            "again."
+            "again. Nor does one that was refused because another process has its instance id, whatever the error."
         ),
     ),
     "program ended": Promise(

@@ -6,15 +6,21 @@ from coordinator.certify.case import Evidence
 from coordinator.certify.judge.entries import cite, errors, generation, received, rows
 from coordinator.certify.judge.findings import Finding, broken, kept, not_judged
 from coordinator.certify.judge.history import Fetched, History, Owned, place
-from coordinator.operations.rebalance_causes import STARTED
+from coordinator.operations.rebalance_causes import COMPLETED, STARTED, GroupEvent
 from coordinator.rules.model import Entry
 
 READ_ON_MS = 3_000
 """For how long requests that are under way may follow a revocation."""
 FATAL_MS = 5_000
 """For how long requests may follow a fatal error: until the program polls again and learns of it."""
+ECHO_MS = 3_000
+"""A heartbeat interval of all libraries: so late may a leader hear of the rebalance that it has just taken part in."""
+_LEADER_AGAIN = "the leader joins again"
+"""The cause of a rebalance that the leader's JoinGroup begins (docs/events.md)."""
 REFUSED = frozenset({"GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID"})
 """Errors after which a process must not join again."""
+_TAKEN = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"})
+"""How a process learns that another one has taken its instance id."""
 _OF_MEMBERS = (
     "SyncGroup",
     "Heartbeat",
@@ -45,7 +51,11 @@ def read_by_two(promise: str, history: History) -> Finding:
 
 
 def _since_outage(history: History, partition: int, fetched: Fetched) -> list[Owned]:
-    """What is known of a partition's owners: what the last moment before the server was killed changed is not recorded."""
+    """What is known of a partition's owners: what the last moment before the server was killed changed is not recorded, nor
+    what its first moment did until the recordings began.
+    """
+    if any(begin <= fetched.entry.time_ms < end for begin, end in history.evidence.outages):
+        return []
     since_ms = max((end for _, end in history.evidence.outages if end <= fetched.entry.time_ms), default=0)
     return [each for each in history.ownership.get(partition, ()) if each.at_ms >= since_ms]
 
@@ -71,10 +81,11 @@ def rebalances(promise: str, history: History) -> Finding:
     evidence = history.evidence
     if evidence.provoked_ms is None:
         return not_judged(promise, "the event was not provoked")
+    echoes = _echoes(evidence.group_events)
     started = [
         each
         for each in evidence.group_events
-        if each.type == STARTED and evidence.provoked_ms <= each.time_ms < evidence.stopped_ms
+        if each.type == STARTED and evidence.provoked_ms <= each.time_ms < evidence.stopped_ms and each not in echoes
     ]
     allows = evidence.allows
     if allows.rebalances is None:
@@ -87,6 +98,24 @@ def rebalances(promise: str, history: History) -> Finding:
     return broken(promise, f"{len(started)} rebalances; the event allows {allowed}", found, len(started))
 
 
+def _echoes(events: Sequence[GroupEvent]) -> Sequence[GroupEvent]:
+    """The rebalances that a leader begins because it heard of the one before when that was over: its heartbeat was answered
+    REBALANCE_IN_PROGRESS while it joined. How often that happens depends on the speed of the machine. An echo has none.
+    """
+    echoes: list[GroupEvent] = []
+    began: GroupEvent | None = None
+    ended_ms: int | None = None
+    for each in events:
+        if each.type == COMPLETED:
+            ended_ms = each.time_ms
+        elif each.type == STARTED:
+            is_late = ended_ms is not None and each.time_ms <= ended_ms + ECHO_MS
+            if is_late and each.cause == _LEADER_AGAIN and began not in echoes:
+                echoes.append(each)
+            began, ended_ms = each, None
+    return echoes
+
+
 def _is_cooperative(evidence: Evidence) -> bool:
     """Whether a member joined while it owned partitions: then a second rebalance assigns what the first revoked."""
     return any(entry.api == "JoinGroup" and any(rows(entry.request)) for entry in evidence.entries)
@@ -97,7 +126,7 @@ def requests_after_fatal(promise: str, history: History) -> Finding:
     if history.evidence.entries_dropped:
         return not_judged(promise, "the server forgot entries before they were read")
     disowned: dict[tuple[object, ...], tuple[Entry, str]] = {}
-    found = []
+    found = _taken_back(history)
     for entry in history.evidence.entries:
         if entry.listener not in {each.listener for each in history.evidence.instances}:
             continue
@@ -113,8 +142,33 @@ def requests_after_fatal(promise: str, history: History) -> Finding:
             member_id = (entry.response or {}).get("member_id") or entry.request.get("member_id")
             disowned = {identity: why for identity, why in disowned.items() if identity[1] != member_id}
     if found:
-        return broken(promise, f"{len(found)} requests came more than {FATAL_MS // 1000} s after a fatal error", found)
+        return broken(promise, f"{len(found)} requests followed a fatal error", found)
     return kept(promise, "none")
+
+
+def _taken_back(history: History) -> list[str]:
+    """Joins with an instance id by processes that had been refused because another one has taken it. Libraries whose requests
+    name no instance id learn of it by UNKNOWN_MEMBER_ID.
+    """
+    holders: dict[str, tuple[int, int]] = {}
+    refused: dict[tuple[str, tuple[int, int]], tuple[Entry, str] | None] = {}
+    found = []
+    for entry in history.evidence.entries:
+        process = history.run_key(entry)
+        name = entry.request.get("group_instance_id") if entry.api == "JoinGroup" else None
+        if name:
+            why = refused.pop((name, process), None)
+            if why is not None:
+                found.append(f"{cite(entry)} (JoinGroup with instance id {name}) after {why[1]} at {cite(why[0])}")
+            if received(entry) is not None and not errors(entry):
+                if holders.setdefault(name, process) != process:
+                    refused[name, holders[name]] = None
+                holders[name] = process
+            continue
+        for error in errors(entry) & _TAKEN if received(entry) is not None else ():
+            for taken in (each for each in refused if each[1] == process and refused[each] is None):
+                refused[taken] = entry, error
+    return found
 
 
 def _identities(history: History, entry: Entry) -> list[tuple[object, ...]]:

@@ -112,7 +112,7 @@ function drawLine(context, scene, line, y) {
   context.beginPath();
   context.rect(gutter, y, width - gutter, ROW);
   context.clip();
-  for (const bar of row.bars) drawBar(context, scene, row, bar, y);
+  row.bars.forEach((bar, place) => drawBar(context, scene, row, bar, y, row.bars[place + 1]));
   drawMarks(context, scene, row, y);
   context.restore();
 }
@@ -132,7 +132,8 @@ function shortened(text, most, atStart = false) {
   return atStart ? `…${shown.slice(shown.length - keep)}` : `${shown.slice(0, keep)}…`;
 }
 
-function drawBar(context, scene, row, bar, y) {
+// `next`: the bar that is drawn over the end of this one if they overlap, so that a text keeps clear of it.
+function drawBar(context, scene, row, bar, y, next) {
   const { theme, gutter, width } = scene;
   const x = Math.max(xOf(scene, bar.from), gutter - 2);
   const to = Math.min(xOf(scene, bar.to ?? scene.end), width + 2);
@@ -144,10 +145,12 @@ function drawBar(context, scene, row, bar, y) {
   context.fillRect(x, top, long, half);
   context.fillStyle = theme.back;
   context.fillRect(x, top, 1, half);
-  if (long > 34 && !bar.half) {
+  const room = next ? Math.min(long, xOf(scene, next.from) - x) : long;
+  if (room > 34 && !bar.half) {
     context.fillStyle = bar.colour.band === undefined ? INK : theme.ink;
     context.textAlign = "left";
-    context.fillText(shortened(row.key === "epochs" && long > 80 ? `epoch ${bar.label}` : bar.label, (long - 6) / CHARACTER), x + 4, y + ROW / 2 + 0.5);
+    const text = row.key === "epochs" && room > 80 ? `epoch ${bar.label}` : bar.label;
+    context.fillText(shortened(text, (room - 6) / CHARACTER), x + 4, y + ROW / 2 + 0.5, room - 6);
   }
 }
 

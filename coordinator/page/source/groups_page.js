@@ -54,12 +54,14 @@ export class GroupsPage {
     }
   }
 
-  show({ groups, next = null }) {
+  show({ groups, next = null, of_worker: part = null }) {
     this.next = next;
     this.newer.disabled = this.pages.length === 1;
     this.older.disabled = !next;
     const first = (this.pages.length - 1) * PAGE;
-    this.said.textContent = groups.length ? `Groups ${first + 1} to ${first + groups.length}${next ? ", and more" : ""}` : "No group.";
+    const shown = groups.length ? `Groups ${first + 1} to ${first + groups.length}${next ? ", and more" : ""}` : "No group";
+    const where = part ? `, of node ${part.node_id} alone, which has ${part.shards} of ${part.shards_of_all} shards` : "";
+    this.said.textContent = `${shown}${where}.`;
     const rows = groups.map((each) => [
       el("a", { href: groupPage(each.group_id) }, each.group_id || "(empty name)"),
       each.kind,
