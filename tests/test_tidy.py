@@ -222,4 +222,6 @@ def test_every_setting_is_read_by_the_code_that_it_is_for():
     words = set(re.findall(r"\w+", source))
     # It decides itself which mechanisms a listener has.
     words |= set(re.findall(r"\)\.(\w+)", (PACKAGE / "config" / "security.py").read_text(encoding="utf-8")))
+    # It decides itself at which listener workers ask each other.
+    words |= set(re.findall(r"shared\.(\w+)", (PACKAGE / "config" / "inter_broker.py").read_text(encoding="utf-8")))
     assert [name for name, setting in SETTINGS.items() if setting.field_name not in words] == []

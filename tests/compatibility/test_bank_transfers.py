@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.compatibility.bank_report import report
 from tests.compatibility.members import CLIENTS
 from tests.support.java_support import compile_java, java, kafka_classpath
 from tests.support.server_process import ServerProcess
@@ -32,6 +33,7 @@ from tests.support.wire import Connection
 BANK = Path(__file__).parent / "bank"
 GROUP = "bank"
 TRANSFER_PARTITIONS, ACCOUNTS, WORKERS = 4, 2, 3
+TOPICS = {"transfers": TRANSFER_PARTITIONS, "ledger": ACCOUNTS, "balances": ACCOUNTS}
 NO_SETTINGS: Mapping[str, str] = {}
 CHUNK = 120
 REFUSED_AS_NO_MEMBER = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "CommitFailedError"}
@@ -157,9 +159,15 @@ class Bank:
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WITHIN_S
         while not condition():
-            said = [worker.events for worker in self.workers]
-            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.done} entries, workers said {said}"
+            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.report()}"
             self.look()
+
+    def report(self) -> str:
+        """Where everything stands."""
+        said = [worker.events for worker in self.workers]
+        names = [f"worker-{index}" for index in range(WORKERS)]
+        stands = report(self.server, GROUP, names, TOPICS, self._ledger)
+        return f"{self.done} entries of {2 * len(self.transfers)}, workers said {said}\n{stands}"
 
     @property
     def done(self) -> int:
@@ -181,6 +189,14 @@ class Bank:
     def wait_until_all_is_done(self) -> None:
         self.wait_until(lambda: self.done >= 2 * len(self.transfers), "all entries")
         assert self.entries == self.expected
+
+    def wait_until_the_balances_are_right(self) -> None:
+        """Waits for the sums that a program keeps of the entries of each account."""
+        sums = dict.fromkeys(map(str, range(ACCOUNTS)), 0)
+        for giver, taker, amount in self.transfers.values():
+            sums[str(giver)] -= amount
+            sums[str(taker)] += amount
+        self.wait_until(lambda: self.balances == sums, f"the balances to be {sums}")
 
     def group_position(self) -> int:
         """The number of transfers that the group has committed."""
@@ -204,8 +220,7 @@ def open_bank(coordinator_process: Callable[..., ServerProcess], tmp_path: Path)
         ) -> Bank:
             server = coordinator_process(settings=SETTINGS | {"transaction.version": transaction_version, **settings})
             with Connection(server.bootstrap) as link:
-                sizes = {"transfers": TRANSFER_PARTITIONS, "ledger": ACCOUNTS, "balances": ACCOUNTS}
-                topics = [{"name": name, "num_partitions": n, "replication_factor": 1} for name, n in sizes.items()]
+                topics = [{"name": name, "num_partitions": n, "replication_factor": 1} for name, n in TOPICS.items()]
                 link.call("CreateTopics", 7, topics=topics, timeout_ms=10_000)
             bank = Bank(
                 server, lambda name: [*program, server.bootstrap, GROUP, name, protocol, str(tmp_path / name)], tmp_path
@@ -231,7 +246,10 @@ def kill_a_worker_and_the_server(bank: Bank) -> None:
     bank.wait_until(lambda: bank.done > 0, "the first entries")
     bank.workers[0].process.kill()
     bank.wait_until_all_is_done()
+    kill_the_server(bank)
 
+
+def kill_the_server(bank: Bank) -> None:
     before = bank.done
     bank.order(CHUNK)
     bank.wait_until(lambda: bank.done > before, "more entries")
@@ -245,7 +263,7 @@ def make_a_zombie(bank: Bank, stop: Callable[[Worker], None]) -> Worker:
     stop(zombie)
     deadline = time.monotonic() + WITHIN_S
     while bank.group_position() < len(bank.transfers):
-        assert time.monotonic() < deadline, f"the group did not go on: {bank.group_position()}"
+        assert time.monotonic() < deadline, f"the group did not go on: {bank.report()}"
         bank.look()
     os.kill(zombie.process.pid, signal.SIGCONT)
     bank.wait_until_all_is_done()
@@ -327,11 +345,7 @@ def test_the_sums_are_exact_with_kafka_streams(
     kill_a_worker_and_the_server(bank)
     bank.wait_until_all_work()
     make_a_zombie(bank, at_any_moment(bank))
-    sums = dict.fromkeys(map(str, range(ACCOUNTS)), 0)
-    for giver, taker, amount in bank.transfers.values():
-        sums[str(giver)] -= amount
-        sums[str(taker)] += amount
-    bank.wait_until(lambda: bank.balances == sums, f"the balances to be {sums}")
+    bank.wait_until_the_balances_are_right()
     with Connection(bank.server.bootstrap) as link:
         (group,) = (each for each in link.call("ListGroups", 5)["groups"] if each["group_id"] == GROUP)
         assert group["group_type"] == protocol

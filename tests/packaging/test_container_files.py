@@ -74,9 +74,22 @@ def test_prometheus_scrapes_the_admin_port_of_the_service():
     assert int(port) == load(REPOSITORY / "config" / "container.yaml").admin.port
 
 
+def test_prometheus_scrapes_all_workers_of_the_other_compose_file():
+    services = yaml.safe_load((REPOSITORY / "docker-compose.workers.yml").read_text())["services"]
+    config = yaml.safe_load((REPOSITORY / "monitoring" / "prometheus.workers.yml").read_text())
+    port = load(REPOSITORY / "config" / "container.yaml").admin.port
+    [job] = config["scrape_configs"]
+    assert job["job_name"] == "coordinator", "the name that the alerts expect"
+    assert job["static_configs"][0]["targets"] == [f"{name}:{port}" for name in services if name.startswith("worker-")]
+    mounted = [each.partition(":")[0] for name in ("prometheus", "grafana") for each in services[name]["volumes"]]
+    assert "./monitoring/prometheus.workers.yml" in mounted
+    assert all((REPOSITORY / each).exists() for each in mounted)
+
+
 def test_the_workers_of_the_other_compose_file_share_one_journal():
     services = yaml.safe_load((REPOSITORY / "docker-compose.workers.yml").read_text())["services"]
     database = services.pop("postgresql")
+    services = {name: service for name, service in services.items() if "profiles" not in service}
     configs = [
         load(REPOSITORY / "config" / "container.yaml", environment=service["environment"])
         for service in services.values()

@@ -40,7 +40,8 @@ public final class BankWorker {
         Properties writing = new Properties();
         writing.putAll(common);
         writing.put("transactional.id", id);
-        writing.put("transaction.timeout.ms", "60000");
+        // Of a zombie that was stopped between its offsets and its commit: so long all others wait for its partitions.
+        writing.put("transaction.timeout.ms", "15000");
         writing.put("linger.ms", "0");
         try (KafkaConsumer<String, String> consumer =
                  new KafkaConsumer<>(reading, new StringDeserializer(), new StringDeserializer());
