@@ -4,6 +4,8 @@
     python -m tests.workers.measure --journals embedded,postgresql      some of them
     python -m tests.workers.measure --faults 0                          commits only
     python -m tests.workers.measure --faults 0 --set coordinator.events=none      and without events
+    python -m tests.workers.measure --journals postgresql --seconds 0 --commits 50000,200000,1000000
+                                                                        take-overs after so many commits
 
 Prints Markdown. The servers, the database and the load generator share this machine, so figures of one run can be compared
 with each other and with nothing else. CPU times need Linux.
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -177,10 +179,12 @@ class Row(NamedTuple):
     worker_us: float
     engine_us: float
     commits_per_append: float
+    commits: int
     refused: int
 
 
-def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
+def run_load(journal: Journal, number: int, *, warm_up_s: float, seconds: float, commits: int = 0) -> Outcome:
+    """Commits over a number of workers. `commits`: how many there are at least, however long that takes."""
     with ExitStack() as stack:
         is_local = journal.name == LOCAL
         if is_local:
@@ -196,8 +200,9 @@ def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
             worker_pids=first.ready["workers"] if is_local else [worker.pid for worker in world.workers],
             engine_pids=[first.pid] if is_local else journal.engine_pids(),
             connections=CONNECTIONS,
-            warm_up_s=WARM_UP_S,
+            warm_up_s=warm_up_s,
             seconds=seconds,
+            commits=commits,
             metrics=[worker.admin for worker in world.workers],
         )
         ran = subprocess.run(
@@ -206,6 +211,11 @@ def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
         )  # fmt: skip
     found = Outcome(**json.loads(ran.stdout))
     print(f"{journal.name}, {number} workers: {found}", file=sys.stderr)
+    return found
+
+
+def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
+    found = run_load(journal, number, warm_up_s=WARM_UP_S, seconds=seconds)
     return Row(
         journal.name,
         number,
@@ -213,6 +223,7 @@ def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
         found.worker_cpu_s / found.commits * 1e6,
         found.engine_cpu_s / found.commits * 1e6,
         found.commits / found.appends if found.appends else 0.0,
+        found.commits,
         found.refused,
     )
 
@@ -256,6 +267,8 @@ class TakeOver(NamedTuple):
 
     fault: str
     shards: int
+    records: int
+    """How many they had to replay."""
     noticed: float
     """A worker has learned from the engine that the other one is dead or has left, or that a shard is free."""
     first: float
@@ -359,6 +372,7 @@ async def take_over(world: World, fault: str, index: int) -> TakeOver:
     return TakeOver(
         fault,
         shards,
+        sum(int(fields.partition("records=")[2].split()[0]) for _, fields in taken),
         next(at for at, event, _ in moved if event == "workers_living") - began,
         taken[0][0] - began,
         taken[-1][0] - began,
@@ -384,24 +398,34 @@ async def measure_take_overs(journal: Journal, faults: int) -> list[TakeOver]:
         return found
 
 
-def print_take_overs(journal: str, found: Sequence[TakeOver]) -> None:
+def print_take_overs(journal: str, found: Mapping[int, Sequence[TakeOver]]) -> None:
+    """`found`: by the number of commits before."""
     print(
         f"\nThree workers over {journal}, {SHARDS} shards of groups and {SHARDS} of transactions; seconds from the fault on:\n"
     )
     print(
-        "| fault | shards | noticed | first taken | last taken | commits again: median | worst | slowest shard took |"
+        "| commits before | fault | shards | records | noticed | first taken | last taken | commits again: median | worst"
+        " | slowest shard took |"
     )
-    print("|---|---|---|---|---|---|---|---|")
-    for each in found:
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for commits, each in of_all(found):
         print(
-            f"| {each.fault} | {each.shards} | {each.noticed:.1f} | {each.first:.1f} | {each.last:.1f} |"
-            f" {statistics.median(each.answered):.1f} | {max(each.answered):.1f} | {each.slowest_ms / 1000:.2f} |"
+            f"| {commits:,} | {each.fault} | {each.shards} | {each.records:,} | {each.noticed:.1f} | {each.first:.1f} |"
+            f" {each.last:.1f} | {statistics.median(each.answered):.1f} | {max(each.answered):.1f} |"
+            f" {each.slowest_ms / 1000:.2f} |"
         )
-    print("\n| fault | times | commits again: median | worst |\n|---|---|---|---|")
-    for fault in dict.fromkeys(each.fault for each in found):
-        times = [at for each in found if each.fault == fault for at in each.answered]
-        number = sum(each.fault == fault for each in found)
-        print(f"| {fault} | {number} | {statistics.median(times):.1f} | {max(times):.1f} |")
+    print("\n| commits before | fault | times | noticed | commits again: median | worst |\n|---|---|---|---|---|---|")
+    for commits, fault in dict.fromkeys((commits, each.fault) for commits, each in of_all(found)):
+        same = [each for each in found[commits] if each.fault == fault]
+        times = [at for each in same for at in each.answered]
+        print(
+            f"| {commits:,} | {fault} | {len(same)} | {statistics.median(each.noticed for each in same):.1f} |"
+            f" {statistics.median(times):.1f} | {max(times):.1f} |"
+        )
+
+
+def of_all(found: Mapping[int, Sequence[TakeOver]]) -> Iterator[tuple[int, TakeOver]]:
+    return ((commits, each) for commits, some in found.items() for each in some)
 
 
 def main() -> None:
@@ -409,18 +433,32 @@ def main() -> None:
     parser.add_argument("--journals", default=",".join(JOURNALS), help="comma-separated")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement of commits")
     parser.add_argument("--faults", type=int, default=3, help="of each kind")
+    parser.add_argument(
+        "--commits", default="0", help="how many there shall be before the faults; comma-separated, ascending"
+    )
+    parser.add_argument("--kinds", default="", help="of faults, comma-separated; all that a journal allows")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every server; repeatable")
     options = parser.parse_args()
     rows: list[Row] = []
     settings = dict(each.split("=", 1) for each in options.set)
     for name in options.journals.split(","):
         with STARTS[name]() as started:
-            journal = started._replace(settings=started.settings | settings)
+            faults = started.faults if not options.kinds else tuple(options.kinds.split(","))
+            journal = started._replace(settings=started.settings | settings, faults=faults)
+            made = 0
             if options.seconds:
                 numbers = WORKERS if journal.name != "embedded" else (1,)
-                rows += [measure_commits(journal, number, options.seconds) for number in numbers]
+                for number in numbers:
+                    row = measure_commits(journal, number, options.seconds)
+                    rows.append(row)
+                    made += row.commits
             if options.faults and journal.faults:
-                print_take_overs(name, uvloop.run(measure_take_overs(journal, options.faults)))
+                found: dict[int, list[TakeOver]] = {}
+                for commits in map(int, options.commits.split(",")):
+                    if commits > made:
+                        made += run_load(journal, max(WORKERS), warm_up_s=0, seconds=0, commits=commits - made).commits
+                    found[made] = uvloop.run(measure_take_overs(journal, options.faults))
+                print_take_overs(name, found)
     if rows:
         print_commits(rows)
 
