@@ -36,6 +36,7 @@ from coordinator.workers.lease import Lease, LeasedShard
 from coordinator.workers.metadata_sharing import PIECES_MAX, MetadataSharing
 from coordinator.workers.ownership import Ownership, TakeOver
 from coordinator.workers.peers import Peers
+from coordinator.workers.replay_turns import ReplayTurns
 from coordinator.workers.shared_events import EventRetention, SharedEventLog
 from coordinator.workers.snapshots import Snapshots
 from coordinator.workers.statistics import WorkerStatistics
@@ -82,6 +83,7 @@ class Sharing:
         self._ownership: Ownership | None = None
         self._metadata: MetadataSharing | None = None
         self._snapshots: Snapshots | None = None
+        self._turns = ReplayTurns()
         self.event_logs: dict[int, SharedEventLog] = {}
         """By shard."""
         self._retention: EventRetention | None = None
@@ -215,6 +217,7 @@ class Sharing:
             shards,
             self.cluster,
             self._lease,
+            self._turns,
             beat_ms=self._settings.beat_timeout_ms // BEATS,
             dead_after_ms=self._settings.beat_timeout_ms,
             now_ms=self._clock.machine_ms,
@@ -239,7 +242,6 @@ class Sharing:
         self, shards: Sequence[Shard[Any]], logs: Sequence[JournaledLog], topics: Topics, run_in_worker: RunInWorker
     ) -> None:
         assert self._journal is not None
-        turn = asyncio.Lock()
 
         def exists() -> bool:
             return names.COORDINATOR_EVENTS in topics.registry.topics
@@ -249,7 +251,7 @@ class Sharing:
             if events is None:
                 self._journal.writer(log, lambda _end_offset: None, lambda _error: None)
             self.event_logs[index] = SharedEventLog(
-                f"{names.COORDINATOR_EVENTS}-{index}", log, events, self._journal, run_in_worker, turn, exists
+                f"{names.COORDINATOR_EVENTS}-{index}", log, events, self._journal, run_in_worker, self._turns, exists
             )
         self._retention = EventRetention(self.engine, [*self.event_logs.values()])
 

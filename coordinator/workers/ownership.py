@@ -2,7 +2,7 @@
 
     beat    six times in the engine's time-out; the lease is renewed with each
     look    when the engine reports a change, and twice a second: who lives, who has what, what should this worker have
-    take    a shard without a living owner: all that are missing, some at a time
+    take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
     give    a shard of this worker that another should have: one after the other, and the next one when that has it
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
@@ -24,6 +24,7 @@ from coordinator.workers.assignment import assign
 from coordinator.workers.cluster import Workers
 from coordinator.workers.lease import Lease
 from coordinator.workers.reachability import Reachability
+from coordinator.workers.replay_turns import ReplayTurns
 from coordinator.workers.take_over import SharedShard, describe_failure
 from coordinator.workers.tasks import end
 
@@ -33,8 +34,8 @@ LOOK_S = 0.5
 """How often a worker looks if the engine reports no change."""
 UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
-TAKEN_AT_ONCE = 8
-"""Logs that are claimed and replayed at the same time."""
+CLAIMED_AT_ONCE = 8
+"""Shards whose logs are claimed at the same time."""
 
 
 class TakeOver(NamedTuple):
@@ -56,6 +57,7 @@ class Ownership:
         shards: Mapping[str, Sequence[SharedShard]],
         cluster: Workers,
         lease: Lease,
+        turns: ReplayTurns,
         *,
         beat_ms: int,
         dead_after_ms: int,
@@ -77,7 +79,8 @@ class Ownership:
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
         self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
-        self._slots = asyncio.Semaphore(TAKEN_AT_ONCE)
+        self._claiming = asyncio.Semaphore(CLAIMED_AT_ONCE)
+        self._turns = turns
         self._unfit_until_ms = 0
         """Until when this worker stays away from shards, because it could not take one."""
         self._given: str | None = None
@@ -304,14 +307,26 @@ class Ownership:
         task.add_done_callback(done)
 
     async def _take(self, shard: SharedShard, seen: Mapping[str, int]) -> None:
-        async with self._slots:
-            began_ms, term = self._now_ms(), self._term
-            await shard.take(self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name))
-            if term != self._term:
-                shard.drop("the lease was over while the shard was taken")
-                return
-            while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
-                await asyncio.sleep(0.001)
+        with self._turns.taking():
+            async with self._claiming:
+                began_ms, term = self._now_ms(), self._term
+                claims = await shard.claim_logs(
+                    self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
+                )
+            try:
+                await self._turns.begin(claims.pieces)
+            except asyncio.CancelledError:
+                shard.drop("the server stops")
+                raise
+            try:
+                await shard.replay(self._engine, claims)
+                if term != self._term:
+                    shard.drop("the lease was over while the shard was taken")
+                    return
+                while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
+                    await asyncio.sleep(0.001)
+            finally:
+                self._turns.end()
             taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
             self._on_taken(taken)

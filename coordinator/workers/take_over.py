@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from coordinator.engine.engine import Claim, Engine, Fenced, LogFailed, Worker
 from coordinator.journal.shared_journal import SharedJournal
@@ -16,6 +17,19 @@ _log = logging.getLogger(__name__)
 FLUSH_BYTES = 1 << 20
 """How much of a replayed log is in memory at most before it is written to the local segments."""
 POLL_S = 0.002
+
+
+class Claims(NamedTuple):
+    """What this worker has claimed of a shard."""
+
+    state: Claim
+    events: Claim | None
+    """None: it has no event log, or one that has failed."""
+
+    @property
+    def pieces(self) -> int:
+        """The length of the tail that is to be replayed."""
+        return self.state.next_sequence - self.state.covered
 
 
 class SharedShard:
@@ -57,30 +71,41 @@ class SharedShard:
         events = self.events
         return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
 
-    async def take(
+    async def claim_logs(
         self, engine: Engine, worker: Worker, seen: Mapping[str, int], on_claimed: Callable[[], None]
-    ) -> None:
-        """Claims the logs, and begins to load the shard from them.
+    ) -> Claims:
+        """Claims the logs. `replay` follows, or `drop`; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
 
         `seen`: log -> the epoch of the owner that is to be replaced, all of the same moment. So of two workers that take the
         shard at the same time, only one gets both logs. It has no event log if there were none yet.
-        Raises Fenced if another worker was quicker, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard
-        serves nothing.
+        Raises Fenced if another worker was quicker, EngineUnavailable or OSError. Then the shard serves nothing.
         """
         claim = await engine.claim(self.name, worker, seen=seen[self.name])
         self.shard.await_log()
         on_claimed()
-        try:
-            of_events = await self._claim_events(engine, worker, seen)
-            await self._replay(engine, claim)
-            of_events = await self._take_events(engine, of_events)
-        except BaseException as error:
-            self.shard.give_up(f"the log cannot be read: {error!r}")
-            raise
-        self._journal.hold(self.log, claim)
+        with self._giving_up_on_error():
+            return Claims(claim, await self._claim_events(engine, worker, seen))
+
+    async def replay(self, engine: Engine, claims: Claims) -> None:
+        """Reads the logs from the engine, and begins to load the shard from them.
+
+        Raises Fenced, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard serves nothing.
+        """
+        with self._giving_up_on_error():
+            await self._replay(engine, claims.state)
+            of_events = await self._take_events(engine, claims.events)
+        self._journal.hold(self.log, claims.state)
         if self.events is not None and of_events is not None:
             self.events.hold(engine, of_events, beside=self.log)
         self.shard.take_over()
+
+    @contextmanager
+    def _giving_up_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.shard.give_up(f"the log cannot be read: {error!r}")
+            raise
 
     async def _claim_events(self, engine: Engine, worker: Worker, seen: Mapping[str, int]) -> Claim | None:
         """None: there is no event log, or it has failed, which keeps nobody from the shard."""
