@@ -233,8 +233,10 @@ class Sharing:
             self.engine,
             journal,
             [each for topic in shards.values() for each in topic],
+            self._turns,
             run_in_worker,
             self._clock.wall_ms,
+            self._config.shared.journal_snapshot_bytes,
         )
         self._snapshots.start()
 

@@ -1,7 +1,8 @@
 """Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
 
     beat    six times in the engine's time-out; the lease is renewed with each
-    look    when the engine reports a change, and twice a second: who lives, who has what, what should this worker have
+    look    when the engine reports a change, when another worker is dead, and twice a second: who lives, who has what, what
+            should this worker have
     take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
     give    a shard of this worker that another should have: one after the other, and the next one when that has it
     release what the engine says that this worker has, although it lost the claim, if another should have it
@@ -32,6 +33,10 @@ _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How often a worker looks if the engine reports no change."""
+LIVING_S = 0.1
+"""How often it asks who lives. No engine reports that a worker is dead."""
+TAKING_S = 0.05
+"""How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
 CLAIMED_AT_ONCE = 8
@@ -101,6 +106,7 @@ class Ownership:
         self._tasks = [
             asyncio.create_task(self._beat_forever()),
             asyncio.create_task(self._watch()),
+            asyncio.create_task(self._watch_living()),
             asyncio.create_task(self._look_on_change()),
             asyncio.create_task(self._reachability.run()),
         ]
@@ -174,6 +180,13 @@ class Ownership:
         async for _ in self._engine.changes():
             self._changed.set()
 
+    async def _watch_living(self) -> None:
+        while True:
+            await asyncio.sleep(LIVING_S)
+            with suppress(EngineUnavailable):  # the next look reports it
+                if await self._engine.workers() != self._cluster.living:
+                    self._changed.set()
+
     async def _look_on_change(self) -> None:
         while True:
             try:
@@ -182,6 +195,8 @@ class Ownership:
                 _log.warning("event=look_failed reason=%s", error)
             except Exception:  # noqa: BLE001 - the next look may succeed
                 _log.exception("event=look_failed")
+            if len(self._moves) > 1:
+                await asyncio.sleep(TAKING_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()

@@ -45,6 +45,8 @@ class SharedShard:
         self._journal = journal
         self.is_moving = False
         """Whether it is being taken or given."""
+        self.snapshot_bytes = 0
+        """How many bytes of the local log the newest snapshot in the engine stands for."""
 
     @property
     def log(self) -> JournaledLog:
@@ -59,6 +61,11 @@ class SharedShard:
     def is_held(self) -> bool:
         """Whether this worker has a claim of the log."""
         return self.claim is not None
+
+    @property
+    def tail_bytes(self) -> int:
+        """The length of the log behind the newest snapshot."""
+        return self.log.size_bytes - self.snapshot_bytes
 
     @property
     def names(self) -> list[str]:
@@ -130,13 +137,18 @@ class SharedShard:
         log = self.log
         log.begin_again()
         unflushed_bytes = 0
+        lengths: list[int] = []
         async for batches in engine.replay(claim):
             log.append_replayed(batches)
+            lengths.append(len(batches))
             unflushed_bytes += len(batches)
             if unflushed_bytes >= FLUSH_BYTES:
                 log.flush()
                 unflushed_bytes = 0
         log.flush()
+        # What comes before the pieces is the snapshot. An engine that joins pieces compacts the log itself.
+        pieces = claim.next_sequence - claim.covered
+        self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)
         if log.gap_end:
             log.checkpoint.write(clean_offset=log.gap_end)
 
