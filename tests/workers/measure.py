@@ -47,7 +47,6 @@ LOCAL = "--workers"
 CONNECTIONS = 100
 WARM_UP_S = 3.0
 FAULTS = ("kill -9", "SIGSTOP", "cut off from the engine", "cut off from clients", "cut off from both")
-OF_WORKERS = ("kill -9", "SIGSTOP", "cut off from clients")
 TOPICS = ("__consumer_offsets-", "__transaction_state-")
 SHARDS = 50
 ASKED_EVERY_S = 0.01
@@ -65,47 +64,50 @@ class Journal(NamedTuple):
     name: str
     arguments: tuple[str, ...]
     settings: dict[str, object]
-    engine_address: str
-    """Of the engine, to be cut off from it; empty if there is not one address."""
     engine_pids: Callable[[], list[int]]
-    faults: tuple[str, ...] = ()
-    """Those of which take-overs are measured."""
+    ways: Sequence[tuple[tuple[str, ...], Sequence[CuttableProxy]]] = ()
+    """For each worker, if take-overs are measured: the arguments that lead to the engine through proxies, and these."""
 
 
 @contextmanager
 def embedded() -> Iterator[Journal]:
-    yield Journal("embedded", (), {}, "", list)
+    yield Journal("embedded", (), {}, list)
 
 
 @contextmanager
 def postgresql() -> Iterator[Journal]:
     cluster = Cluster(standbys=1)
-    try:
+    primary, url = cluster.primary, cluster.url(cluster.primary)
+    with ExitStack() as stack:
+        stack.callback(cluster.close)
+        proxies = [stack.enter_context(CuttableProxy(primary.address)) for _ in range(max(WORKERS))]
         yield Journal(
             "postgresql",
-            ("--journal", cluster.url(cluster.primary)),
+            ("--journal", url),
             {"data.plane": "none"},
-            cluster.primary.address,
-            cluster.primary.processes,
-            FAULTS,
+            primary.processes,
+            [(("--journal", url.replace(primary.address, proxy.address)), [proxy]) for proxy in proxies],
         )
-    finally:
-        cluster.close()
 
 
 @contextmanager
 def local() -> Iterator[Journal]:
     """`serve --workers N`: the engine is the supervisor."""
-    yield Journal(LOCAL, (), {}, "", list)
+    yield Journal(LOCAL, (), {}, list)
 
 
 @contextmanager
 def kafka() -> Iterator[Journal]:
-    """Three brokers, which lead their clients to each other, so that no proxy stands in front of them."""
-    with KafkaCluster() as cluster:
+    """Three brokers. They have a listener for each worker, by which it learns the addresses of its proxies."""
+    with KafkaCluster(ways=max(WORKERS)) as cluster:
         pids = [broker.process.pid for broker in cluster.brokers if broker.process is not None]
-        arguments = ("--journal", cluster.url())
-        yield Journal("kafka", arguments, {"data.plane": "none"}, "", lambda: pids, OF_WORKERS)
+        yield Journal(
+            "kafka",
+            ("--journal", cluster.url()),
+            {"data.plane": "none"},
+            lambda: pids,
+            [(("--journal", cluster.url(way)), proxies) for way, proxies in enumerate(cluster.proxies)],
+        )
 
 
 STARTS = {"embedded": embedded, "local": local, "postgresql": postgresql, "kafka": kafka}
@@ -118,15 +120,13 @@ class World:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         self.workers: list[ServerProcess] = []
         self.fronts: list[CuttableProxy] = []
-        self.engines: list[CuttableProxy] = []
+        self.engines: list[Sequence[CuttableProxy]] = []
         for node_id in range(1, number + 1):
             arguments = journal.arguments
             if proxies:
                 self.fronts.append(stack.enter_context(CuttableProxy("")))
-                if journal.engine_address:
-                    engine = stack.enter_context(CuttableProxy(journal.engine_address))
-                    arguments = tuple(each.replace(journal.engine_address, engine.address) for each in arguments)
-                    self.engines.append(engine)
+                arguments, engines = journal.ways[node_id - 1]
+                self.engines.append(engines)
                 arguments += ("--advertise", self.fronts[-1].address)
             shared = {"node.id": node_id, "journal.cluster": CLUSTER} if journal.arguments[:1] == ("--journal",) else {}
             shards = {"offsets.topic.num.partitions": SHARDS, "transaction.state.log.num.partitions": SHARDS}
@@ -293,7 +293,8 @@ class Faults:
         elif fault == "SIGSTOP":
             worker.pause()
         if fault in {"cut off from the engine", "cut off from both"}:
-            self._world.engines[index].fall_silent()
+            for proxy in self._world.engines[index]:
+                proxy.fall_silent()
         if fault in {"cut off from clients", "cut off from both"}:
             self._world.fronts[index].fall_silent()
 
@@ -303,9 +304,8 @@ class Faults:
             worker.start()
         elif fault == "SIGSTOP":
             worker.resume()
-        for proxies in (self._world.engines, self._world.fronts):
-            if proxies:
-                proxies[index].speak()
+        for proxy in (*self._world.engines[index], self._world.fronts[index]):
+            proxy.speak()
 
 
 async def answered_at(survivors: Sequence[tuple[str, int]], victim: tuple[str, int], group: str) -> float:
@@ -381,7 +381,7 @@ async def take_over(world: World, fault: str, index: int) -> TakeOver:
     )
 
 
-async def measure_take_overs(journal: Journal, faults: int) -> list[TakeOver]:
+async def measure_take_overs(journal: Journal, faults: int, kinds: Sequence[str]) -> list[TakeOver]:
     with ExitStack() as stack:
         world = World(journal, max(WORKERS), stack, proxies=True)
         client = Client(*await asyncio.open_connection(world.workers[0].host, world.workers[0].port), "measure")
@@ -392,7 +392,7 @@ async def measure_take_overs(journal: Journal, faults: int) -> list[TakeOver]:
         client.close()
         found = []
         for number in range(faults):
-            for fault in journal.faults:
+            for fault in kinds:
                 wait_until(world.is_spread, lambda: f"an even spread: {world.shards()}", within_s=SPREAD_WITHIN_S)
                 found.append(await take_over(world, fault, number % len(world.workers)))
         return found
@@ -436,15 +436,14 @@ def main() -> None:
     parser.add_argument(
         "--commits", default="0", help="how many there shall be before the faults; comma-separated, ascending"
     )
-    parser.add_argument("--kinds", default="", help="of faults, comma-separated; all that a journal allows")
+    parser.add_argument("--kinds", default=",".join(FAULTS), help="of faults; comma-separated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every server; repeatable")
     options = parser.parse_args()
     rows: list[Row] = []
     settings = dict(each.split("=", 1) for each in options.set)
     for name in options.journals.split(","):
         with STARTS[name]() as started:
-            faults = started.faults if not options.kinds else tuple(options.kinds.split(","))
-            journal = started._replace(settings=started.settings | settings, faults=faults)
+            journal = started._replace(settings=started.settings | settings)
             made = 0
             if options.seconds:
                 numbers = WORKERS if journal.name != "embedded" else (1,)
@@ -452,12 +451,12 @@ def main() -> None:
                     row = measure_commits(journal, number, options.seconds)
                     rows.append(row)
                     made += row.commits
-            if options.faults and journal.faults:
+            if options.faults and journal.ways:
                 found: dict[int, list[TakeOver]] = {}
                 for commits in map(int, options.commits.split(",")):
                     if commits > made:
                         made += run_load(journal, max(WORKERS), warm_up_s=0, seconds=0, commits=commits - made).commits
-                    found[made] = uvloop.run(measure_take_overs(journal, options.faults))
+                    found[made] = uvloop.run(measure_take_overs(journal, options.faults, options.kinds.split(",")))
                 print_take_overs(name, found)
     if rows:
         print_commits(rows)
