@@ -64,8 +64,12 @@ class Snapshots:
             await asyncio.sleep(LOOK_S)
             for shard in self._shards.values():
                 await self._turns.idle.wait()
-                if shard.is_held and shard.tail_bytes >= max(self._tail_bytes, shard.snapshot_bytes):
+                if shard.is_held and self.is_due(shard):
                     await self._try(shard)
+
+    def is_due(self, shard: SharedShard) -> bool:
+        """Whether the tail of a shard's log is long."""
+        return shard.tail_bytes >= max(self._tail_bytes, shard.snapshot_bytes)
 
     async def _try(self, shard: SharedShard) -> None:
         try:
