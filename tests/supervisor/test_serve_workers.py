@@ -56,10 +56,8 @@ def test_groups_are_on_all_workers_and_topics_on_the_first(machine):
     nodes = machine.nodes()
     assert sorted(nodes) == [1, 2, 3]
     assert server.bootstrap not in nodes.values()
-    metadata = machine.admin().list_topics(TOPIC, timeout=20).topics[TOPIC]
-    assert {partition.leader for partition in metadata.partitions.values()} == {1}
-    internal = machine.admin().list_topics("__consumer_offsets", timeout=20).topics["__consumer_offsets"]
-    leaders = [partition.leader for partition in internal.partitions.values()]
+    assert machine.leaders(TOPIC) == [1] * PARTITIONS
+    leaders = machine.leaders("__consumer_offsets")
     assert sorted(map(leaders.count, (1, 2, 3))) == [SHARDS // 3] * 3
     producer = machine.producer()
     for number in range(40):
