@@ -27,7 +27,7 @@ class SharedConfig:
     journal_replication: str = "required"
     journal_append_timeout_ms: int = 5_000
     journal_beat_timeout_ms: int = 3_000
-    journal_snapshot_bytes: int = 1024 * 1024
+    journal_snapshot_bytes: int = 512 * 1024
     data_plane: str = "local"
     workers: int = 0
     """Processes on this machine; 0: this one, without a supervisor."""
