@@ -60,7 +60,7 @@ class Way(NamedTuple):
     name: str
     listens_at: HeldPort
     advertised: str
-    """The address that these clients are told."""
+    """The address that brokers name to these clients."""
 
 
 class Member(NamedTuple):
