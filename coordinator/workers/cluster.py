@@ -1,6 +1,6 @@
 """The living workers and the owners of the shards, as clients see them (FindCoordinator, Metadata, DescribeCluster)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.api.cluster import Node
 from coordinator.engine.engine import Owner, Worker
@@ -18,6 +18,10 @@ class Workers:
     def __init__(self) -> None:
         self.me: Worker | None = None
         self.living: Sequence[Worker] = ()
+        self.on_living: Callable[[], None] = lambda: None
+        """Called when other workers live than before."""
+        self.on_claimed: Callable[[str], None] = lambda _log: None
+        """Called with a log that a worker has claimed."""
         self.owners: Mapping[str, Owner] = {}
         self.expected: Mapping[str, str] = {}
         """Log -> id of the worker that should have it."""

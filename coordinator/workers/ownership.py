@@ -187,11 +187,16 @@ class Ownership:
     async def _look(self) -> None:
         self._drop_lost()
         # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
-        self._cluster.owners = await self._engine.owners()
+        owners = await self._engine.owners()
+        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
+        self._cluster.owners = owners
         living = await self._engine.workers()
         if living != self._cluster.living:
             _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
-        self._cluster.living = living
+            self._cluster.living = living
+            self._cluster.on_living()
+        for log in claimed:
+            self._cluster.on_claimed(log)
         self._drop_fenced()
         wanted = self._cluster.expected = self._wanted()
         if self._is_away:
