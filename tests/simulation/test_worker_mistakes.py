@@ -15,6 +15,7 @@ from coordinator.runtime import event_log
 from coordinator.server.sharing import Sharing
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.registry import Registry
+from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.workers.lease import Lease
 from coordinator.workers.ownership import Ownership
 from coordinator.workers.peers import Peers
@@ -177,6 +178,35 @@ def markers_for_other_workers_are_not_awaited(patch):
     patch.setattr(Peers, "write_marker", nobody)
 
 
+def markers_have_the_epoch_of_the_next_transaction(patch):
+    deliver = MarkerDelivery.deliver
+
+    def deliver_next(self, transactional_id, marker, remaining):
+        deliver(self, transactional_id, marker._replace(producer_epoch=marker.producer_epoch + 1), remaining)
+
+    patch.setattr(MarkerDelivery, "deliver", deliver_next)
+
+
+def markers_for_other_workers_say_the_opposite(patch):
+    write = Peers.write_marker
+
+    def write_opposite(self, marker, *rest):
+        write(self, marker._replace(commit=not marker.commit), *rest)
+
+    patch.setattr(Peers, "write_marker", write_opposite)
+
+
+def one_shard_of_several_gets_no_marker(patch):
+    deliver = MarkerDelivery.deliver
+
+    def deliver_most(self, transactional_id, marker, remaining):
+        if len(remaining) > 1:
+            remaining.remove(max(remaining))
+        deliver(self, transactional_id, marker, remaining)
+
+    patch.setattr(MarkerDelivery, "deliver", deliver_most)
+
+
 def undone_events_are_not_declared(patch):
     patch.setattr(event_log, "_is_undone", lambda _value, _state_offset: False)
 
@@ -234,6 +264,9 @@ def first_broken(changes=None):
         (workers_that_died_live_on, ("I40",), {"engine_faults": 0.0}),
         (a_take_over_is_not_tried_again, ("I40",), {"engine_faults": 0.0}),
         (markers_for_other_workers_are_not_awaited, ("I41",), TRANSACTIONS),
+        (markers_have_the_epoch_of_the_next_transaction, ("I41",), TRANSACTIONS),
+        (markers_for_other_workers_say_the_opposite, ("I41",), TRANSACTIONS),
+        (one_shard_of_several_gets_no_marker, ("I41",), TRANSACTIONS),
         (undone_events_are_not_declared, ("I21",), EVENTS),
         (an_event_too_many_is_declared_undone, ("I22",), EVENTS),
         (the_copy_of_an_event_log_lacks_a_piece, ("I36",), EVENTS),

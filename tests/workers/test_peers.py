@@ -56,7 +56,6 @@ async def test_requests_to_a_worker_fail_as_soon_as_it_is_dead(monkeypatch):
             peers.write_marker(MARKER, CONSUMER_OFFSETS, 0, outcomes.put_nowait)
         await connections.get()
         assert outcomes.empty()
-        cluster.living = []
-        cluster.on_living()
+        cluster.update([], [])
         assert [await outcomes.get() for _ in range(2)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
         await peers.stop()
