@@ -213,6 +213,14 @@ class Sharing:
             self.statistics.taken(taken)
             ids = [shard.state.producer_ids_from for shard in transactions.here]
             topics.producer_ids.minimum = max([topics.producer_ids.minimum, *ids])
+            write_markers(taken.log)
+
+        def write_markers(log: str) -> None:
+            topic, _, index = log.rpartition("-")
+            if topic == names.CONSUMER_OFFSETS:
+                coordinators.markers.on_moved(topic, int(index))
+
+        self.cluster.on_claimed = write_markers
 
         self._ownership = Ownership(
             self.engine,

@@ -207,13 +207,17 @@ class Ownership:
     async def _see(self) -> None:
         """Takes over from the engine who lives and who owns what."""
         # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
-        self._cluster.owners = await self._engine.owners()
+        owners = await self._engine.owners()
+        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
+        self._cluster.owners = owners
         living = await self._engine.workers()
         # Nobody is silent who was not missed by an earlier look, so most looks need not ask.
         seen = await self._engine.workers(NAMED_MS) if self._cluster.is_anybody_missing(living) else living
         if living != self._cluster.living:
             _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
         self._cluster.update(living, seen)
+        for log in claimed:
+            self._cluster.on_claimed(log)
 
     async def _look(self) -> None:
         self._drop_lost()
