@@ -136,8 +136,23 @@ async def ended_or_commits_again(stage: Stage, instance: Instance) -> None:
         return "again" if later else None
 
     if await stage.until(found, f"the end of instance {instance.index}, or a transaction of it") == "ended":
-        await stage.start(instance)
+        await start_and_join(stage, instance)
     await stage.stable(within_s=WITHOUT_LEAVING_S)
+
+
+async def start_and_join(stage: Stage, instance: Instance) -> None:
+    """Starts an instance, and waits until it is a new member, or has ended. Until then the group may be Stable with the member
+    of the process before, which did not leave. Raises NotReached.
+    """
+    before = {each["member_id"] for each in (await stage.group_view()).get("members", ())}
+    await stage.start(instance)
+
+    async def joined() -> bool:
+        with suppress(NotReached):
+            return await stage.member_of(instance) not in before
+        return not instance.runs
+
+    await stage.until(joined, f"a new member of instance {instance.index}")
 
 
 async def asked_or_ended(stage: Stage, instance: Instance, api: str, since: Mark) -> None:
