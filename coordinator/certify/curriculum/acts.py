@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from coordinator.certify.event import NotApplicable
 from coordinator.certify.judge.entries import errors
+from coordinator.certify.judge.membership import FATAL_MS
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator.certify.stage import Mark, Stage
@@ -36,7 +37,8 @@ _COMMITS_WITHIN_S = 1.5
 """A program that reads a steady stream commits in this time. What waits behind a held request cannot be seen."""
 WITHOUT_LEAVING_S = 75.0
 """Longer than the session of a process that has ended without leaving: 45 s in most libraries."""
-_ASKS_WITHIN_S = 5.0
+_ASKS_WITHIN_S = FATAL_MS / 2000
+"""Well before the judge takes what a member sends for disobedience: meanwhile it cannot learn by a heartbeat that it was removed."""
 _STEPS_MAX = 15
 """A rebalance timeout of 5 min, the default of all libraries, is over after 8."""
 
