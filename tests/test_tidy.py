@@ -61,6 +61,12 @@ def test_no_promise_is_left_for_later():
     assert [path for path, text in texts(".py", ".md", ".yaml", ".toml") if words.search(text)] == []
 
 
+def test_no_thread_of_the_tests_can_keep_their_process_from_ending():
+    """A thread that hangs in a client library would: so each is a daemon, of tests.support.background or by itself."""
+    starts = re.compile(r"\bthreading\.Thread\((?!(?:[^()]|\([^()]*\))*daemon=True)")
+    assert [path for path, text in texts(".py") if "tests" in path.parts and starts.search(text)] == []
+
+
 def test_every_layer_of_the_map_exists_and_every_package_is_on_the_map():
     assert coordinator.__doc__ is not None
     listed = re.findall(r"^    (\w+) {2,}\S", coordinator.__doc__.partition("The packages")[2], re.MULTILINE)

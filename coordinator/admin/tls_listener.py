@@ -34,7 +34,9 @@ class TlsListener:
         """Listens; returns the port. Raises OSError."""
         self._acceptor = TlsAcceptor(self._tls, lambda: _Handshake(self), handshake_ms, _Handshake.failed)
         self._reload_later()
-        return self._acceptor.start(host, port, _BACKLOG)
+        bound = self._acceptor.start(host, port, _BACKLOG)
+        self._acceptor.open()
+        return bound
 
     def stop(self) -> None:
         """Accepts nothing more, and ends handshakes."""

@@ -21,6 +21,10 @@ class Cluster(Protocol):
         """All that live, by their ids."""
         ...
 
+    def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
+        """As `nodes`, with those that died a moment ago: what Metadata and DescribeCluster name."""
+        ...
+
     def leader(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
         """The broker that has a partition of an internal topic, and so coordinates its groups; None: at the moment none."""
         ...
@@ -44,6 +48,9 @@ class OneNode:
 
     def nodes(self, advertised: tuple[str, int]) -> list[Node]:
         return [Node(self._node_id, *advertised)]
+
+    def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
+        return self.nodes(advertised)
 
     def leader(self, _topic: str, _index: int, advertised: tuple[str, int]) -> Node | None:
         return Node(self._node_id, *advertised)

@@ -157,8 +157,11 @@ class Engine(Protocol):
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops: `workers` no longer has it."""
 
-    async def workers(self) -> list[Worker]:
-        """The workers that live by the engine's clock, by node id and id."""
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
+        """The workers whose last beat is at most so old by the engine's clock, by node id and id; those that left are none.
+
+        None: `beat_timeout_ms`, so those that live.
+        """
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log that was ever claimed."""

@@ -108,6 +108,8 @@ class ConsumerMember(Client):
         """Epochs that it has had under this id."""
         self.refused: list[tuple[int, list[Partition]]] = []
         """Commits that were refused under this id."""
+        self.has_returned = False
+        """Whether it was away, came back under this id, and has not committed since."""
         self._rejoin()
 
     def _rejoin(self) -> None:
@@ -137,7 +139,10 @@ class ConsumerMember(Client):
         await self._heartbeat()
         await self.think()
         chance = self.random.random()
-        if chance < 0.3 and self.positions:
+        if self.has_returned and self.positions:
+            self.has_returned = False
+            await self._commit_again()
+        elif chance < 0.3 and self.positions:
             await self._commit()
         elif chance < 0.4 and self.positions:
             await self._read()
@@ -238,6 +243,16 @@ class ConsumerMember(Client):
         )
         if self.former_epochs and self.random.random() < LATE_COMMITS:
             epoch, chosen = self._late_commit(chosen)
+        await self._commit_with(epoch, chosen)
+
+    async def _commit_again(self) -> None:
+        """Repeats the commit that was refused last, of the partitions that it has: what was refused stays refused (I24)."""
+        epoch, refused = self.refused[-1] if self.refused else (self.epoch, [])
+        again = [partition for partition in refused if partition in self.positions]
+        if again and epoch != self.epoch:
+            await self._commit_with(epoch, again)
+
+    async def _commit_with(self, epoch: int, chosen: list[Partition]) -> None:
         for partition in chosen:
             self.positions[partition] += self.random.randint(1, 10)
         offsets = {partition: self.positions[partition] for partition in chosen}
@@ -292,7 +307,7 @@ class ConsumerMember(Client):
         if chance < 0.25:
             await self._leave(LEAVING)
         elif chance < 0.4 and self.instance_id is not None:
-            await self._leave(LEAVING_FOR_A_WHILE, keeps_id=self.random.random() < 0.5)
+            await self._leave_for_a_while(keeps_id=self.random.random() < 0.5)
         elif chance < 0.6:
             self.caller.give_up()
             self._restart()
@@ -308,6 +323,12 @@ class ConsumerMember(Client):
         self.topics = self.random.choice([(ORDERS,), (ORDERS, AUDIT)])
         self.sends_everything = True
 
+    async def _leave_for_a_while(self, *, keeps_id: bool) -> None:
+        """A static member leaves. If it keeps its id, a commit of before is under way that it tries again when it is back."""
+        if keeps_id and self.former_epochs and self.positions:
+            await self._commit_with(self.former_epochs[0], sorted(self.positions))
+        await self._leave(LEAVING_FOR_A_WHILE, keeps_id=keeps_id)
+
     async def _leave(self, epoch: int, *, keeps_id: bool = False) -> None:
         """Leaves, and starts again: under its member id (as a Java consumer that subscribes again) or as a new process."""
         request = self._leaving(epoch)
@@ -317,6 +338,7 @@ class ConsumerMember(Client):
             if keeps_id:
                 self.former_epochs.append(self.epoch)
                 self._rejoin()
+                self.has_returned = True
             else:
                 self._restart()
         await self.think()

@@ -4,12 +4,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from coordinator.engine.engine import EngineUnavailable, Fenced
+from coordinator.engine.engine import EngineUnavailable, Fenced, Worker
 from coordinator.faults.injection import FaultInjector
 from coordinator.faults.loop import Process
 from coordinator.faults.network import Wall
 from coordinator.faults.shared_store import SharedStore
-from coordinator.faults.worker_machine import SETTINGS, WorkerMachine, is_worker
+from coordinator.faults.worker_machine import PORT, SETTINGS, WorkerMachine, is_worker
 from coordinator.log.log import DamagedLog
 from coordinator.server.composition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
 from coordinator.server.sharing import Sharing
@@ -19,6 +19,8 @@ JUMPS_S = (-2.0, -0.3, 0.3)
 workers look dead while they may still answer reads (docs/scale-out.md)."""
 STEPS_MS = ((5, 80), (5, 80), (5, 80), (1_000, 5_000))
 """By how much NTP corrects a wall clock: mostly it was kept well."""
+GONE = Worker("gone", 99, "10.0.1.99", PORT)
+"""A worker that claims a log and is dead when it has the answer."""
 
 
 class SharedFaultInjector(FaultInjector):
@@ -43,6 +45,7 @@ class SharedFaultInjector(FaultInjector):
             (plan.rolling_s, self._rolling),
             (plan.snapshot_s, self._snapshot),
             (plan.clock_step_s, self._clock_step),
+            (plan.claim_s, self._claim),
         ]
         return super().coroutines() + [self._strike_repeatedly(mean_s, fault) for mean_s, fault in kinds if mean_s]
 
@@ -84,6 +87,10 @@ class SharedFaultInjector(FaultInjector):
             self._next_jump_s = now_s + SETTINGS.beat_timeout_ms / 1000
         self._store.skew_s += jump_s
         return f"{jump_s} s"
+
+    def _claim(self) -> Any:
+        log = f"{self.random.choice([OFFSETS_TOPIC, TRANSACTIONS_TOPIC])}-{self.random.randrange(self._plan.shards)}"
+        return None if self._store.claim(log, GONE, None) is None else f"of {log} by a worker that dies"
 
     # --- workers ------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,12 @@
 
 An event is valid unless a later `EventLogOpened` declares it undone. The check reads the events from the segments and
 compares them with every record ever appended to the shard's log, so that compaction does not matter.
+
+At several workers both logs are in the engine. There every event ever appended is checked, whichever worker wrote it, and so
+retention does not matter either. While a worker serves the shard, what is undone must be declared in the engine already.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator.faults.epoch_invariants import check_refusals
@@ -43,7 +46,7 @@ ReadBatches = Callable[[bytes], Iterator[tuple[Any, Sequence[Any]]]]
 
 
 class EventLogInvariants:
-    """Checks the event logs of one server after another, on the same disk."""
+    """Checks the event logs of one server after another, on the same disk or over the same engine."""
 
     def __init__(
         self,
@@ -59,22 +62,37 @@ class EventLogInvariants:
         self._broken = broken
         self._state = Serde(Codec.of(None), RECORD_KEYS)
         self._events = Serde(Codec.of(None), EVENT_KEYS)
+        self.reported: dict[int, int] = {}
+        """Shard -> committed offsets that had a valid event at the last check."""
 
-    def check(self, server: Server) -> None:
-        """Checks a running server. Must be called between two callbacks."""
+    def check(self, server: Server) -> set[int]:
+        """Checks a running server, and returns the shards that it could check. Must be called between two callbacks."""
+        checked = set()
         for shard in server.groups.shards:
             events = shard.events
             if events is None or shard.has_unwritten or events.pending or events.log.failed is not None:
                 continue
-            self._check(shard, events)
+            log = events.log
+            self._check(shard, events, (self._content_of(log, each) for each in log.segments), events.undone_from)
+            checked.add(shard.index)
+        return checked
 
-    def _check(self, shard: Shard[GroupMachine], events: EventLog) -> None:
+    def check_shared(self, shard: Shard[GroupMachine], events: EventLog, pieces: Iterable[bytes]) -> None:
+        """Checks the event log of a shard that this worker serves, and of which nothing is under way.
+
+        `pieces`: everything that the engine ever got of it.
+        """
+        self._check(shard, events, pieces, UNKNOWN)
+
+    def _check(self, shard: Shard[GroupMachine], events: EventLog, contents: Iterable[bytes], undone_from: int) -> None:
         ends: dict[str, list[int]] = {}
         committed = self._committed(shard, ends)
         reported_by: dict[int, int] = {}
         """Offset of a state record -> offset of the event that reports it."""
         declared_gaps: set[int] = set()
-        standing, covered = self._standing(events, declared_gaps)
+        standing, covered = self._standing(self._read(contents), declared_gaps)
+        if undone_from != UNKNOWN:  # The log could not declare it yet.
+            standing = [each for each in standing if each[0] < undone_from]
         check_refusals(standing, ends, self._broken)
         for offset, key, value in standing:
             for state_offset, commit in enumerate(_accepted(key, value), value.state_offset):
@@ -90,6 +108,7 @@ class EventLogInvariants:
                         f"shard {shard.index}: events {reported_by[state_offset]} and {offset} have {state_offset}",
                     )
                 reported_by[state_offset] = offset
+        self.reported[shard.index] = len(reported_by)
         if events.status is not Status.ACTIVE or events.lost:
             declared_gaps.update(range(covered, shard.log.end_offset))
         missing = sorted(committed.keys() - reported_by.keys() - declared_gaps)
@@ -102,7 +121,7 @@ class EventLogInvariants:
     def _committed(self, shard: Shard[GroupMachine], ends: dict[str, list[int]]) -> dict[int, Commit]:
         """State offset -> the commit in that record. Adds to `ends` where each group ended or changed its kind."""
         found = {}
-        for offset, key, value, _, attributes in self._appended[shard.index][: shard.log.end_offset]:
+        for offset, key, value, _, attributes in self._appended.get(shard.index, ())[: shard.log.end_offset]:
             if key is None or attributes & CONTROL:
                 continue
             record = self._state.decode(key, value)
@@ -117,7 +136,7 @@ class EventLogInvariants:
         return found
 
     def _standing(
-        self, events: EventLog, declared_gaps: set[int]
+        self, events: Iterable[tuple[int, Record]], declared_gaps: set[int]
     ) -> tuple[list[tuple[int, CommitDecidedKey, CommitDecidedValue]], int]:
         """The valid commit events, and the state offset up to which events are complete.
 
@@ -125,7 +144,7 @@ class EventLogInvariants:
         """
         standing: list[tuple[int, CommitDecidedKey, CommitDecidedValue]] = []
         covered = 0
-        for offset, record in self._read(events):
+        for offset, record in events:
             value: Any = record.value
             if isinstance(value, EventLogOpenedValue):
                 if value.undone_from_offset >= 0:
@@ -136,14 +155,11 @@ class EventLogInvariants:
                 standing.append((offset, record.key, value))
             if value.state_end_offset >= 0:
                 covered = value.state_end_offset
-        if events.undone_from != UNKNOWN:  # The log could not declare it yet.
-            standing = [each for each in standing if each[0] < events.undone_from]
         return standing, covered
 
-    def _read(self, events: EventLog) -> Iterator[tuple[int, Record]]:
-        log = events.log
-        for segment in log.segments:
-            for _, records in self._read_batches(self._content_of(log, segment)):
+    def _read(self, contents: Iterable[bytes]) -> Iterator[tuple[int, Record]]:
+        for content in contents:
+            for _, records in self._read_batches(content):
                 for each in records:
                     record = self._events.decode(each.key or b"", each.value)
                     assert record is not None, "an event log contains only events"

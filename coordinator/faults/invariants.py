@@ -137,11 +137,16 @@ class Invariants:
             if group.epoch < epoch and group.state != State.PREPARING_REBALANCE:
                 self._broken(FORCED, f"{group.group_id} is {group.state} in {group.epoch} after a load, not in {epoch}")
 
-    def check_events(self, server: Server) -> None:
-        """Checks the event logs of a running server. Must be called between two callbacks."""
+    def check_events(self, server: Server) -> set[int]:
+        """Checks the event logs of a running server, and returns the shards. Must be called between two callbacks."""
         for shard in server.groups.shards:
             self._forget_from(shard.index, shard.log.end_offset)
-        self._event_logs.check(server)
+        return self._event_logs.check(server)
+
+    @property
+    def reported(self) -> int:
+        """How many committed offsets had a valid event when the event logs were checked last."""
+        return sum(self._event_logs.reported.values())
 
     def check(self, server: Server) -> None:
         """Checks a running server. Must be called between two callbacks."""

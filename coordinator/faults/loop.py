@@ -236,11 +236,19 @@ class SimulatedLoop(base_events.BaseEventLoop):
     # --- the outside --------------------------------------------------------------------------------------------------
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: Any
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        start_serving: bool = True,
+        **_options: Any,
     ) -> Any:
         """Listens on the simulated network. Raises OSError if the address is in use."""
         assert self.network is not None
-        return self.network.listen(protocol_factory, host, port, copy_context())
+        listener = self.network.listen(protocol_factory, host, port, copy_context())
+        listener.is_serving = start_serving
+        return listener
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_options: Any

@@ -281,8 +281,8 @@ class MemoryEngine:
     async def leave(self, worker: Worker) -> None:
         await self._run("leave", lambda: self._store.leave(worker))
 
-    async def workers(self) -> list[Worker]:
-        limit = self._settings.beat_timeout_ms / 1000
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
+        limit = (self._settings.beat_timeout_ms if within_ms is None else within_ms) / 1000
         return await self._run("workers", lambda: self._store.living(self._now() - limit))
 
     async def owners(self) -> dict[str, Owner]:

@@ -83,7 +83,11 @@ class Listener:
         self.factory = factory
         self.context = context
         self.process = current_process()
+        self.is_serving = False
         self._network = network
+
+    async def start_serving(self) -> None:
+        self.is_serving = True
 
     def close(self) -> None:
         self._network.remove_listener(self)
@@ -281,7 +285,7 @@ class SimulatedNetwork:
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, context: Context) -> Listener:
-        """Starts accepting on an address; port 0 picks a free one. Raises OSError if the address is in use."""
+        """Takes an address; port 0 picks a free one. Raises OSError if the address is in use."""
         while not port or (host, port) in self._listeners:
             if port:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -302,7 +306,7 @@ class SimulatedNetwork:
         while (walled_s := self._walled_until(client_host, host)) > self.now_s():  # noqa: ASYNC110 - nobody says it
             await asyncio.sleep(walled_s - self.now_s())
         listener = self._listeners.get((host, port))
-        if listener is None:
+        if listener is None or not listener.is_serving:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self.connections += 1
         number = self.connections

@@ -35,6 +35,8 @@ class Report:
     waits: int = 0
     """How often a quota let a client wait."""
     checks: int = 0
+    reported: int = 0
+    """Committed offsets that had a valid event at the end."""
     taken: int = 0
     """Shards of workers that were served again after nobody did."""
     marked: int = 0
@@ -58,6 +60,7 @@ class Report:
             "acts",
             "waits",
             "checks",
+            "reported",
             "taken",
             "marked",
             "changes",

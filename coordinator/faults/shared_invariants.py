@@ -3,7 +3,9 @@
 - I1, I2, I4, I6, I16, I18, I23, I31 and I33 hold at each worker, for the shards that it serves (invariants.py). Here the log is
   what became durable in the engine, in that order.
 - I36: what a worker serves is what the engine has. Once nothing is under way, the state of a shard in memory and its copy on
-  disk equal a replay of the newest snapshot and the pieces behind it.
+  disk equal a replay of the newest snapshot and the pieces behind it. The copy of its event log, if readers may have it, equals
+  the newest pieces of that.
+- I21, I22 and I24 hold for the events of all workers together, as the engine has them (event_log_invariants.py).
 - I37: what a worker reports as durable is in the engine, by the claim that the worker has.
 - I38: one owner is believed. When a worker takes a request for a shard, no other has taken one by a newer claim. That is what
   leases are for: the fence of the engine does not see reads.
@@ -17,7 +19,7 @@ from coordinator.engine.engine import Claim
 from coordinator.faults import derived_state_invariants
 from coordinator.faults.expiry import Appended, Expiry
 from coordinator.faults.history import OnBroken
-from coordinator.faults.invariants import Invariants, durable_state, read_batches
+from coordinator.faults.invariants import Invariants, content_of, durable_state, read_batches
 from coordinator.faults.marker_invariants import MarkerInvariants
 from coordinator.faults.server_config import LOG_DIR
 from coordinator.faults.shared_store import INVARIANT as ONE_WRITER
@@ -26,7 +28,7 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.journal.writer import JournalWriter
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server.composition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
+from coordinator.server.composition import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
 
 MEMORY = "I36 what a worker serves is what the engine has"
 DURABLE = "I37 acknowledged is in the engine"
@@ -107,9 +109,32 @@ class SharedInvariants(Invariants):
     def after_start(self, server: Server) -> None:
         """Checks a worker that has taken its first shards."""
         self.check(server)
+        self.check_events(server)
 
-    def check_events(self, server: Server) -> None:
-        """Workers record no events."""
+    def check_events(self, server: Server) -> set[int]:
+        """Checks the event logs of the shards that a worker serves and of which nothing is under way; returns these shards."""
+        shards = [shard for shard in server.groups.shards if self._has_events_at_rest(server, shard)]
+        for shard in shards:
+            self._check_events(server, shard)
+        return {shard.index for shard in shards}
+
+    def _has_events_at_rest(self, server: Server, shard: Shard[Any]) -> bool:
+        """Whether a worker serves the shard and writes its events by the newest claims, and nothing of both is under way."""
+        events, journal = shard.events, server.journal
+        assert isinstance(journal, SharedJournal)
+        if events is None or events.pending or not self._is_at_rest(server, f"{OFFSETS_TOPIC}-{shard.index}", shard):
+            return False
+        claim = journal.claim_of(events.log)
+        return claim is not None and claim.epoch == self._store.of(claim.log).epoch
+
+    def _check_events(self, server: Server, shard: Shard[GroupMachine]) -> None:
+        events, name = shard.events, f"{EVENTS_TOPIC}-{shard.index}"
+        assert events is not None
+        self._event_logs.check_shared(shard, events, self._store.of(name).pieces)
+        if server.topics.partition(EVENTS_TOPIC, shard.index) is not None:
+            copy = b"".join(content_of(events.log, each) for each in events.log.segments)
+            if copy != b"".join(self._store.logs[name].pieces.values()):
+                self._broken(MEMORY, f"readers of {name} at worker {server.config.node_id} get something else")
 
     def check(self, server: Server) -> None:
         """Checks a running worker. Must be called between two callbacks."""

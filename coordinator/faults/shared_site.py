@@ -8,7 +8,7 @@ from coordinator.faults.metadata_invariants import MetadataCheck
 from coordinator.faults.population import Population
 from coordinator.faults.report import Report
 from coordinator.faults.routing import RoutingCaller
-from coordinator.faults.shared_invariants import SharedInvariants
+from coordinator.faults.shared_invariants import MEMORY, SharedInvariants
 from coordinator.faults.shared_store import SharedStore
 from coordinator.faults.site import Site, Surroundings, add_log_dir, parts_of
 from coordinator.faults.take_over_invariants import TakeOverCheck
@@ -20,6 +20,9 @@ SKEW_MS_MAX = 500
 """By how much the wall clocks of machines are wrong."""
 UPTIME_S_MAX = 10_000.0
 """How long machines run already, at most, when the world begins."""
+EVENTS_WITHIN_S = 5.0
+"""How long some shard may take to have nothing under way, when everything has converged."""
+POLL_S = 0.1
 
 
 class SharedSite(Site):
@@ -92,8 +95,9 @@ class SharedSite(Site):
         report.marked = self.invariants.markers.completed
 
     async def check_at_rest(self, population: Population) -> None:
-        """Checks I39 and I41."""
+        """Checks I39, I41, and the event logs of all shards."""
         self.invariants.markers.check_at_rest()
+        await self._check_events()
         run, changer = self._run, population.metadata
         check = MetadataCheck(
             self.store,
@@ -104,6 +108,19 @@ class SharedSite(Site):
             broken=run.broken,
         )
         await check.check()
+
+    async def _check_events(self) -> None:
+        """Checks the event log of each shard as soon as nothing of it is under way."""
+        left, waited_s = set(range(self._plan.shards)), 0.0
+        while True:
+            for server in self.servers():
+                left -= self.invariants.check_events(server)
+            if not left:
+                return
+            if waited_s > EVENTS_WITHIN_S:
+                self._run.broken(MEMORY, f"no worker has the event logs of the shards {sorted(left)}")
+            await self._run.sleep(POLL_S)
+            waited_s += POLL_S
 
     def is_ready(self) -> bool:
         """All workers know the declared topics."""

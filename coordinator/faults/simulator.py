@@ -151,6 +151,7 @@ class Simulation:
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
         report.assignments = self.history.assignments + self._ownership.assignments
         report.checks = self.invariants.checks
+        report.reported = self.invariants.reported
         report.expired = self.expiry.expired
         report.forced = sum(operator.forced for operator in self._workload.operators)
         report.waits = sum(quotas.waits for quotas in self.quotas)
@@ -185,8 +186,6 @@ class Simulation:
         for task in tasks:
             task.cancel()
         await self.sleep(0.1)
-        for server in self._site.servers():
-            self.invariants.check_events(server)
         await self._site.check_at_rest(self.population)
         for machine in self.machines:
             if self._broken is None:

@@ -100,5 +100,7 @@ class Site:
     def fill_in(self, report: Report) -> None:
         """Adds counts to the report."""
 
-    async def check_at_rest(self, population: Population) -> None:
+    async def check_at_rest(self, population: Population) -> None:  # noqa: ARG002 - workers share what it changes
         """Checks what holds when everything has converged."""
+        for server in self.servers():
+            self.invariants.check_events(server)

@@ -85,6 +85,8 @@ class Listener:
         self._per_ip: dict[str, int] = {}
         self._listening: list[Callable[[], None]] = []
         """What ends the listening at each port."""
+        self._servers: list[asyncio.Server] = []
+        """Those of the ports without TLS."""
         self._acceptor: TlsAcceptor | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._turn = turn
@@ -95,21 +97,34 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self, host: str, port: int, shared_port: int | None = None) -> int:
-        """Listens; returns the port. At a `shared_port` other processes listen, too, and the kernel spreads the clients."""
+        """Takes the port, and returns it. `open` begins to accept.
+
+        At a `shared_port` other processes listen, too, and the kernel spreads the clients. Raises OSError.
+        """
         self._loop = asyncio.get_running_loop()
-        bound = await self._listen(host, port, is_shared=shared_port is not None)
+        bound = await self._bind(host, port, is_shared=shared_port is not None)
         if shared_port is not None:
-            await self._listen(host, shared_port, is_shared=True)
+            await self._bind(host, shared_port, is_shared=True)
         self.bound = (host, bound)
         self.advertised = (self.advertised[0], self.advertised[1] or bound)
         self._sweeper = self._loop.call_later(SWEEP_MS / 1000, self._sweep_again)
         return bound
 
-    async def _listen(self, host: str, port: int, *, is_shared: bool) -> int:
+    async def open(self) -> None:
+        """Accepts connections from now on."""
+        for server in self._servers:
+            await server.start_serving()
+        if self._acceptor is not None:
+            self._acceptor.open()
+
+    async def _bind(self, host: str, port: int, *, is_shared: bool) -> int:
         reuse_port = True if is_shared else None  # None: also where the kernel does not have it
         if self._tls is None:
             loop = asyncio.get_running_loop()
-            server = await loop.create_server(self._accept, host, port, backlog=BACKLOG, reuse_port=reuse_port)
+            server = await loop.create_server(
+                self._accept, host, port, backlog=BACKLOG, reuse_port=reuse_port, start_serving=False
+            )
+            self._servers.append(server)
             self._listening.append(server.close)
             bound: int = server.sockets[0].getsockname()[1]
             return bound

@@ -58,14 +58,18 @@ class TlsAcceptor:
         self._listening: list[socket.socket] = []
 
     def start(self, host: str, port: int, backlog: int, *, reuse_port: bool = False) -> int:
-        """Listens, possibly at several ports; returns the port. Raises OSError."""
+        """Takes a port, of possibly several; returns it. Clients wait until `open`. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=backlog, reuse_port=reuse_port)
         self._listening.append(listening)
         listening.setblocking(False)
-        self._run(self._accept(listening))
         bound: int = listening.getsockname()[1]
         return bound
+
+    def open(self) -> None:
+        """Accepts connections from now on, at all ports."""
+        for listening in self._listening:
+            self._run(self._accept(listening))
 
     def stop(self) -> None:
         """Accepts nothing more, and ends handshakes."""

@@ -63,6 +63,9 @@ class OverlayCluster:
     def nodes(self, _advertised: tuple[str, int]) -> list[Node]:
         return [_shifted(node) for node in self._inner.nodes(self.main)]
 
+    def named_nodes(self, _advertised: tuple[str, int]) -> list[Node]:
+        return [_shifted(node) for node in self._inner.named_nodes(self.main)]
+
     def leader(self, topic: str, index: int, _advertised: tuple[str, int]) -> Node | None:
         node = self._inner.leader(topic, index, self.main)
         return None if node is None else _shifted(node)

@@ -79,7 +79,7 @@ class Overlay:
         own_id = NODE_IDS_FROM + config.node_id
         addresses = Addresses(self.brokers, self._nodes, overlay.data_listener_port, own_id)
         self._wake = asyncio.Event()
-        self._behind = Behind(server, self.brokers, links, addresses, memory, self._nodes, self._wake.set)
+        self._behind = Behind(server, self.brokers, links, addresses, memory, self._named_nodes, self._wake.set)
         self._dispatching = apis, codec, learners
         self.topics = topics
         self.follower = TopicFollower(topics)
@@ -92,6 +92,9 @@ class Overlay:
 
     def _nodes(self) -> Sequence[Node]:
         return self.cluster.nodes(_NOWHERE)
+
+    def _named_nodes(self) -> Sequence[Node]:
+        return self.cluster.named_nodes(_NOWHERE)
 
     @property
     def is_cluster_known(self) -> bool:

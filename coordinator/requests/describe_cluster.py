@@ -29,7 +29,7 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
         controller_id=server.node_id,
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port)
-            for node in server.cluster.nodes(exchange.advertised)
+            for node in server.cluster.named_nodes(exchange.advertised)
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -83,7 +83,7 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     response = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port)
-            for node in server.cluster.nodes(exchange.advertised)
+            for node in server.cluster.named_nodes(exchange.advertised)
         ],
         cluster_id=server.cluster_id,
         controller_id=server.node_id,

@@ -418,9 +418,9 @@ class Shard(Generic[S]):
     # --- watching -----------------------------------------------------------------------------------------------------
 
     def watch(self, on_applied: Callable[[], None]) -> Callable[[], None]:
-        """Calls `on_applied` after each result that was applied, until the returned function is called.
+        """Calls `on_applied` after each result that was applied, and when another server gets the shard.
 
-        It must not raise, nor submit anything. Nobody pays while nobody watches.
+        The returned function ends that. `on_applied` must not raise, nor submit anything. Nobody pays while nobody watches.
         """
         self.watchers.append(on_applied)
         self._apply = self._apply_watched  # type: ignore[method-assign]
@@ -434,6 +434,9 @@ class Shard(Generic[S]):
 
     def _apply_watched(self, result: Result, encoded: EncodedRecords, now_ms: int) -> None:
         Shard._apply(self, result, encoded, now_ms)
+        self._notify_watchers()
+
+    def _notify_watchers(self) -> None:
         for on_applied in self.watchers:
             on_applied()
 
@@ -571,6 +574,7 @@ class Shard(Generic[S]):
         waiting = list(self._waiting)
         self._waiting.clear()
         _refuse(waiting, KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._notify_watchers()
 
     # --- reloading ----------------------------------------------------------------------------------------------------
 

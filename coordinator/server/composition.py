@@ -487,7 +487,10 @@ class Server:
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> tuple[str, str]:
-        """Loads and listens; returns the bootstrap address and the admin URL."""
+        """Loads and listens; returns the bootstrap address and the admin URL.
+
+        A worker accepts clients when it knows the others: a client forgets what Metadata does not name.
+        """
         coordinators = Coordinators(self.groups, self.transactions, self.topics, self.markers, self._verification)
         self._logs.check_may_ask(self.authorizer)
         self._logs.load(coordinators)
@@ -503,10 +506,14 @@ class Server:
         except OSError as error:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
         addresses = [listener.advertised for listener in self.listeners]
-        await self._logs.join(coordinators, addresses)
+        await self._logs.join(coordinators, addresses, self._open_listeners)
         scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
         host, port = addresses[0]
         return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
+
+    async def _open_listeners(self) -> None:
+        for listener in self.listeners:
+            await listener.open()
 
     def _make_authorizer(self) -> "StandardAuthorizer | None":
         """The authorizer of all listeners, if there is one."""
@@ -555,6 +562,7 @@ class Server:
             await listener.start(config.host, port)
             if self._interceptor is not None:
                 self._interceptor.intercept(listener.dispatcher)
+            await listener.open()
             return listener
 
         try:

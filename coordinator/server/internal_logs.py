@@ -6,14 +6,14 @@ of which has some of the shards (`SharedLogs` in sharing.py).
 
     open      reads what there is, before the server has any part
     load      the shards get their state, before the server listens
-    join      the server listens: a worker takes the shards that it should have
+    join      the server accepts clients, and a worker takes the shards that it should have
     leave     a worker gives its shards back, before the listeners close
     close     after the last write
 """
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -188,8 +188,13 @@ class InternalLogs(ABC):
         """Loads the shards that this server has before it listens."""
 
     @abstractmethod
-    async def join(self, coordinators: Coordinators, addresses: Sequence[Address]) -> None:
-        """The server listens. `addresses`: what its listeners advertise, in their order. Raises CannotStart."""
+    async def join(
+        self, coordinators: Coordinators, addresses: Sequence[Address], accept: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Lets the listeners accept clients, with `accept`, as soon as they can be answered. Raises CannotStart.
+
+        `addresses`: what the listeners advertise, in their order.
+        """
 
     @abstractmethod
     async def leave(self) -> None:
@@ -272,8 +277,11 @@ class EmbeddedLogs(InternalLogs):
         for topic in self._config.declared_topics:
             topics.declare(topic.name, topic.partitions, topic.configs)
 
-    async def join(self, coordinators: Coordinators, addresses: Sequence[Address]) -> None:
+    async def join(
+        self, _coordinators: Coordinators, _addresses: Sequence[Address], accept: Callable[[], Awaitable[None]]
+    ) -> None:
         """There is nobody to join."""
+        await accept()
 
     async def leave(self) -> None:
         """There is nobody to leave."""

@@ -7,7 +7,7 @@ while the last responses leave.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from coordinator.config.inter_broker import inter_broker_listener
@@ -183,9 +183,12 @@ class Sharing:
         coordinators: Coordinators,
         event_logs: Sequence[JournaledLog],
         addresses: Sequence[Address],
+        accept: Callable[[], Awaitable[None]],
         run_in_worker: RunInWorker,
     ) -> None:
-        """Follows the metadata, and takes the shards that this worker should have. `event_logs`: those of all shards.
+        """Follows the metadata, lets the listeners `accept` clients, and takes the shards that this worker should have.
+
+        `event_logs`: those of all shards.
 
         Raises CannotStart.
         """
@@ -222,6 +225,8 @@ class Sharing:
         )
         try:
             await self.begin()
+            await self._ownership.enter()
+            await accept()
             await self._ownership.start()
             await check_data_plane(self.engine, worker, has_local_data=self.is_alone)
         except (EngineUnavailable, CannotJoin) as error:
@@ -355,12 +360,14 @@ class SharedLogs(InternalLogs):
         self.journal.begin()
         self.journaled = {}  # the log of the metadata has it now
 
-    async def join(self, coordinators: Coordinators, addresses: Sequence[Address]) -> None:
-        """Takes the shards that this worker should have. Raises CannotStart."""
+    async def join(
+        self, coordinators: Coordinators, addresses: Sequence[Address], accept: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Accepts clients, and takes the shards that this worker should have. Raises CannotStart."""
         coordinators.markers.elsewhere = self._sharing.peers.write_marker
         coordinators.markers.is_data_elsewhere = self._sharing.cluster.data_node is not None
         coordinators.verification.elsewhere = self._sharing.ask_about_transaction
-        await self._sharing.start(coordinators, self._event_logs, addresses, self._run_in_worker)
+        await self._sharing.start(coordinators, self._event_logs, addresses, accept, self._run_in_worker)
         topics = coordinators.topics
         for topic in self._config.declared_topics:
             if topic.name not in topics.registry.topics:

@@ -1,6 +1,6 @@
 """Which workers of this machine live: those whose connection is open and whose last beat is recent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from coordinator.engine.engine import Worker
@@ -10,6 +10,7 @@ class _Beat(NamedTuple):
     at_ms: int
     worker: Worker
     connection: object
+    """None: it closed without a word."""
 
 
 class Members:
@@ -29,8 +30,10 @@ class Members:
     def beat(self, worker: Worker, connection: object) -> None:
         """A worker lives, as long as it beats and its connection is open."""
         before = self._beats.get(worker.id)
+        if before is None:  # the same worker, before it was started again
+            self._beats = {key: beat for key, beat in self._beats.items() if beat.worker.node_id != worker.node_id}
         self._beats[worker.id] = _Beat(self._now_ms(), worker, connection)
-        if before is None or before.worker != worker:
+        if before is None or before.connection is None or before.worker != worker:
             self.notify()
 
     def silent_ms(self, connection: object) -> int:
@@ -46,14 +49,22 @@ class Members:
     def disconnected(self, connection: object) -> None:
         """The workers of this connection are dead."""
         self.watchers.pop(connection, None)
-        gone = [worker_id for worker_id, beat in self._beats.items() if beat.connection is connection]
-        for worker_id in gone:
-            del self._beats[worker_id]
+        gone = [beat for beat in self._beats.values() if beat.connection is connection]
+        for beat in gone:
+            self._beats[beat.worker.id] = beat._replace(connection=None)
         if gone:
             self.notify()
 
     def living(self, beat_timeout_ms: int) -> list[Worker]:
         """Those whose last beat is recent, by node id and id."""
         since_ms = self._now_ms() - beat_timeout_ms
-        workers = [beat.worker for beat in self._beats.values() if beat.at_ms > since_ms]
-        return sorted(workers, key=lambda worker: (worker.node_id, worker.id))
+        return _sorted(beat for beat in self._beats.values() if beat.at_ms > since_ms and beat.connection is not None)
+
+    def seen(self, within_ms: int) -> list[Worker]:
+        """Those whose last beat is recent, whether they live or not, without those that have left; by node id and id."""
+        since_ms = self._now_ms() - within_ms
+        return _sorted(beat for beat in self._beats.values() if beat.at_ms > since_ms)
+
+
+def _sorted(beats: Iterable[_Beat]) -> list[Worker]:
+    return sorted((beat.worker for beat in beats), key=lambda worker: (worker.node_id, worker.id))

@@ -47,6 +47,7 @@ class Session(asyncio.Protocol):
             "beat": self._beat,
             "leave": self._leave,
             "workers": self._workers,
+            "seen_workers": self._seen_workers,
             "owners": self._owners,
             "replay": self._replay,
             "read": self._read,
@@ -147,6 +148,9 @@ class Session(asyncio.Protocol):
 
     def _workers(self, fields: dict[str, Any], answer: Answer) -> None:
         answer(self._store.members.living(fields["beat_timeout_ms"]))
+
+    def _seen_workers(self, fields: dict[str, Any], answer: Answer) -> None:
+        answer(self._store.members.seen(fields["within_ms"]))
 
     def _owners(self, _fields: dict[str, Any], answer: Answer) -> None:
         answer(self._store.owners())

@@ -6,6 +6,12 @@ from coordinator.api.cluster import Node
 from coordinator.engine.engine import Owner, Worker
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
+NAMED_MS = 9_000
+"""How long Metadata names a worker that died, unless it said that it stops; as Kafka with `broker.session.timeout.ms`.
+
+Librdkafka forgets a broker that Metadata does not name. If that was the coordinator of the group of a transaction, this may
+wait for ever (librdkafka's issue 5511); while the broker is named it finds the next one.
+"""
 LED_WITH = {COORDINATOR_EVENTS: CONSUMER_OFFSETS}
 """The partitions of the first topic are led by the worker that has those of the second."""
 
@@ -18,6 +24,8 @@ class Workers:
     def __init__(self) -> None:
         self.me: Worker | None = None
         self.living: Sequence[Worker] = ()
+        self.silent: Sequence[Worker] = ()
+        """Those that died less than NAMED_MS ago, and were not started again yet."""
         self.owners: Mapping[str, Owner] = {}
         self.expected: Mapping[str, str] = {}
         """Log -> id of the worker that should have it."""
@@ -49,9 +57,27 @@ class Workers:
 
         As in Kafka, those that do not have the client's listener are left out.
         """
+        return self._nodes(self.living, advertised)
+
+    def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
+        """As `nodes`, with those that died less than NAMED_MS ago."""
+        return self._nodes([*self.living, *self.silent], advertised)
+
+    def is_anybody_missing(self, living: Sequence[Worker]) -> bool:
+        """Whether somebody lived, or had just died, at the last look, and does not live now."""
+        ids = {each.id for each in living}
+        return any(each.id not in ids for each in (*self.living, *self.silent))
+
+    def update(self, living: Sequence[Worker], seen: Sequence[Worker]) -> None:
+        """Takes over who lives, and who has beaten in the last NAMED_MS, whether it lives or not."""
+        here = {each.node_id for each in living} | ({self.me.node_id} if self.me is not None else set())
+        self.living = living
+        self.silent = list({each.node_id: each for each in seen if each.node_id not in here}.values())
+
+    def _nodes(self, workers: Sequence[Worker], advertised: tuple[str, int]) -> list[Node]:
         me = self.me
         listener = self._listener(advertised)
-        others = [each for each in self.living if me is None or each.id != me.id]
+        others = [each for each in workers if me is None or each.id != me.id]
         own = [] if me is None else [Node(me.node_id, *advertised)]
         found = [(each, address_of(each, listener)) for each in others]
         return sorted([*own, *(Node(each.node_id, *address) for each, address in found if address is not None)])

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from coordinator.engine.engine import Claim, Engine, EngineUnavailable, Worker
 from coordinator.runtime.shard import Status
 from coordinator.workers.assignment import assign
-from coordinator.workers.cluster import Workers
+from coordinator.workers.cluster import NAMED_MS, Workers
 from coordinator.workers.lease import Lease
 from coordinator.workers.reachability import Reachability
 from coordinator.workers.take_over import SharedShard, describe_failure
@@ -89,12 +89,14 @@ class Ownership:
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Begins to beat, and returns when the first shards that this worker should have are loaded.
-
-        Raises EngineUnavailable if the first beat is not taken.
-        """
+    async def enter(self) -> None:
+        """Lives from now on, and knows the others, so that clients can be answered. Raises EngineUnavailable."""
         await self._beat()
+        await self._see()
+        self._cluster.expected = self._wanted()
+
+    async def start(self) -> None:
+        """Goes on to beat, and returns when the first shards that this worker should have are loaded."""
         self._tasks = [
             asyncio.create_task(self._beat_forever()),
             asyncio.create_task(self._watch()),
@@ -184,14 +186,20 @@ class Ownership:
                     await self._changed.wait()
             self._changed.clear()
 
-    async def _look(self) -> None:
-        self._drop_lost()
+    async def _see(self) -> None:
+        """Takes over from the engine who lives and who owns what."""
         # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
         self._cluster.owners = await self._engine.owners()
         living = await self._engine.workers()
+        # Nobody is silent who was not missed by an earlier look, so most looks need not ask.
+        seen = await self._engine.workers(NAMED_MS) if self._cluster.is_anybody_missing(living) else living
         if living != self._cluster.living:
             _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
-        self._cluster.living = living
+        self._cluster.update(living, seen)
+
+    async def _look(self) -> None:
+        self._drop_lost()
+        await self._see()
         self._drop_fenced()
         wanted = self._cluster.expected = self._wanted()
         if self._is_away:

@@ -46,7 +46,7 @@ class World:
     def start(self, client_id: str = "billing-1") -> OrderService:
         """Starts an instance, and waits until it is a member."""
         service = OrderService(self.bootstrap, self.topic, self.name, self.ledger, **FAST, **{"client.id": client_id})
-        thread = threading.Thread(target=service.run, name=client_id)
+        thread = threading.Thread(target=service.run, name=client_id, daemon=True)
         thread.start()
         self._stack.callback(thread.join)
         self._stack.callback(service.stop)

@@ -62,7 +62,7 @@ public class AccessCalls {
 
     static void asAlice(String when, Admin alice) throws Exception {
         DescribeClusterOptions cluster = new DescribeClusterOptions().includeAuthorizedOperations(true);
-        show(when + ", operations of the cluster", outcome(alice.describeCluster(cluster).authorizedOperations()));
+        show(when + ", operations of the cluster", outcome(alice.describeCluster(cluster).authorizedOperations().thenApply(TreeSet::new)));
         DescribeTopicsOptions topics = new DescribeTopicsOptions().includeAuthorizedOperations(true);
         for (String topic : List.of("java-orders", "java-bills")) {
             show(when + ", operations of " + topic, outcome(alice.describeTopics(List.of(topic), topics).topicNameValues().get(topic)

@@ -1,13 +1,13 @@
 """`GET /v1/events`: history and live without a seam, over all groups or one, as a stream and in pages."""
 
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
 from tests.support.wire import Connection
@@ -88,11 +88,10 @@ def test_an_event_has_names_for_errors_and_kinds_and_its_place_in_the_log(server
 
 def test_a_stream_that_is_cut_continues_without_a_gap_or_a_duplicate_while_more_events_come(server, connection):
     commit(connection, "seam", 50)
-    writer = threading.Thread(target=commit, args=(connection, "seam", 400))
-    writer.start()
+    writer = Background(commit, connection, "seam", 400)
     first = stream(server, 120, group="seam")
     second = stream(server, 200, last_id=first[-1][0], group="seam")
-    writer.join()
+    writer.finish()
     third = stream(server, 130, after=second[-1][0], group="seam")
     streamed = [event["state_offset"] for _, event in [*first, *second, *third]]
     paged, after = [], None
@@ -185,9 +184,8 @@ def test_a_stop_ends_streams_in_an_orderly_way(coordinator_process):
     with httpx.stream("GET", f"{server.admin}/v1/events", timeout=TIMEOUT) as answer:
         found = blocks(answer.iter_lines())
         next(found)
-        stopper = threading.Thread(target=server.stop)
-        stopper.start()
+        stopper = Background(server.stop)
         [last] = [block for block in found if "data" in block]
-        stopper.join()
+        stopper.finish()
     assert last["event"] == "end"
     assert json.loads(last["data"]) == {"type": "StreamEnded", "reason": "the server is stopping"}

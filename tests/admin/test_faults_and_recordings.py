@@ -1,10 +1,9 @@
 """Fault rules and recordings over HTTP: set, wait, release, clear, read, and every refusal with what is allowed."""
 
-import threading
-
 import httpx
 import pytest
 
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
 from tests.support.wire import Connection
@@ -59,10 +58,9 @@ def test_a_wait_ends_when_the_rule_has_acted_and_a_release_lets_the_request_go_o
     def wait():
         reached.append(http.get(f"/faults/{fault['id']}", params={"until": "held:1", "timeout_ms": 20_000}).json())
 
-    waiting = threading.Thread(target=wait)
-    waiting.start()
+    waiting = Background(wait)
     connection.send("Heartbeat", 4, HEARTBEAT)
-    waiting.join(WITHIN_S)
+    waiting.finish()
     assert (reached[0]["reached"], reached[0]["held"], reached[0]["acted"]) == (True, 1, 1)
     late = http.get(f"/faults/{fault['id']}", params={"until": "acted:2", "timeout_ms": 1}).json()
     assert late["reached"] is False

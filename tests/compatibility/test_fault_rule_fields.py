@@ -1,6 +1,5 @@
 """Every field of a match, every action and every extent as real clients meet them, both protocols and transactions."""
 
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from msgspec.structs import fields
 
 from coordinator.control import Control
 from coordinator.rules.model import Match
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 
@@ -255,13 +255,11 @@ def test_a_member_of_a_consumer_group_joins_again_when_a_rule_fences_it(server: 
 @contextmanager
 def committing(client: Client) -> Iterator[Callable[[], bool]]:
     """Commits in a thread of its own. Yields a function that says whether that is done."""
-    thread = threading.Thread(target=client.commit)
-    thread.start()
+    thread = Background(client.commit)
     try:
-        yield lambda: not thread.is_alive()
+        yield lambda: not thread.is_running
     finally:
-        thread.join(WITHIN_S)
-    assert not thread.is_alive()
+        thread.finish()
 
 
 def test_an_error_of_some_partitions_lets_the_client_commit_the_others(control: Control, alone: Client):

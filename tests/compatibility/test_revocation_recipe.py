@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection, Values
 
@@ -27,6 +28,7 @@ COMMIT_EVERY_S = 0.1
 REBALANCE_EVERY_S = 0.1
 BEAT_PAUSE_S = 0.005
 ONE_WAY_S = 0.01
+STORM_WITHIN_S = 250.0
 GROUP_RESOURCE = 32
 NONE, STALE_MEMBER_EPOCH = 0, 113
 
@@ -214,19 +216,17 @@ def test_who_follows_the_recipe_sees_no_commit_fail(
         topic = {"name": "t", "num_partitions": 6, "replication_factor": 1}
         (made,) = link.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)["topics"]
     storms: list[Storm] = []
+
+    def run(policy: str, by_the_recipe: bool) -> None:
+        storms.append(storm(server, made["topic_id"], policy, by_the_recipe=by_the_recipe))
+
     threads = [
-        threading.Thread(
-            target=lambda policy=policy, by_the_recipe=by_the_recipe: storms.append(
-                storm(server, made["topic_id"], policy, by_the_recipe=by_the_recipe)
-            )
-        )
+        Background(run, policy, by_the_recipe)
         for policy in ("strict", "revocation-epoch")
         for by_the_recipe in (True, False)
     ]
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        thread.finish(STORM_WITHIN_S)
     with capsys.disabled():
         print("", *sorted(map(str, storms)), sep="\n  ")
     failed = {(each.policy, each.by_the_recipe): each.failed for each in storms}

@@ -16,6 +16,7 @@ import pytest
 
 from tests.compatibility.members import JAVA_ARTIFACTS
 from tests.compatibility.three_workers import breakdown, create, disturb, is_spread, three_workers
+from tests.support.background import Background
 from tests.support.java_support import compile_java, java, kafka_classpath
 from tests.support.server_process import ServerProcess
 from tests.support.tls import certificates
@@ -46,10 +47,8 @@ class Transactions:
             [*command, bootstrap, group, topic, *settings],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        self.threads = [threading.Thread(target=target) for target in (self._read, self._read_errors)]
         self.errors: deque[str] = deque(maxlen=LINES_SHOWN)
-        for thread in self.threads:
-            thread.start()
+        self.threads = [Background(self._read), Background(self._read_errors)]
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -92,13 +91,13 @@ class Transactions:
         self.process.stdin.flush()
         self.process.wait(ENDS_WITHIN_S)
         for thread in self.threads:
-            thread.join()
+            thread.finish()
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
         for thread in self.threads:
-            thread.join()
+            thread.finish()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -114,8 +113,7 @@ class Reader:
             {"bootstrap.servers": bootstrap, "group.id": program.group, "log_level": 0, **security}
         )
         self.over = threading.Event()
-        self.thread = threading.Thread(target=self._work)
-        self.thread.start()
+        self.thread = Background(self._work)
 
     def _work(self) -> None:
         while not self.over.wait(0.02):
@@ -127,7 +125,7 @@ class Reader:
 
     def end(self) -> None:
         self.over.set()
-        self.thread.join()
+        self.thread.finish()
         self.consumer.close()
 
 

@@ -27,6 +27,7 @@ from tests.compatibility.three_workers import (
     owners,
     three_workers,
 )
+from tests.support.background import Background
 from tests.support.waiting import wait_until
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -68,8 +69,7 @@ class Member:
             }
         )
         self.consumer.subscribe(["numbers"])
-        self.thread = threading.Thread(target=self.work)
-        self.thread.start()
+        self.thread = Background(self.work)
 
     def work(self) -> None:
         while not self.over.is_set():
@@ -160,7 +160,7 @@ def test_groups_lose_no_acknowledged_offset_while_workers_die(cluster, fresh):
         for member in members:
             member.over.set()
         for member in members:
-            member.thread.join()
+            member.thread.finish()
     assert lost(bootstrap, history) == []
     affected = [silence for silence in silences if silence > 1.0]
     print(

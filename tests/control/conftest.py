@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import Consumer
 
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 
 
@@ -35,8 +36,7 @@ class Member:
         })  # fmt: skip
         self.consumer.subscribe([topic])
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._poll)
-        self._thread.start()
+        self._thread = Background(self._poll)
 
     def _poll(self) -> None:
         while not self._stopped.is_set():
@@ -45,7 +45,7 @@ class Member:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join()
+        self._thread.finish()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from coordinator.control import (
     asynchronous,
     blocking,
 )
+from tests.support.background import Background
 from tests.support.cuttable_proxy import CuttableProxy
 
 
@@ -132,11 +133,8 @@ def test_two_tests_at_once_in_one_server_do_not_meet(server, join, fresh):
             both.abort()
             raise
 
-    threads = [threading.Thread(target=run, args=each) for each in (("first", "second"), ("second", "first"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for thread in [Background(run, *each) for each in (("first", "second"), ("second", "first"))]:
+        thread.finish()
     assert failures == []
 
 

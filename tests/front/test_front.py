@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import ssl
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from coordinator.admin.routes import all_endpoints
 from coordinator.front.health import merged
 from coordinator.front.recordings import Numbered
 from coordinator.front.routes import endpoints
+from tests.support.background import Background
 from tests.support.coordinators import coordinator_of
 from tests.support.group_members import Consumer
 from tests.support.server_process import ServerProcess
@@ -169,14 +169,13 @@ def test_a_wait_for_a_group_goes_on_after_a_take_over(server, admin):
     commit_one(server, group, 1)
     found: list[Any] = []
     query = {"until": "members:1", "timeout_ms": 20_000}
-    waiting = threading.Thread(target=lambda: found.append(get(admin, f"/v1/groups/{group}", **query)))
-    waiting.start()
+    waiting = Background(lambda: found.append(get(admin, f"/v1/groups/{group}", **query)))
     os.kill(current_pid(server, worker_of(admin, group)), signal.SIGKILL)
     wait_until(lambda: admin.get("/health/ready").status_code == 200)
     with coordinator_of(server, group) as link:
         member = Consumer(link, group)
         member.join()
-        waiting.join()
+        waiting.finish()
         member.connection.close()
     assert found[0]["reached"] is True
 
@@ -230,10 +229,9 @@ def test_a_recording_has_the_requests_of_all_workers(server, admin):
     assert {each["outcome"] for each in again["entries"]} == {"answered"}
     assert get(admin, "/v1/recordings")["recordings"][0]["entries"] == 2 * len(GROUPS)
     found: list[Any] = []
-    waiting = threading.Thread(target=lambda: found.append(get(admin, path, after=page["next"], timeout_ms=10_000)))
-    waiting.start()
+    waiting = Background(lambda: found.append(get(admin, path, after=page["next"], timeout_ms=10_000)))
     commit_one(server, GROUPS[5], 10)
-    waiting.join()
+    waiting.finish()
     assert [each["number"] for each in found[0]["entries"]] == [2 * len(GROUPS) + 1]
     assert admin.delete(path).json() == {"cleared": 1}
 

@@ -22,6 +22,7 @@ import pytest
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.network.log_once import LINES_PER_MINUTE_MAX
+from tests.support.background import Background
 from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
@@ -272,13 +273,12 @@ def test_a_client_that_sends_thousands_of_requests_at_once_lets_others_be_served
     body = encode("MetadataRequest", 9, {"topics": [{"name": f"missing-{number}"} for number in range(20)]})
     flood = b"".join(frame("Metadata", 9, body, number, "flooder") for number in range(count))
     with Connection(server.bootstrap) as link:
-        sender = threading.Thread(target=link.send_bytes, args=(flood,))
-        sender.start()
+        sender = Background(link.send_bytes, flood)
         served = []
         for number in range(count):
             assert int.from_bytes(link.receive_bytes()[:4]) == number
             served.append(honest.answers)
-        sender.join()
+        sender.finish()
     assert served[-1] - served[0] >= 5
     assert len(set(served)) >= 5
 

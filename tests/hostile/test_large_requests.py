@@ -6,13 +6,13 @@ ARGS="tests/hostile/test_large_requests.py -s"`.
 """
 
 import sys
-import threading
 import time
 from urllib.request import urlopen
 
 import pytest
 
 from coordinator.bench.load import cpu_clock
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -148,11 +148,10 @@ def held(server, api, version, values):
         large.send(api, version, values)
         sizes.append(len(large.receive_bytes(60)))
 
-    thread = threading.Thread(target=ask)
-    thread.start()
+    thread = Background(ask)
     worst = 0.0
     while True:
-        is_last = not thread.is_alive()
+        is_last = not thread.is_running
         asked = time.clock_gettime(clock)
         small.call("Heartbeat", 4, **beat)
         worst = max(worst, time.clock_gettime(clock) - asked)

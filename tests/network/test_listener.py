@@ -48,6 +48,7 @@ async def listening(clock, **changes):
         | changes,
     )
     await listener.start("127.0.0.1", 0)
+    await listener.open()
     return listener
 
 

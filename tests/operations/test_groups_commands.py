@@ -5,13 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import uuid
 
 import pytest
 
 from coordinator import cli
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from tests.support.background import Background
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
@@ -266,10 +266,9 @@ def test_the_error_for_a_server_that_is_not_kafka_is_one_line(capsys, answer, wo
                 else:
                     connection.sendall(answer)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
+        thread = Background(serve)
         error = refused(capsys, f"127.0.0.1:{listener.getsockname()[1]}")
-        thread.join()
+        thread.finish()
     assert words in error
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from tests.pipeline.histories import SimulatedHistory, encoded, write_log
 from tests.pipeline.reference_model import ReferenceResult, replay
+from tests.support.background import Background
 from tests.support.waiting import wait_until
 
 pytest.importorskip("pyspark")
@@ -220,8 +221,7 @@ def test_repeated_kills_under_a_live_writer_keep_every_offset_once(spark, tmp_pa
 
     # The log must exist before it is read, and imports for writing must happen in this thread.
     write()
-    writer = threading.Thread(target=go_on_writing)
-    writer.start()
+    writer = Background(go_on_writing)
     command = [sys.executable, "-m", "coordinator", "pipeline", "follow", "--log", str(tmp_path / "log"), "--out", str(out),
                "--interval", "0.5", "--conf", "spark.sql.shuffle.partitions=2"]  # fmt: skip
     commits = out / "archive" / "commits"
@@ -240,7 +240,7 @@ def test_repeated_kills_under_a_live_writer_keep_every_offset_once(spark, tmp_pa
             process.wait()
     finally:
         done.set()
-        writer.join()
+        writer.finish()
     with said.open("ab") as errors:
         code = subprocess.run([*command, "--once"], stderr=errors, timeout=600, check=False).returncode
     assert code == 0, said.read_text()[-2000:]

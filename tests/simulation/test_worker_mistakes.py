@@ -11,12 +11,15 @@ from coordinator.faults.plan import draw
 from coordinator.journal.shared_journal import SharedJournal
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import UserScramCredentialRecord
+from coordinator.runtime import event_log
 from coordinator.server.sharing import Sharing
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.registry import Registry
+from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.workers.lease import Lease
 from coordinator.workers.ownership import Ownership
 from coordinator.workers.peers import Peers
+from coordinator.workers.shared_events import _OlderSegments
 from coordinator.workers.take_over import SharedShard
 
 SEEDS = range(1, 7)
@@ -24,6 +27,7 @@ SECONDS = 30.0
 FAULTS = {
     "kill_s": 6.0, "pause_s": 5.0, "engine_faults": 0.05, "engine_cut_s": 6.0, "snapshot_s": 1.0,
     "power_s": 0.0, "acts_s": 0.0, "rules_s": 0.0, "quotas_s": 0.0, "full_s": 0.0, "eio_s": 0.0, "metadata_s": 0.0,
+    "claim_s": 0.0,
 }  # fmt: skip
 METADATA = {
     "kill_s": 0.0, "pause_s": 4.0, "engine_faults": 0.0, "engine_cut_s": 4.0, "groups": 1, "members": 1, "counters": 0,
@@ -32,6 +36,12 @@ METADATA = {
 """Changes to the plan under which mistakes in the metadata can show."""
 
 LEASES = {"pause_s": 1.0, "engine_cut_s": 2.0, "kill_s": 0.0, "engine_faults": 0.0, "think_s": 0.3}
+EVENTS = {
+    "claim_s": 1.0, "engine_delay_s": 0.1, "engine_faults": 0.0, "kill_s": 0.0, "pause_s": 0.0, "think_s": 0.1, "shards": 1,
+    "groups": 3, "members": 3, "counters": 0, "consumer_groups": 0, "mixed_groups": 0, "streams_groups": 0,
+}  # fmt: skip
+"""Here old owners often append events of what never takes effect."""
+
 TRANSACTIONS = {"counters": 2, "groups": 1, "members": 1, "think_s": 0.1, "shards": 3, "engine_faults": 0.0}
 
 
@@ -168,6 +178,61 @@ def markers_for_other_workers_are_not_awaited(patch):
     patch.setattr(Peers, "write_marker", nobody)
 
 
+def markers_have_the_epoch_of_the_next_transaction(patch):
+    deliver = MarkerDelivery.deliver
+
+    def deliver_next(self, transactional_id, marker, remaining):
+        deliver(self, transactional_id, marker._replace(producer_epoch=marker.producer_epoch + 1), remaining)
+
+    patch.setattr(MarkerDelivery, "deliver", deliver_next)
+
+
+def markers_for_other_workers_say_the_opposite(patch):
+    write = Peers.write_marker
+
+    def write_opposite(self, marker, *rest):
+        write(self, marker._replace(commit=not marker.commit), *rest)
+
+    patch.setattr(Peers, "write_marker", write_opposite)
+
+
+def one_shard_of_several_gets_no_marker(patch):
+    deliver = MarkerDelivery.deliver
+
+    def deliver_most(self, transactional_id, marker, remaining):
+        if len(remaining) > 1:
+            remaining.remove(max(remaining))
+        deliver(self, transactional_id, marker, remaining)
+
+    patch.setattr(MarkerDelivery, "deliver", deliver_most)
+
+
+def undone_events_are_not_declared(patch):
+    patch.setattr(event_log, "_is_undone", lambda _value, _state_offset: False)
+
+
+def an_event_too_many_is_declared_undone(patch):
+    read_tail = event_log.read_tail
+
+    def one_more(*parts):
+        tail = read_tail(*parts)
+        if tail.undone_from > 0:
+            tail.undone_from -= 1
+        return tail
+
+    patch.setattr(event_log, "read_tail", one_more)
+
+
+def the_copy_of_an_event_log_lacks_a_piece(patch):
+    add = _OlderSegments.add
+
+    async def most(self, sequence, data):
+        if sequence != 1:
+            await add(self, sequence, data)
+
+    patch.setattr(_OlderSegments, "add", most)
+
+
 def first_broken(changes=None):
     """What breaks in the first of six seeds in which something does. Faults are frequent, so that half a minute suffices."""
     for seed in SEEDS:
@@ -199,6 +264,12 @@ def first_broken(changes=None):
         (workers_that_died_live_on, ("I40",), {"engine_faults": 0.0}),
         (a_take_over_is_not_tried_again, ("I40",), {"engine_faults": 0.0}),
         (markers_for_other_workers_are_not_awaited, ("I41",), TRANSACTIONS),
+        (markers_have_the_epoch_of_the_next_transaction, ("I41",), TRANSACTIONS),
+        (markers_for_other_workers_say_the_opposite, ("I41",), TRANSACTIONS),
+        (one_shard_of_several_gets_no_marker, ("I41",), TRANSACTIONS),
+        (undone_events_are_not_declared, ("I21",), EVENTS),
+        (an_event_too_many_is_declared_undone, ("I22",), EVENTS),
+        (the_copy_of_an_event_log_lacks_a_piece, ("I36",), EVENTS),
     ],
 )
 def test_a_known_mistake_of_workers_is_caught(mistake, invariants, changes, monkeypatch):

@@ -21,6 +21,7 @@ def test_every_invariant_holds_whatever_fails(seed, workers):
     report = simulator.run(draw(seed, SECONDS, workers))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
     assert report.acknowledged > 50
+    assert report.reported > 50
     assert report.taken
     assert report.changes
     assert bool(report.marked) is bool(report.transactions)

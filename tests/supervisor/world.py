@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka
 import confluent_kafka.admin
 
+from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -18,6 +19,8 @@ TOPIC = "numbers"
 PARTITIONS = 4
 OFFSETS_WITHIN_S = 5
 """How long a producer waits until its offsets are part of the transaction."""
+IDLE_MS = 1_000
+"""Only a connection that opens or closes wakes a producer whose group's coordinator went away (librdkafka's issue 5511)."""
 SETTINGS = {
     "offsets.topic.num.partitions": SHARDS,
     "transaction.state.log.num.partitions": SHARDS,
@@ -95,6 +98,15 @@ class Machine:
             for broker in self.admin().list_topics(timeout=20).brokers.values()
         }
 
+    def leaders(self, topic: str) -> list[int]:
+        """The node that leads each partition. A worker that has not read yet that the topic was created does not know it."""
+
+        def ask() -> list[int]:
+            partitions = self.admin().list_topics(topic, timeout=20).topics[topic].partitions
+            return [partitions[number].leader for number in sorted(partitions)]
+
+        return wait_until(ask, f"partitions of {topic}")
+
 
 class Committer:
     """Commits rising offsets of one group in a thread, and remembers the highest one that was acknowledged."""
@@ -104,8 +116,7 @@ class Committer:
         self.acknowledged = 0
         self._consumer = machine.consumer(group)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
+        self._thread = Background(self._work)
 
     def _work(self) -> None:
         offset = 0
@@ -123,7 +134,7 @@ class Committer:
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join()
+        self._thread.finish()
         self._consumer.close()
 
 
@@ -142,13 +153,14 @@ class Transactor:
         self._machine = machine
         self._consumer = machine.consumer(name)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
+        self._thread = Background(self._work)
 
     def _work(self) -> None:
         number = 0
         while not self._over.is_set():
-            producer = self._machine.producer(**{"transactional.id": self.name, "transaction.timeout.ms": 20_000})
+            producer = self._machine.producer(
+                **{"transactional.id": self.name, "transaction.timeout.ms": 20_000, "connections.max.idle.ms": IDLE_MS}
+            )
             with suppress(confluent_kafka.KafkaException):
                 producer.init_transactions(30)
                 while not self._over.is_set():
@@ -173,7 +185,7 @@ class Transactor:
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join()
+        self._thread.finish()
         self._consumer.close()
 
 

@@ -5,6 +5,8 @@ import threading
 from contextlib import suppress
 from typing import Self
 
+from tests.support.background import Background
+
 
 class CuttableProxy:
     """Listens on a free port of the loopback address and passes bytes to `target` ("host:port") and back.
@@ -20,8 +22,7 @@ class CuttableProxy:
         self._speaks.set()
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        self._threads = [Background(self._accept)]
 
     def __enter__(self) -> Self:
         return self
@@ -33,7 +34,7 @@ class CuttableProxy:
         self._server.close()
         self.cut()
         for thread in self._threads:
-            thread.join()
+            thread.finish()
 
     def cut(self) -> None:
         """Breaks all connections. Later ones are accepted."""
@@ -76,9 +77,7 @@ class CuttableProxy:
                     continue
                 self._open.append(upstream)
                 for pair in ((client, upstream), (upstream, client)):
-                    thread = threading.Thread(target=self._pass, args=pair)
-                    self._threads.append(thread)
-                    thread.start()
+                    self._threads.append(Background(self._pass, *pair))
 
     def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):

@@ -133,7 +133,7 @@ def test_a_wait_for_a_group_ends_when_the_group_moves(tmp_path):
     async def scenario():
         async with workers(tmp_path) as world:
             first, _, here, _ = await groups_of_two(world)
-            waiting = asyncio.create_task(asked(first, "GET", f"/v1/groups/{here}?until=state:Stable&timeout_ms=1500"))
+            waiting = asyncio.create_task(asked(first, "GET", f"/v1/groups/{here}?until=state:Stable&timeout_ms=60000"))
             shard = first.server.groups.shard_of(here)
             await world.until(lambda: bool(shard.watchers))
             first.wire.is_cut = True

@@ -22,7 +22,7 @@ from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
 from coordinator.topics.alter_configs import ConfigOp
 from coordinator.topics.engine import METADATA_FOLDER
-from coordinator.workers import metadata_sharing
+from coordinator.workers import metadata_sharing, ownership
 from tests.workers.world import (
     PATIENT,
     SHARDS,
@@ -550,6 +550,67 @@ def test_a_worker_that_has_no_engine_names_the_others_and_if_there_are_none_itse
             await world.until(lambda: not first.shards)
             found = await find(client, group)
             assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
+
+    run(scenario())
+
+
+async def named(worker: WorkerUnderTest) -> list[int]:
+    """The nodes that Metadata and DescribeCluster name."""
+    client = await worker.client()
+    metadata = await client.call("Metadata", 8, topics=[])
+    described = await client.call("DescribeCluster", 0)
+    client.close()
+    nodes = [broker.node_id for broker in metadata.brokers]
+    assert nodes == [broker.broker_id for broker in described.brokers]
+    return nodes
+
+
+def test_a_worker_that_died_is_named_for_a_while_and_one_that_stopped_is_not(tmp_path, monkeypatch):
+    """As a broker of Kafka is until `broker.session.timeout.ms` is over, or it says that it stops."""
+    monkeypatch.setattr(ownership, "NAMED_MS", 60_000)
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, third = await world.start(1, 2, 3)
+            await world.until(lambda: len(first.sharing.cluster.living) == 3)
+            second.wire.is_cut = True
+            await world.until(lambda: len(first.sharing.cluster.living) == 2)
+            assert await named(first) == [1, 2, 3]
+            await world.stop(third)
+            await world.until(lambda: len(first.sharing.cluster.living) == 1)
+            assert await named(first) == [1, 2]
+            monkeypatch.setattr(ownership, "NAMED_MS", 1)
+            await world.until(lambda: not first.sharing.cluster.silent)
+            assert await named(first) == [1]
+            second.wire.is_cut = False
+            await world.until(lambda: len(first.sharing.cluster.living) == 2)
+            assert await named(first) == [1, 2]
+
+    run(scenario())
+
+
+def test_a_worker_accepts_clients_when_it_knows_the_others(tmp_path, monkeypatch):
+    """Metadata that left them out would make clients forget them."""
+    see = ownership.Ownership._see
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (first,) = await world.start(1)
+            second = WorkerUnderTest(world, 2, ("data.plane=none",))
+            refused: list[bool] = []
+
+            async def see_late(self):
+                if self is second.sharing._ownership and not refused:
+                    with pytest.raises(ConnectionRefusedError):
+                        await second.client()
+                    refused.append(True)
+                await see(self)
+
+            monkeypatch.setattr(ownership.Ownership, "_see", see_late)
+            world.running.append(await second.start())
+            assert refused
+            assert await named(second) == [1, 2]
+            await world.until(lambda: len(first.sharing.cluster.living) == 2)
 
     run(scenario())
 

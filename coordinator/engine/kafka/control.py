@@ -147,10 +147,10 @@ class Control:
         await self.catch_up()
         return dict(self._owners)
 
-    async def workers(self) -> list[Worker]:
+    async def workers(self, within_ms: int | None) -> list[Worker]:
         """The workers whose last beat is recent by the broker's clock. Raises: EngineUnavailable."""
         await self.catch_up()
-        since_ms = self._now_ms() - self._beat_timeout_ms
+        since_ms = self._now_ms() - (self._beat_timeout_ms if within_ms is None else within_ms)
         living = [worker for beat_ms, worker in self._beats.values() if beat_ms > since_ms]
         return sorted(living, key=lambda worker: (worker.node_id, worker.id))
 

@@ -319,9 +319,9 @@ class KafkaEngine:
         """Says that a worker stops. Raises: EngineUnavailable."""
         await self._control.write(Leave(worker.id))
 
-    async def workers(self) -> list[Worker]:
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent by the broker's clock. Raises: EngineUnavailable."""
-        return await self._control.workers()
+        return await self._control.workers(within_ms)
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claims that were announced. Raises: EngineUnavailable."""

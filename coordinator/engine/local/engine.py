@@ -184,9 +184,11 @@ class LocalEngine(asyncio.Protocol):
         """Says that a worker stops. Raises: EngineUnavailable."""
         await self.ask("leave", worker=worker)
 
-    async def workers(self) -> list[Worker]:
-        """The workers whose connection is open and whose last beat is recent. Raises: EngineUnavailable."""
-        return wire.living(await self.ask("workers", beat_timeout_ms=self._settings.beat_timeout_ms))
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
+        """The workers whose last beat is recent; those that live also have an open connection. Raises: EngineUnavailable."""
+        if within_ms is None:
+            return wire.workers(await self.ask("workers", beat_timeout_ms=self._settings.beat_timeout_ms))
+        return wire.workers(await self.ask("seen_workers", within_ms=within_ms))
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""

@@ -108,7 +108,7 @@ def worker_of(fields: Any) -> Worker | None:
     return None if fields is None else Worker(*fields)
 
 
-def living(fields: Iterable[Any]) -> list[Worker]:
+def workers(fields: Iterable[Any]) -> list[Worker]:
     """The workers that a JSON message lists."""
     return [Worker(*each) for each in fields]
 

@@ -246,9 +246,10 @@ class PostgresqlEngine:
         """Removes a worker, and those that died long ago. Raises: EngineUnavailable."""
         await self._members.fetch(sql.LEAVE, worker.id, self._primary.schema)
 
-    async def workers(self) -> list[Worker]:
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent by the database's clock. Raises: EngineUnavailable."""
-        return [Worker(*row) for row in await self._members.fetch(sql.WORKERS, self._settings.beat_timeout_ms)]
+        limit_ms = self._settings.beat_timeout_ms if within_ms is None else within_ms
+        return [Worker(*row) for row in await self._members.fetch(sql.WORKERS, limit_ms)]
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""
