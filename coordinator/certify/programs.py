@@ -53,7 +53,7 @@ class Instance:
     async def start(self) -> None:
         """Starts a process. Raises OSError if the command cannot be executed."""
         assert not self.runs
-        # Before the process exists: its first request tells its connections from those of the process before.
+        # Before the process exists: its first request separates its connections from those of the process before.
         started_ms = now_ms()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(

@@ -38,7 +38,7 @@ _COMMITS_WITHIN_S = 1.5
 WITHOUT_LEAVING_S = 75.0
 """Longer than the session of a process that has ended without leaving: 45 s in most libraries."""
 _ASKS_WITHIN_S = FATAL_MS / 2000
-"""Well before the judge blames a member for what it sends: meanwhile no heartbeat tells it that it was removed."""
+"""Well before the judge blames a member for what it sends: meanwhile it learns from no heartbeat that it was removed."""
 _STEPS_MAX = 15
 """A rebalance timeout of 5 min, the default of all libraries, is over after 8."""
 
