@@ -27,6 +27,7 @@ class SharedConfig:
     journal_replication: str = "required"
     journal_append_timeout_ms: int = 5_000
     journal_beat_timeout_ms: int = 3_000
+    journal_snapshot_bytes: int = 512 * 1024
     data_plane: str = "local"
     workers: int = 0
     """Processes on this machine; 0: this one, without a supervisor."""
@@ -52,6 +53,9 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      " their clients try again."),
     ("journal.beat.timeout.ms", SharedConfig, integer(1_000, 60_000), "milliseconds",
      "A worker that does not reach the database for this long is dead: others take its shards. All workers need the same one."),
+    ("journal.snapshot.bytes", SharedConfig, integer(65_536, 1 << 30), "bytes",
+     "A shard's log gets a new snapshot when this much was appended behind the last one, and more than that one has. So whoever"
+     " takes the shard over replays this much, and twice the compacted log, at most."),
     ("workers", SharedConfig, integer(0, WORKERS_MAX), "",
      "Processes that share the data folder of this machine, for its cores (docs/scale-out.md). 0: one process, which shares"
      " nothing. Not together with a shared journal."),

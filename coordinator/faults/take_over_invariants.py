@@ -45,6 +45,8 @@ class Circumstances(NamedTuple):
     """Machines with a disk that hangs."""
     engine_answers: bool
     engine_skew_s: float
+    last_beats: tuple[float, ...]
+    """Of the workers that are dead or stopped. One that woke up for a moment may have beaten in it, and lives from then on."""
 
 
 @dataclass(slots=True)
@@ -116,7 +118,12 @@ class TakeOverCheck:
             tuple(machine.name for machine in self._machines if machine.disk_hangs),
             self._store.stands_until_s <= now_s,
             self._store.skew_s,
+            tuple(self._last_beat(machine) for machine in self._machines if not is_awake(machine)),
         )
+
+    def _last_beat(self, machine: WorkerMachine) -> float:
+        found = None if machine.sharing is None else self._store.beats.get(machine.sharing.worker.id)
+        return -1.0 if found is None else found[0]
 
     def _logs(self) -> Iterator[str]:
         for index in range(self._plan.shards):
@@ -140,15 +147,14 @@ def is_well(machine: WorkerMachine, now_s: float) -> bool:
 
 def is_running(machine: WorkerMachine, now_s: float) -> bool:
     """Whether a worker runs and reaches the engine."""
-    server, process = machine.made, machine.process
-    return (
-        process is not None
-        and process.alive
-        and not process.paused
-        and machine.wire.passes_at(now_s)
-        and server is not None
-        and not server.stopping
-    )
+    server = machine.made
+    return is_awake(machine) and machine.wire.passes_at(now_s) and server is not None and not server.stopping
+
+
+def is_awake(machine: WorkerMachine) -> bool:
+    """Whether its process runs."""
+    process = machine.process
+    return process is not None and process.alive and not process.paused
 
 
 def served_by(machine: WorkerMachine, store: SharedStore) -> Iterator[str]:

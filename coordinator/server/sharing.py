@@ -36,6 +36,7 @@ from coordinator.workers.lease import Lease, LeasedShard
 from coordinator.workers.metadata_sharing import PIECES_MAX, MetadataSharing
 from coordinator.workers.ownership import Ownership, TakeOver
 from coordinator.workers.peers import Peers
+from coordinator.workers.replay_turns import ReplayTurns
 from coordinator.workers.shared_events import EventRetention, SharedEventLog
 from coordinator.workers.snapshots import Snapshots
 from coordinator.workers.statistics import WorkerStatistics
@@ -82,6 +83,7 @@ class Sharing:
         self._ownership: Ownership | None = None
         self._metadata: MetadataSharing | None = None
         self._snapshots: Snapshots | None = None
+        self._turns = ReplayTurns()
         self.event_logs: dict[int, SharedEventLog] = {}
         """By shard."""
         self._retention: EventRetention | None = None
@@ -211,6 +213,14 @@ class Sharing:
             self.statistics.taken(taken)
             ids = [shard.state.producer_ids_from for shard in transactions.here]
             topics.producer_ids.minimum = max([topics.producer_ids.minimum, *ids])
+            write_markers(taken.log)
+
+        def write_markers(log: str) -> None:
+            topic, _, index = log.rpartition("-")
+            if topic == names.CONSUMER_OFFSETS:
+                coordinators.markers.on_moved(topic, int(index))
+
+        self.cluster.on_claimed = write_markers
 
         self._ownership = Ownership(
             self.engine,
@@ -218,6 +228,7 @@ class Sharing:
             shards,
             self.cluster,
             self._lease,
+            self._turns,
             beat_ms=self._settings.beat_timeout_ms // BEATS,
             dead_after_ms=self._settings.beat_timeout_ms,
             now_ms=self._clock.machine_ms,
@@ -235,8 +246,10 @@ class Sharing:
             self.engine,
             journal,
             [each for topic in shards.values() for each in topic],
+            self._turns,
             run_in_worker,
             self._clock.wall_ms,
+            self._config.shared.journal_snapshot_bytes,
         )
         self._snapshots.start()
 
@@ -244,7 +257,6 @@ class Sharing:
         self, shards: Sequence[Shard[Any]], logs: Sequence[JournaledLog], topics: Topics, run_in_worker: RunInWorker
     ) -> None:
         assert self._journal is not None
-        turn = asyncio.Lock()
 
         def exists() -> bool:
             return names.COORDINATOR_EVENTS in topics.registry.topics
@@ -254,7 +266,7 @@ class Sharing:
             if events is None:
                 self._journal.writer(log, lambda _end_offset: None, lambda _error: None)
             self.event_logs[index] = SharedEventLog(
-                f"{names.COORDINATOR_EVENTS}-{index}", log, events, self._journal, run_in_worker, turn, exists
+                f"{names.COORDINATOR_EVENTS}-{index}", log, events, self._journal, run_in_worker, self._turns, exists
             )
         self._retention = EventRetention(self.engine, [*self.event_logs.values()])
 

@@ -18,7 +18,7 @@ between workers, another one has the transaction now and delivers its markers.
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -29,7 +29,7 @@ from coordinator.runtime.shard import Operation, Status
 from coordinator.transactions.complete import Completion, complete
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.transaction import Partition
-from coordinator.world.schedule import Schedule
+from coordinator.world.schedule import Handle, Schedule
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
@@ -42,6 +42,15 @@ class DataPlane(Protocol):
     """Writes to data partitions (topics/engine.py)."""
 
     def write_marker(self, topic: str, partition: int, marker: Marker, done: Callable[[ErrorCode], None]) -> None: ...
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A write that failed, until it is repeated."""
+
+    write: Callable[[int], None]
+    """Takes the pause before the next time, in ms."""
+    timer: Handle | None = None
 
 
 WriteOnce = Callable[[Marker, str, int, Callable[[ErrorCode], None]], None]
@@ -73,6 +82,7 @@ class MarkerWriter:
         """Writes to a shard of groups that another worker has; None: all are here, and the coordinator never moves."""
         self.is_data_elsewhere = False
         """Whether another worker has the records of topics."""
+        self._waiting: dict[Partition, dict[_Waiting, None]] = {}
 
     def stop(self) -> None:
         """Ends all retries. Deliveries that are not complete start again after the next start."""
@@ -107,6 +117,9 @@ class MarkerWriter:
     def _write(
         self, marker: Marker, partition: Partition, retry_ms: int, remaining: set[Partition], done: Callable[[], None]
     ) -> None:
+        def again(next_ms: int) -> None:
+            self._write(marker, partition, next_ms, remaining, done)
+
         def on_written(error: ErrorCode) -> None:
             is_fenced = error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
             if is_fenced and self.elsewhere is None and marker.coordinator_epoch < _EPOCH_MAX:
@@ -119,9 +132,7 @@ class MarkerWriter:
                     self._report(marker, partition, error, never_needed=never_needed)
                 if not never_needed:
                     if not self.stopped:
-                        next_retry_ms = min(retry_ms * 2, RETRY_MS_MAX)
-                        retry = partial(self._retry, marker, partition, next_retry_ms, remaining, done)
-                        self._schedule(retry_ms, retry)
+                        self._wait(partition, retry_ms, again)
                     return
             remaining.discard(partition)
             if not remaining:
@@ -141,9 +152,26 @@ class MarkerWriter:
         shards = self._groups.shards
         return 0 <= index < len(shards) and shards[index].status is Status.ELSEWHERE
 
-    def _retry(self, *arguments: Any) -> None:
-        if not self.stopped:
-            self._write(*arguments)
+    def _wait(self, partition: Partition, retry_ms: int, write: Callable[[int], None]) -> None:
+        def retry() -> None:
+            waiting = self._waiting[partition]
+            del waiting[entry]
+            if not waiting:
+                del self._waiting[partition]
+            if not self.stopped:
+                write(min(retry_ms * 2, RETRY_MS_MAX))
+
+        entry = _Waiting(write)
+        self._waiting.setdefault(partition, {})[entry] = None
+        entry.timer = self._schedule(retry_ms, retry)
+
+    def on_moved(self, topic: str, index: int) -> None:
+        """Repeats at once what waits for a partition that another worker, or this one, has taken over."""
+        for entry in self._waiting.pop((topic, index), {}):
+            if entry.timer is not None:
+                entry.timer.cancel()
+            if not self.stopped:
+                entry.write(RETRY_MS_FIRST)
 
     def _report(self, marker: Marker, partition: Partition, error: ErrorCode, *, never_needed: bool) -> None:
         name = "marker_not_needed" if never_needed else "marker_failed"

@@ -1,6 +1,6 @@
 """The living workers and the owners of the shards, as clients see them (FindCoordinator, Metadata, DescribeCluster)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.api.cluster import Node
 from coordinator.engine.engine import Owner, Worker
@@ -24,6 +24,10 @@ class Workers:
     def __init__(self) -> None:
         self.me: Worker | None = None
         self.living: Sequence[Worker] = ()
+        self.on_living: Callable[[], None] = lambda: None
+        """Called when other workers live than before."""
+        self.on_claimed: Callable[[str], None] = lambda _log: None
+        """Called with a log that a worker has claimed."""
         self.silent: Sequence[Worker] = ()
         """Those that died less than NAMED_MS ago, and were not started again yet."""
         self.owners: Mapping[str, Owner] = {}
@@ -71,8 +75,11 @@ class Workers:
     def update(self, living: Sequence[Worker], seen: Sequence[Worker]) -> None:
         """Takes over who lives, and who has beaten in the last NAMED_MS, whether it lives or not."""
         here = {each.node_id for each in living} | ({self.me.node_id} if self.me is not None else set())
+        has_changed = living != self.living
         self.living = living
         self.silent = list({each.node_id: each for each in seen if each.node_id not in here}.values())
+        if has_changed:
+            self.on_living()
 
     def _nodes(self, workers: Sequence[Worker], advertised: tuple[str, int]) -> list[Node]:
         me = self.me

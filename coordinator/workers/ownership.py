@@ -1,8 +1,9 @@
 """Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
 
     beat    six times in the engine's time-out; the lease is renewed with each
-    look    when the engine reports a change, and twice a second: who lives, who has what, what should this worker have
-    take    a shard without a living owner: all that are missing, some at a time
+    look    when the engine reports a change, when another worker is dead, and twice a second: who lives, who has what, what
+            should this worker have
+    take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
     give    a shard of this worker that another should have: one after the other, and the next one when that has it
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
@@ -24,6 +25,7 @@ from coordinator.workers.assignment import assign
 from coordinator.workers.cluster import NAMED_MS, Workers
 from coordinator.workers.lease import Lease
 from coordinator.workers.reachability import Reachability
+from coordinator.workers.replay_turns import ReplayTurns
 from coordinator.workers.take_over import SharedShard, describe_failure
 from coordinator.workers.tasks import end
 
@@ -31,10 +33,14 @@ _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How often a worker looks if the engine reports no change."""
+LIVING_S = 0.1
+"""How often it asks who lives. No engine reports that a worker is dead."""
+TAKING_S = 0.05
+"""How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
-TAKEN_AT_ONCE = 8
-"""Logs that are claimed and replayed at the same time."""
+CLAIMED_AT_ONCE = 8
+"""Shards whose logs are claimed at the same time."""
 
 
 class TakeOver(NamedTuple):
@@ -56,6 +62,7 @@ class Ownership:
         shards: Mapping[str, Sequence[SharedShard]],
         cluster: Workers,
         lease: Lease,
+        turns: ReplayTurns,
         *,
         beat_ms: int,
         dead_after_ms: int,
@@ -77,7 +84,8 @@ class Ownership:
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
         self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
-        self._slots = asyncio.Semaphore(TAKEN_AT_ONCE)
+        self._claiming = asyncio.Semaphore(CLAIMED_AT_ONCE)
+        self._turns = turns
         self._unfit_until_ms = 0
         """Until when this worker stays away from shards, because it could not take one."""
         self._given: str | None = None
@@ -100,6 +108,7 @@ class Ownership:
         self._tasks = [
             asyncio.create_task(self._beat_forever()),
             asyncio.create_task(self._watch()),
+            asyncio.create_task(self._watch_living()),
             asyncio.create_task(self._look_on_change()),
             asyncio.create_task(self._reachability.run()),
         ]
@@ -173,6 +182,13 @@ class Ownership:
         async for _ in self._engine.changes():
             self._changed.set()
 
+    async def _watch_living(self) -> None:
+        while True:
+            await asyncio.sleep(LIVING_S)
+            with suppress(EngineUnavailable):  # the next look reports it
+                if await self._engine.workers() != self._cluster.living:
+                    self._changed.set()
+
     async def _look_on_change(self) -> None:
         while True:
             try:
@@ -181,6 +197,8 @@ class Ownership:
                 _log.warning("event=look_failed reason=%s", error)
             except Exception:  # noqa: BLE001 - the next look may succeed
                 _log.exception("event=look_failed")
+            if len(self._moves) > 1:
+                await asyncio.sleep(TAKING_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._changed.wait()
@@ -189,13 +207,17 @@ class Ownership:
     async def _see(self) -> None:
         """Takes over from the engine who lives and who owns what."""
         # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
-        self._cluster.owners = await self._engine.owners()
+        owners = await self._engine.owners()
+        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
+        self._cluster.owners = owners
         living = await self._engine.workers()
         # Nobody is silent who was not missed by an earlier look, so most looks need not ask.
         seen = await self._engine.workers(NAMED_MS) if self._cluster.is_anybody_missing(living) else living
         if living != self._cluster.living:
             _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
         self._cluster.update(living, seen)
+        for log in claimed:
+            self._cluster.on_claimed(log)
 
     async def _look(self) -> None:
         self._drop_lost()
@@ -312,14 +334,26 @@ class Ownership:
         task.add_done_callback(done)
 
     async def _take(self, shard: SharedShard, seen: Mapping[str, int]) -> None:
-        async with self._slots:
-            began_ms, term = self._now_ms(), self._term
-            await shard.take(self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name))
-            if term != self._term:
-                shard.drop("the lease was over while the shard was taken")
-                return
-            while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
-                await asyncio.sleep(0.001)
+        with self._turns.taking():
+            async with self._claiming:
+                began_ms, term = self._now_ms(), self._term
+                claims = await shard.claim_logs(
+                    self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
+                )
+            try:
+                await self._turns.begin(claims.pieces)
+            except asyncio.CancelledError:
+                shard.drop("the server stops")
+                raise
+            try:
+                await shard.replay(self._engine, claims)
+                if term != self._term:
+                    shard.drop("the lease was over while the shard was taken")
+                    return
+                while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
+                    await asyncio.sleep(0.001)
+            finally:
+                self._turns.end()
             taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
             self._on_taken(taken)

@@ -40,6 +40,8 @@ class PeerConnection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._correlation_id = 0
         self._failure = ""
+        self._limit: asyncio.Timeout | None = None
+        """Of the request under way."""
 
     async def ask(self, request: Message, version: int) -> Message:
         """The response. Raises PeerFailed; then the connection must not be used any more.
@@ -50,14 +52,24 @@ class PeerConnection:
             if self._failure:
                 raise PeerFailed(self._failure)
             try:
-                async with asyncio.timeout(ANSWER_S):
+                async with asyncio.timeout(ANSWER_S) as self._limit:
                     if self._streams is None:
                         await self._open()
                     return await self._ask(request, version)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, DecodeError, SecurityFailed) as error:
                 self.close()
-                self._failure = f"{type(error).__name__}: {error}"
+                self._failure = self._failure or f"{type(error).__name__}: {error}"
                 raise PeerFailed(self._failure) from error
+            finally:
+                self._limit = None
+
+    def give_up(self, reason: str) -> None:
+        """Fails the request under way, and those that wait behind it, at once."""
+        self._failure = reason
+        if self._limit is None:
+            self.close()
+        else:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _open(self) -> None:
         host, tls = self._worker.host, self._access.tls

@@ -3,8 +3,8 @@
     WriteTxnMarkers       the end of a transaction, for the shard of a group (Kafka's TransactionMarkerChannelManager)
     AddPartitionsToTxn    whether a group's partition is in a transaction, or that it is now (Kafka's AddPartitionsToTxnManager)
 
-One request at a time travels to a worker. What is not answered in time gets COORDINATOR_NOT_AVAILABLE, and whoever asked tries
-again: both requests may be repeated.
+One request at a time travels to a worker. What is not answered in time, or before the worker is dead, gets
+COORDINATOR_NOT_AVAILABLE, and whoever asked tries again: both requests may be repeated.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ class Peers:
         self._access = access
         self._connections: dict[str, PeerConnection] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        cluster.on_living = self._give_up_dead
 
     async def stop(self) -> None:
         """Closes all connections; nobody is answered any more."""
@@ -131,6 +132,12 @@ class Peers:
             answered(None)
         else:
             answered(response)
+
+    def _give_up_dead(self) -> None:
+        """Another worker takes the shards of a dead one: what waits for that should ask the other."""
+        living = {worker.id for worker in self._cluster.living}
+        for dead in [worker_id for worker_id in self._connections if worker_id not in living]:
+            self._connections.pop(dead).give_up("the worker is dead")
 
 
 def _verdicts(response: AddPartitionsToTxnResponse) -> Mapping[tuple[str, int], ErrorCode]:

@@ -1,7 +1,8 @@
 """The event logs of a worker's shards: a shard's event log is claimed, written and released together with the log of its state.
 
     take    at a take-over only the last pieces are read: enough to go on writing, and to declare which events are undone
-    fill    what is before them follows behind, one log after another, past the parts of this process that decode records
+    fill    what is before them follows when no shard is taken, one log after another, past the parts of this process that
+            decode records
     retain  what retention deletes here is deleted in the engine, by a snapshot that has no parts
 
 Until it is filled, a log is not shown to readers, because its beginning would seem to be deleted. The claim of the state comes
@@ -22,6 +23,7 @@ from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import segment_name
 from coordinator.runtime.event_log import EventLog
+from coordinator.workers.replay_turns import ReplayTurns
 from coordinator.workers.tasks import end, in_worker
 from coordinator.world.worker import RunInWorker
 
@@ -43,12 +45,13 @@ class SharedEventLog:
         events: EventLog | None,
         journal: SharedJournal,
         run_in_worker: RunInWorker,
-        turn: asyncio.Lock,
+        turns: ReplayTurns,
         exists: Callable[[], bool],
     ) -> None:
         """`name`: of the log, in the engine. `events`: None if this worker records none; then it keeps what is there.
 
-        `turn`: so that only one log of a worker is filled at a time. `exists`: whether any worker has ever recorded events.
+        `turns`: so that only one log of a worker is filled at a time, and none while shards are taken. `exists`: whether any
+        worker has ever recorded events.
         """
         self.name = name
         self.exists = exists
@@ -58,7 +61,7 @@ class SharedEventLog:
         self._events = events
         self._journal = journal
         self._run_in_worker = run_in_worker
-        self._turn = turn
+        self._turns = turns
         self._filling: asyncio.Task[None] | None = None
         self._first_sequences: dict[int, int] = {}
         """Base offset of a segment -> sequence of the first piece in it."""
@@ -134,7 +137,7 @@ class SharedEventLog:
     async def _fill_until_whole(self, engine: Engine, claim: Claim) -> None:
         while self._journal.epoch_of(self.name) == claim.epoch:
             try:
-                async with self._turn:
+                async with self._turns.filling:
                     await self._fill(engine, claim)
             except (EngineUnavailable, OSError) as error:
                 _log.warning("event=events_not_filled log=%s reason=%s", self.name, error)
@@ -148,6 +151,7 @@ class SharedEventLog:
 
     async def _fill(self, engine: Engine, claim: Claim) -> None:
         """Puts the pieces before those of `take` into segments of their own. Raises EngineUnavailable, OSError."""
+        await self._turns.idle.wait()
         start_offset = self.log.start_offset
         older = _OlderSegments(self.log, self._run_in_worker)
         async with aclosing(engine.read(self.name)) as reading:  # type: ignore[type-var]
@@ -155,6 +159,7 @@ class SharedEventLog:
                 if int.from_bytes(data[:8]) >= start_offset:
                     break
                 await older.add(sequence, data)
+                await self._turns.idle.wait()
         await older.write()
         if self._journal.epoch_of(self.name) == claim.epoch:
             if older.sizes:

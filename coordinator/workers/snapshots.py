@@ -1,5 +1,8 @@
 """Bounds the replay of a log: when its tail in the engine is long, its compacted beginning replaces that tail.
 
+A tail is long if it has more than `journal.snapshot.bytes`, and more than the snapshot before it. So a replay reads that much
+and twice what is left of the log when it is compacted, and compaction costs each commit the same however large the log is.
+
 A snapshot is made of the log's own closed segments, which are compacted for it first. It stands for every piece whose batches
 are in them. Appends go on meanwhile, in the next segment.
 """
@@ -14,15 +17,14 @@ from coordinator.journal.shared_journal import SharedJournal
 from coordinator.log.compaction import clean
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import Segment
+from coordinator.workers.replay_turns import ReplayTurns
 from coordinator.workers.take_over import SharedShard
 from coordinator.workers.tasks import end, in_worker
 from coordinator.world.worker import RunInWorker
 
 _log = logging.getLogger(__name__)
 
-TAIL_PIECES = 20_000
-"""From this many pieces on a log gets a snapshot: their replay takes about half a second."""
-LOOK_S = 5.0
+LOOK_S = 1.0
 PART_BYTES = 1 << 20
 
 
@@ -34,14 +36,19 @@ class Snapshots:
         engine: Engine,
         journal: SharedJournal,
         shards: Sequence[SharedShard],
+        turns: ReplayTurns,
         run_in_worker: RunInWorker,
         wall_ms: Callable[[], int],
+        tail_bytes: int,
     ) -> None:
+        """`tail_bytes`: the setting `journal.snapshot.bytes`."""
         self._engine = engine
         self._journal = journal
         self._shards = {shard.name: shard for shard in shards}
+        self._turns = turns
         self._run_in_worker = run_in_worker
         self._wall_ms = wall_ms
+        self._tail_bytes = tail_bytes
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,9 +63,13 @@ class Snapshots:
         while True:
             await asyncio.sleep(LOOK_S)
             for shard in self._shards.values():
-                claim = self._journal.claim_of(shard.log)
-                if claim is not None and claim.next_sequence - claim.covered >= TAIL_PIECES:
+                await self._turns.idle.wait()
+                if shard.is_held and self.is_due(shard):
                     await self._try(shard)
+
+    def is_due(self, shard: SharedShard) -> bool:
+        """Whether the tail of a shard's log is long."""
+        return shard.tail_bytes >= max(self._tail_bytes, shard.snapshot_bytes)
 
     async def _try(self, shard: SharedShard) -> None:
         try:
@@ -83,8 +94,13 @@ class Snapshots:
         finally:
             for segment in segments:
                 segment.release()
-        self._journal.covered(log, durable)
-        _log.info("event=snapshot_taken log=%s pieces=%d", shard.name, durable.next_sequence - durable.covered)
+        if self._journal.epoch_of(name) == durable.epoch:
+            self._journal.covered(log, durable)
+            shard.snapshot_bytes = sum(segment.size_bytes for segment in segments)
+        _log.info(
+            "event=snapshot_taken log=%s pieces=%d bytes=%d",
+            name, durable.next_sequence - durable.covered, shard.snapshot_bytes,
+        )  # fmt: skip
 
     async def _compact(self, shard: SharedShard) -> None:
         steps = clean(shard.log, self._wall_ms())

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from coordinator.engine.engine import Claim, Engine, Fenced, LogFailed, Worker
 from coordinator.journal.shared_journal import SharedJournal
@@ -16,6 +17,19 @@ _log = logging.getLogger(__name__)
 FLUSH_BYTES = 1 << 20
 """How much of a replayed log is in memory at most before it is written to the local segments."""
 POLL_S = 0.002
+
+
+class Claims(NamedTuple):
+    """What this worker has claimed of a shard."""
+
+    state: Claim
+    events: Claim | None
+    """None: it has no event log, or one that has failed."""
+
+    @property
+    def pieces(self) -> int:
+        """The length of the tail that is to be replayed."""
+        return self.state.next_sequence - self.state.covered
 
 
 class SharedShard:
@@ -31,6 +45,8 @@ class SharedShard:
         self._journal = journal
         self.is_moving = False
         """Whether it is being taken or given."""
+        self.snapshot_bytes = 0
+        """How many bytes of the local log the newest snapshot in the engine stands for."""
 
     @property
     def log(self) -> JournaledLog:
@@ -47,6 +63,11 @@ class SharedShard:
         return self.claim is not None
 
     @property
+    def tail_bytes(self) -> int:
+        """The length of the log behind the newest snapshot."""
+        return self.log.size_bytes - self.snapshot_bytes
+
+    @property
     def names(self) -> list[str]:
         """The logs of the shard, in the order in which they are claimed."""
         return [self.name] if self.events is None or not self.events.exists() else [self.name, self.events.name]
@@ -57,30 +78,41 @@ class SharedShard:
         events = self.events
         return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
 
-    async def take(
+    async def claim_logs(
         self, engine: Engine, worker: Worker, seen: Mapping[str, int], on_claimed: Callable[[], None]
-    ) -> None:
-        """Claims the logs, and begins to load the shard from them.
+    ) -> Claims:
+        """Claims the logs. `replay` follows, or `drop`; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
 
         `seen`: log -> the epoch of the owner that is to be replaced, all of the same moment. So of two workers that take the
         shard at the same time, only one gets both logs. It has no event log if there were none yet.
-        Raises Fenced if another worker was quicker, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard
-        serves nothing.
+        Raises Fenced if another worker was quicker, EngineUnavailable or OSError. Then the shard serves nothing.
         """
         claim = await engine.claim(self.name, worker, seen=seen[self.name])
         self.shard.await_log()
         on_claimed()
-        try:
-            of_events = await self._claim_events(engine, worker, seen)
-            await self._replay(engine, claim)
-            of_events = await self._take_events(engine, of_events)
-        except BaseException as error:
-            self.shard.give_up(f"the log cannot be read: {error!r}")
-            raise
-        self._journal.hold(self.log, claim)
+        with self._giving_up_on_error():
+            return Claims(claim, await self._claim_events(engine, worker, seen))
+
+    async def replay(self, engine: Engine, claims: Claims) -> None:
+        """Reads the logs from the engine, and begins to load the shard from them.
+
+        Raises Fenced, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard serves nothing.
+        """
+        with self._giving_up_on_error():
+            await self._replay(engine, claims.state)
+            of_events = await self._take_events(engine, claims.events)
+        self._journal.hold(self.log, claims.state)
         if self.events is not None and of_events is not None:
             self.events.hold(engine, of_events, beside=self.log)
         self.shard.take_over()
+
+    @contextmanager
+    def _giving_up_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.shard.give_up(f"the log cannot be read: {error!r}")
+            raise
 
     async def _claim_events(self, engine: Engine, worker: Worker, seen: Mapping[str, int]) -> Claim | None:
         """None: there is no event log, or it has failed, which keeps nobody from the shard."""
@@ -105,13 +137,18 @@ class SharedShard:
         log = self.log
         log.begin_again()
         unflushed_bytes = 0
+        lengths: list[int] = []
         async for batches in engine.replay(claim):
             log.append_replayed(batches)
+            lengths.append(len(batches))
             unflushed_bytes += len(batches)
             if unflushed_bytes >= FLUSH_BYTES:
                 log.flush()
                 unflushed_bytes = 0
         log.flush()
+        # What comes before the pieces is the snapshot. An engine that joins pieces compacts the log itself.
+        pieces = claim.next_sequence - claim.covered
+        self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)
         if log.gap_end:
             log.checkpoint.write(clean_offset=log.gap_end)
 

@@ -1,21 +1,21 @@
 """Real clients over three workers and PostgreSQL, while workers are killed and stopped at random.
 
-The short form runs always. `WORKERS_TEST_S=300` makes it five minutes; what it measured is printed (pytest -s).
-`WORKERS_TEST_JOURNAL=kafka` runs it over three Kafka brokers.
+The short form runs always. `WORKERS_TEST_S=300` makes it five minutes, with the Java client and with transactions; what it
+measured is printed (pytest -s). `WORKERS_TEST_JOURNAL=kafka` runs it over three Kafka brokers.
 """
 
+import json
 import os
 import random
-import statistics
-import threading
 import time
-from contextlib import suppress
-from itertools import pairwise
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
 from coordinator.operations.client import Client as connected
+from tests.compatibility.commit_history import History
+from tests.compatibility.committing_members import JavaMembers, LibrdkafkaMember
 from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
 from tests.compatibility.three_workers import (
     OWNED_WITHIN_S,
@@ -27,11 +27,17 @@ from tests.compatibility.three_workers import (
     owners,
     three_workers,
 )
-from tests.support.background import Background
+from tests.compatibility.transaction_programs import (
+    IN_TRANSACTION,
+    OffsetReader,
+    Transactions,
+    check,
+    confluent,
+    java_command,
+)
 from tests.support.waiting import wait_until
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
-confluent_admin = pytest.importorskip("confluent_kafka.admin")
 pytest.importorskip("asyncpg")
 
 JOURNAL = {"postgresql": "database", "kafka": "kafka_cluster"}[os.environ.get("WORKERS_TEST_JOURNAL", "postgresql")]
@@ -39,8 +45,10 @@ IS_LONG = "WORKERS_TEST_S" in os.environ
 SECONDS = float(os.environ.get("WORKERS_TEST_S", "15"))
 BETWEEN_FAULTS_S = 6.0 if IS_LONG else 3.0
 """In the short form a worker is killed, and one is stopped."""
-GROUPS = {f"{protocol}-{number}": protocol for protocol in ("classic", "consumer") for number in range(3)}
 MEMBERS = 2
+READ_EVERY_S = 0.2
+TOPIC = "numbers"
+DEBUG = {"debug": "eos,broker", "log_level": 7}
 REPLICATION = {"database": "optional", "kafka_cluster": "required"}
 FEW_TOPICS = {
     "journal.beat.timeout.ms": 10_000,
@@ -51,67 +59,69 @@ FEW_TOPICS = {
 """Brokers on a busy machine take their time to answer, and to make topics."""
 
 
-class Member:
-    """A librdkafka consumer that commits rising offsets of what it is assigned, and remembers what was acknowledged."""
+class Clients:
+    """The clients of a run: groups of each kind, a reader of each group's offsets, and the history of all."""
 
-    def __init__(self, bootstrap: str, group: str, history: "History") -> None:
-        self.group = group
-        self.history = history
-        self.over = threading.Event()
-        self.consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "group.protocol": GROUPS[group],
-                "enable.auto.commit": False,
-                "log_level": 0,
-                **({"session.timeout.ms": 10_000} if GROUPS[group] == "classic" else {}),
-            }
-        )
-        self.consumer.subscribe(["numbers"])
-        self.thread = Background(self.work)
+    def __init__(self, bootstrap: str, *, everything: bool) -> None:
+        """`everything`: with the Java client and with transactions."""
+        protocols, more = ("classic", "consumer"), range(2 if everything else 0)
+        librdkafka = {f"librdkafka-{protocol}-{number}": protocol for protocol in protocols for number in range(3)}
+        java = {f"java-{protocol}-{number}": protocol for protocol in protocols for number in more}
+        programs = {f"{name}-transactions-{number}": name for name in ("librdkafka", "java") for number in more}
+        self.groups = [*librdkafka, *java]
+        """Those that have members."""
+        every = [*self.groups, *programs]
+        partitions = {group: IN_TRANSACTION if group in programs else PARTITIONS for group in every}
+        self.history = History({group: group.rpartition("-")[0].replace("-", " ") for group in every}, partitions)
+        with ExitStack() as started:
+            self.members = [
+                LibrdkafkaMember(bootstrap, group, protocol, TOPIC, self.history)
+                for group, protocol in librdkafka.items()
+                for _ in range(MEMBERS)
+            ]
+            for member in self.members:
+                started.callback(member.end)
+            for member in self.members:
+                started.callback(member.over.set)
+            self.java = [JavaMembers(bootstrap, java, MEMBERS, TOPIC, self.history)] if java else []
+            self.programs = [self._program(bootstrap, group, name) for group, name in programs.items()]
+            for program in (*self.java, *self.programs):
+                started.callback(program.kill)
+            self.readers = [
+                OffsetReader(
+                    bootstrap, group, TOPIC, partitions=partitions[group], every_s=READ_EVERY_S,
+                    acknowledged=lambda group=group: self.history.acknowledged_by(group),
+                )
+                for group in every
+            ]  # fmt: skip
+            for reader in self.readers:
+                started.callback(reader.end)
+            self._stack = started.pop_all()
 
-    def work(self) -> None:
-        while not self.over.is_set():
-            self.consumer.poll(0.05)
-            for partition in self.consumer.assignment():
-                self.commit(partition.partition)
-        self.consumer.close()
+    def _program(self, bootstrap: str, group: str, name: str) -> Transactions:
+        command, *settings = (confluent(), json.dumps(DEBUG)) if name == "librdkafka" else (java_command(),)
+        return Transactions(
+            command, bootstrap, group, TOPIC, *settings,
+            on_commit=lambda offset: self.history.acknowledged(group, range(IN_TRANSACTION), offset),
+        )  # fmt: skip
 
-    def commit(self, partition: int) -> None:
-        offset = self.history.next_offset()
-        wanted = confluent_kafka.TopicPartition("numbers", partition, offset)
-        with suppress(confluent_kafka.KafkaException):
-            committed = self.consumer.commit(offsets=[wanted], asynchronous=False)
-            if committed is not None and committed[0].error is None:
-                self.history.acknowledged(self.group, partition, offset)
+    def check_alive(self) -> None:
+        for program in (*self.java, *self.programs):
+            program.check_alive()
 
+    def all_answered_since(self, at: float) -> bool:
+        """Whether every group has had a commit since a time."""
+        self.check_alive()
+        return not self.history.silent_since(at)
 
-class History:
-    """What clients know: the highest acknowledged offset of each partition of a group, and when each group had its commits."""
+    def end(self) -> None:
+        """Lets all finish what they do."""
+        for program in (*self.java, *self.programs):
+            program.end()
+        self.kill()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._offset = 0
-        self.highest: dict[tuple[str, int], int] = {}
-        self.times: dict[str, list[float]] = {group: [] for group in GROUPS}
-
-    def next_offset(self) -> int:
-        with self._lock:
-            self._offset += 1
-            return self._offset
-
-    def acknowledged(self, group: str, partition: int, offset: int) -> None:
-        with self._lock:
-            key = group, partition
-            self.highest[key] = max(self.highest.get(key, 0), offset)
-            self.times[group].append(time.monotonic())
-
-    def silence(self, group: str, begin: float, end: float) -> float:
-        """The longest time without an acknowledged commit of a group."""
-        with self._lock:
-            times = [begin, *(at for at in self.times[group] if begin < at < end), end]
-        return max(later - earlier for earlier, later in pairwise(times))
+    def kill(self) -> None:
+        self._stack.close()
 
 
 @pytest.fixture
@@ -127,77 +137,86 @@ def cluster(tmp_path, fresh, request):
 
 
 @pytest.mark.timeout(SECONDS + 280)
-def test_groups_lose_no_acknowledged_offset_while_workers_die(cluster, fresh):
-    """No acknowledged offset is lost, no shard has two owners, every group is Stable again, and within seconds."""
+def test_groups_lose_no_acknowledged_offset_while_workers_die(cluster):
+    """No acknowledged offset is lost or read too late, no shard or partition has two owners, all groups are Stable again."""
     bootstrap = ",".join(worker.bootstrap for worker in cluster)
-    admin = create(bootstrap, "numbers")
+    admin = create(bootstrap, TOPIC)
     wait_until(lambda: is_spread(cluster), "an even spread")
-    history = History()
-    members = [Member(bootstrap, group, history) for group in GROUPS for _ in range(MEMBERS)]
     chance = random.Random(os.environ.get("WORKERS_TEST_SEED", "7"))
-    silences: list[float] = []
-    report: list[str] = []
+    clients = Clients(bootstrap, everything=IS_LONG)
+    history = clients.history
     try:
-        wait_until(lambda: len(history.highest) == len(GROUPS) * PARTITIONS, lambda: f"commits: {history.highest}")
+        wait_until(lambda: not history.missing(), lambda: f"commits of {history.missing()}")
         end = time.monotonic() + SECONDS
-        faults = 0
+        moves: list[str] = []
         while time.monotonic() < end:
-            began, began_at = time.monotonic(), time.time()
-            fault, victim = ("kill", "stop")[faults % 2], chance.choice(cluster)
+            began_at = time.time()
+            fault, victim = ("kill", "stop")[len(moves) % 2], chance.choice(cluster)
+            history.begin_fault(fault)
             disturb(victim, fault)
-            faults += 1
             time.sleep(BETWEEN_FAULTS_S)
-            of_groups = [history.silence(group, began, time.monotonic()) for group in GROUPS]
-            silences += of_groups
-            report.append(f"{fault} {breakdown(cluster, victim, began_at)} silence={shown(of_groups)}")
+            moves.append(f"{fault} of worker {cluster.index(victim) + 1} {breakdown(cluster, victim, began_at)}")
         wait_until(lambda: is_spread(cluster), lambda: f"an even spread: {owners(cluster)}")
-        wait_until(lambda: states(admin) == ["STABLE"] * len(GROUPS), lambda: f"Stable groups: {states(admin)}")
+        settled = [("STABLE", list(range(PARTITIONS)))] * len(clients.groups)
+        wait_until(
+            lambda: described(admin, clients.groups) == settled,
+            lambda: f"Stable groups that have every partition once: {described(admin, clients.groups)}",
+        )
         at = time.monotonic()
         wait_until(
-            lambda: all(any(when > at for when in times) for times in history.times.values()), "commits of every group"
+            lambda: clients.all_answered_since(at),
+            lambda: "\n".join(
+                [f"{history.silent_since(at)}", *(each.trouble(cluster, 0) for each in clients.programs)]
+            ),
         )
+        faults = [max(history.silences(number).values()) for number in range(len(moves))]
+        report = history.report()
+        clients.end()
     finally:
-        for member in members:
-            member.over.set()
-        for member in members:
-            member.thread.finish()
-    assert lost(bootstrap, history) == []
-    affected = [silence for silence in silences if silence > 1.0]
+        clients.kill()
+    missing = lost(bootstrap, history)
+    stale = [read for reader in clients.readers for read in reader.stale]
     print(
         "",
+        *(f"{move} silence={seconds:.1f}s" for move, seconds in zip(moves, faults, strict=True)),
+        *(program.said() for program in clients.programs),
+        f"faults={len(moves)} commits={sum(map(len, history.times.values()))}"
+        f" reads={sum(len(reader.read) for reader in clients.readers)} lost={len(missing)} stale={len(stale)}"
+        f" load={os.getloadavg()[1]:.0f}",
+        "silence of affected groups",
         *report,
-        f"faults={faults} commits={sum(map(len, history.times.values()))} lost=0"
-        f" silence of affected groups: n={len(affected)} median={statistics.median(affected or [0]):.1f}s"
-        f" worst={max(silences):.1f}s",
         sep="\n",
     )
+    assert not missing, missing
+    assert not stale, stale
+    for program, reader in zip(clients.programs, clients.readers[len(clients.groups) :], strict=True):
+        check(program, reader.read)
     zombies = [line for worker in cluster for line in worker.log.splitlines() if "Traceback" in line]
     assert not zombies
 
 
-def shown(seconds: list[float]) -> str:
-    return ",".join(f"{each:.1f}" for each in seconds)
-
-
-def states(admin: Any) -> list[str]:
-    described = admin.describe_consumer_groups(list(GROUPS), request_timeout=10)
+def described(admin: Any, groups: list[str]) -> list[tuple[str, list[int]]]:
+    """The state of each group, and the partitions that its members have."""
+    futures = admin.describe_consumer_groups(groups, request_timeout=10).values()
     found = []
-    for future in described.values():
+    for future in futures:
         with suppress(confluent_kafka.KafkaException):
-            found.append(future.result().state.name)
+            group = future.result()
+            owned = [each.partition for member in group.members for each in member.assignment.topic_partitions]
+            found.append((group.state.name, sorted(owned)))
     return found
 
 
-def lost(bootstrap: str, history: History) -> list[tuple[str, int, int, int]]:
-    """Group, partition, acknowledged and found offset, where less than what was acknowledged is found."""
+def lost(bootstrap: str, history: History) -> list[tuple[str, list[int], list[int]]]:
+    """Group, acknowledged and found offsets, where less than what was acknowledged is found."""
     found = []
-    for group in GROUPS:
+    for group in history.kinds:
+        highest = history.acknowledged_by(group)
         consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
-        partitions = [confluent_kafka.TopicPartition("numbers", index) for index in range(PARTITIONS)]
-        for each in consumer.committed(partitions, timeout=30):
-            highest = history.highest[group, each.partition]
-            if each.offset < highest:
-                found.append((group, each.partition, highest, each.offset))
+        partitions = [confluent_kafka.TopicPartition(TOPIC, index) for index in range(len(highest))]
+        offsets = [each.offset for each in consumer.committed(partitions, timeout=30)]
+        if any(offset < least for offset, least in zip(offsets, highest, strict=True)):
+            found.append((group, highest, offsets))
         consumer.close()
     return found
 

@@ -3,8 +3,10 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -20,6 +22,9 @@ SHARDS = 12
 PARTITIONS = 4
 STOPPED_S = 5.0
 OWNED_WITHIN_S = 5.0
+ANSWERS_WITHIN_S = 30.0
+LOG_SHOWN = 10_000
+"""Characters of the log of a worker that does not answer."""
 
 
 @contextmanager
@@ -55,23 +60,36 @@ def create(bootstrap: str, topic: str, security: Mapping[str, Any] | None = None
     return admin
 
 
-def owners(workers: list[ServerProcess]) -> dict[str, list[int]]:
-    """Shard of groups -> the workers that say that they serve it."""
+def owners(workers: list[ServerProcess], topic: str = "__consumer_offsets") -> dict[str, list[int]]:
+    """Shard of a topic -> the workers that say that they serve it."""
     found: dict[str, list[int]] = {}
     for worker in workers:
-        with urlopen(f"{worker.admin}/metrics", timeout=30) as response:
-            lines = response.read().decode().splitlines()
-        prefix = 'coordinator_shard_owned{shard="__consumer_offsets-'
-        for line in lines:
+        prefix = f'coordinator_shard_owned{{shard="{topic}-'
+        for line in metrics(worker):
             if line.startswith(prefix) and line.endswith(" 1.0"):
                 found.setdefault(line.removeprefix(prefix).partition('"')[0], []).append(worker.port)
     return found
 
 
+def metrics(worker: ServerProcess) -> list[str]:
+    """The lines of a worker's metrics. Fails with the end of its log if it does not answer."""
+    try:
+        with urlopen(f"{worker.admin}/metrics", timeout=ANSWERS_WITHIN_S) as response:
+            return response.read().decode().splitlines()
+    except (OSError, HTTPException) as error:
+        said = error.read().decode(errors="replace") if isinstance(error, HTTPError) else ""
+        name = f"worker {worker.settings['node.id']}, {'alive' if worker.alive else 'ended'}"
+        raise AssertionError(f"{name}: {error!r} {said}\n{worker.log[-LOG_SHOWN:]}") from error
+
+
 def is_spread(workers: list[ServerProcess]) -> bool:
-    found = owners(workers)
-    counts = [sum(worker.port in each for each in found.values()) for worker in workers]
-    return len(found) == SHARDS and all(len(each) == 1 for each in found.values()) and max(counts) - min(counts) <= 1
+    """Whether each shard has one owner, and the workers have as many shards of each topic as the others, or one more."""
+    for topic, shards in (("__consumer_offsets", SHARDS), ("__transaction_state", SHARDS + 1)):
+        found = owners(workers, topic)
+        counts = [sum(worker.port in each for each in found.values()) for worker in workers]
+        if len(found) != shards or any(len(each) != 1 for each in found.values()) or max(counts) - min(counts) > 1:
+            return False
+    return True
 
 
 def disturb(worker: ServerProcess, fault: str) -> None:

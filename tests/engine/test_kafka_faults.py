@@ -107,6 +107,28 @@ async def test_a_leader_that_is_gone_loses_nothing(connect_kafka, kafka_cluster,
         await other.take(log)
 
 
+async def test_a_worker_starts_while_a_broker_is_away(connect_kafka, kafka_cluster):
+    """Its topics have three replicas, of which two are enough. A cluster of two brokers is refused before there are any."""
+    engine = await connect_kafka(append_timeout_ms=PATIENT_MS)
+    await engine.claim(LOGS[0], worker(1))
+    broker = kafka_cluster.brokers[0]
+    broker.kill()
+
+    async def is_away():
+        return len((await engine._cluster._metadata(_all_topics())).brokers) == 2
+
+    try:
+        await until(is_away)
+        other = await connect_kafka(append_timeout_ms=PATIENT_MS)
+        taken = await other.claim(LOGS[0], worker(2))
+        assert await other.append(pieces(taken, b"new")) == frozenset()
+        with pytest.raises(EngineRefused, match="the cluster has 2 brokers, and 3 are needed"):
+            await connect_kafka(cluster="another")
+    finally:
+        await asyncio.to_thread(broker._start)
+    await all_in_sync(engine)
+
+
 async def test_nothing_is_acknowledged_while_one_broker_is_alone(connect_kafka, kafka_cluster):
     engine, other = await connect_kafka(append_timeout_ms=1_500), await connect_kafka(append_timeout_ms=PATIENT_MS)
     claim = await engine.claim(LOGS[0], worker(1))

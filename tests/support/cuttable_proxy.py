@@ -28,6 +28,10 @@ class CuttableProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends it, with all connections."""
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self.speak()

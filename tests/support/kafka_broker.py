@@ -54,6 +54,15 @@ def new_cluster_id() -> str:
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
+class Way(NamedTuple):
+    """A listener of a broker for clients that reach it in their own way, such as through a proxy."""
+
+    name: str
+    listens_at: HeldPort
+    advertised: str
+    """The address that brokers name to these clients."""
+
+
 class Member(NamedTuple):
     """What a broker must know to be one of several."""
 
@@ -62,6 +71,7 @@ class Member(NamedTuple):
     cluster_id: str
     controllers: Sequence[HeldPort]
     heap_mib: int = 512
+    ways: Sequence[Way] = ()
 
     @property
     def voters(self) -> str:
@@ -87,17 +97,28 @@ class KafkaBroker:
         self._member = member or Member(1, new_cluster_id(), [HeldPort()])
         self._held = [HeldPort(), self._member.controllers[self._member.node_id - 1]]
         self.bootstrap, controller = (held.address for held in self._held)
+        ways = self._member.ways
         self.data_dir = folder / "data"
         self.process: subprocess.Popen[bytes] | None = None
         values = {
             "process.roles": "broker,controller",
             "node.id": str(self._member.node_id),
             "controller.quorum.voters": self._member.voters,
-            "listeners": f"{protocol}://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"{protocol}://{self.bootstrap}",
+            "listeners": ",".join(
+                [
+                    f"{protocol}://{self.bootstrap}",
+                    f"CONTROLLER://{controller}",
+                    *(f"{way.name}://{way.listens_at.address}" for way in ways),
+                ]
+            ),
+            "advertised.listeners": ",".join(
+                [f"{protocol}://{self.bootstrap}", *(f"{way.name}://{way.advertised}" for way in ways)]
+            ),
             "inter.broker.listener.name": protocol,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocol}:{protocol}",
+            "listener.security.protocol.map": ",".join(
+                ["CONTROLLER:PLAINTEXT", f"{protocol}:{protocol}", *(f"{way.name}:PLAINTEXT" for way in ways)]
+            ),
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",

@@ -8,11 +8,13 @@ import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
+from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.java_support import archive_to_make, kafka_classpath
-from tests.support.kafka_broker import BROKER, TOOLS_API, KafkaBroker, Member, new_cluster_id
+from tests.support.kafka_broker import BROKER, TOOLS_API, KafkaBroker, Member, Way, new_cluster_id
 from tests.support.ports import HeldPort
 
 BROKERS = 3
@@ -33,17 +35,22 @@ SETTINGS = {
 
 
 class KafkaCluster:
-    """The brokers, by node id - 1."""
+    """The brokers, by node id - 1.
 
-    def __init__(self, settings: dict[str, str] | None = None, brokers: int = BROKERS) -> None:
+    `ways`: how many clients reach them through proxies of their own, of which each has one for each broker.
+    """
+
+    def __init__(self, settings: dict[str, str] | None = None, brokers: int = BROKERS, ways: int = 0) -> None:
         _make_archive()
+        self.proxies = [[CuttableProxy("") for _ in range(brokers)] for _ in range(ways)]
+        """By way, then by broker."""
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-cluster-"))
         cluster_id, controllers = new_cluster_id(), [HeldPort() for _ in range(brokers)]
         self.brokers = [
             KafkaBroker(
                 self._folder / f"broker-{number}",
                 SETTINGS | (settings or {}),
-                member=Member(number, cluster_id, controllers, HEAP_MIB),
+                member=Member(number, cluster_id, controllers, HEAP_MIB, self._ways_to(number)),
             )
             for number in range(1, brokers + 1)
         ]
@@ -64,9 +71,19 @@ class KafkaCluster:
     def bootstrap(self) -> str:
         return ",".join(broker.bootstrap for broker in self.brokers)
 
-    def url(self) -> str:
-        """The address of the engine."""
-        return f"kafka://{self.bootstrap}"
+    def url(self, way: int | None = None) -> str:
+        """The address of the engine, also through the proxies of a way."""
+        if way is None:
+            return f"kafka://{self.bootstrap}"
+        return f"kafka://{','.join(proxy.address for proxy in self.proxies[way])}"
+
+    def _ways_to(self, number: int) -> list[Way]:
+        ways = []
+        for way, proxies in enumerate(self.proxies):
+            proxy, held = proxies[number - 1], HeldPort()
+            proxy.target = held.address
+            ways.append(Way(f"WAY{way}", held, proxy.address))
+        return ways
 
     def close(self) -> None:
         """Kills the brokers: nobody needs what they have."""
@@ -74,6 +91,8 @@ class KafkaCluster:
             with suppress(AssertionError):
                 broker.kill()
             broker.stop()
+        for proxy in chain.from_iterable(self.proxies):
+            proxy.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -36,6 +36,11 @@ class Router:
         return self.shards[0]
 
 
+class Timer:
+    def __init__(self, timers, timer):
+        self.cancel = lambda: timers.remove(timer)
+
+
 class World:
     """The data plane, the shards and the clock around `MarkerWriter`."""
 
@@ -62,6 +67,7 @@ class World:
 
     def schedule(self, delay_ms, callback):
         self.timers.append((delay_ms, callback))
+        return Timer(self.timers, self.timers[-1])
 
     def wait(self):
         """Fires the next timer; returns its delay."""
@@ -103,6 +109,21 @@ def test_a_partition_that_fails_is_retried_with_growing_delays(world):
     assert done == [True]
     assert [fact.name for fact in world.facts] == ["marker_failed"] * 5, "reported at first only"
     assert world.written.count(("t", 1, MARKER)) == 1
+
+
+def test_a_partition_that_another_worker_takes_over_is_tried_at_once(world):
+    """Not after the second that a marker waits for in the end; then the pauses grow from the first one on."""
+    world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 8
+    world.errors["t", 1] = [ErrorCode.KAFKA_STORAGE_ERROR]
+    done = []
+    world.markers.write(MARKER, {("t", 0), ("t", 1)}, lambda: done.append(True))
+    while len(world.errors["t", 0]) > 2:
+        world.wait()
+    world.markers.on_moved("t", 0)
+    assert [delay_ms for delay_ms, _ in world.timers] == [RETRY_MS_FIRST]
+    world.markers.on_moved("t", 0)
+    world.markers.on_moved("t", 0)
+    assert (done, world.timers) == ([True], [])
 
 
 def test_a_group_shard_that_refuses_is_retried(world):

@@ -49,6 +49,8 @@ class Load:
     connections: int
     warm_up_s: float
     seconds: float
+    commits: int = 0
+    """It goes on until there are so many, if that takes longer; 0 for any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ async def run(load: Load) -> Outcome:
     await asyncio.sleep(load.warm_up_s)
     before, began = figures(load, connections), time.perf_counter()
     await asyncio.sleep(load.seconds)
+    while sum(each.answers - each.refused for each in connections) < load.commits:  # noqa: ASYNC110 - nobody reports it
+        await asyncio.sleep(0.1)
     after, seconds = figures(load, connections), time.perf_counter() - began
     for connection in connections:
         connection.stop()

@@ -4,6 +4,8 @@
     python -m tests.workers.measure --journals embedded,postgresql      some of them
     python -m tests.workers.measure --faults 0                          commits only
     python -m tests.workers.measure --faults 0 --set coordinator.events=none      and without events
+    python -m tests.workers.measure --journals postgresql --seconds 0 --commits 50000,200000,1000000
+                                                                        take-overs after so many commits
 
 Prints Markdown. The servers, the database and the load generator share this machine, so figures of one run can be compared
 with each other and with nothing else. CPU times need Linux.
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -45,7 +47,6 @@ LOCAL = "--workers"
 CONNECTIONS = 100
 WARM_UP_S = 3.0
 FAULTS = ("kill -9", "SIGSTOP", "cut off from the engine", "cut off from clients", "cut off from both")
-OF_WORKERS = ("kill -9", "SIGSTOP", "cut off from clients")
 TOPICS = ("__consumer_offsets-", "__transaction_state-")
 SHARDS = 50
 ASKED_EVERY_S = 0.01
@@ -63,47 +64,50 @@ class Journal(NamedTuple):
     name: str
     arguments: tuple[str, ...]
     settings: dict[str, object]
-    engine_address: str
-    """Of the engine, to be cut off from it; empty if there is not one address."""
     engine_pids: Callable[[], list[int]]
-    faults: tuple[str, ...] = ()
-    """Those of which take-overs are measured."""
+    ways: Sequence[tuple[tuple[str, ...], Sequence[CuttableProxy]]] = ()
+    """For each worker, if take-overs are measured: the arguments that lead to the engine through proxies, and these."""
 
 
 @contextmanager
 def embedded() -> Iterator[Journal]:
-    yield Journal("embedded", (), {}, "", list)
+    yield Journal("embedded", (), {}, list)
 
 
 @contextmanager
 def postgresql() -> Iterator[Journal]:
     cluster = Cluster(standbys=1)
-    try:
+    primary, url = cluster.primary, cluster.url(cluster.primary)
+    with ExitStack() as stack:
+        stack.callback(cluster.close)
+        proxies = [stack.enter_context(CuttableProxy(primary.address)) for _ in range(max(WORKERS))]
         yield Journal(
             "postgresql",
-            ("--journal", cluster.url(cluster.primary)),
+            ("--journal", url),
             {"data.plane": "none"},
-            cluster.primary.address,
-            cluster.primary.processes,
-            FAULTS,
+            primary.processes,
+            [(("--journal", url.replace(primary.address, proxy.address)), [proxy]) for proxy in proxies],
         )
-    finally:
-        cluster.close()
 
 
 @contextmanager
 def local() -> Iterator[Journal]:
     """`serve --workers N`: the engine is the supervisor."""
-    yield Journal(LOCAL, (), {}, "", list)
+    yield Journal(LOCAL, (), {}, list)
 
 
 @contextmanager
 def kafka() -> Iterator[Journal]:
-    """Three brokers, which lead their clients to each other, so that no proxy stands in front of them."""
-    with KafkaCluster() as cluster:
+    """Three brokers. They have a listener for each worker, by which it learns the addresses of its proxies."""
+    with KafkaCluster(ways=max(WORKERS)) as cluster:
         pids = [broker.process.pid for broker in cluster.brokers if broker.process is not None]
-        arguments = ("--journal", cluster.url())
-        yield Journal("kafka", arguments, {"data.plane": "none"}, "", lambda: pids, OF_WORKERS)
+        yield Journal(
+            "kafka",
+            ("--journal", cluster.url()),
+            {"data.plane": "none"},
+            lambda: pids,
+            [(("--journal", cluster.url(way)), proxies) for way, proxies in enumerate(cluster.proxies)],
+        )
 
 
 STARTS = {"embedded": embedded, "local": local, "postgresql": postgresql, "kafka": kafka}
@@ -116,15 +120,13 @@ class World:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         self.workers: list[ServerProcess] = []
         self.fronts: list[CuttableProxy] = []
-        self.engines: list[CuttableProxy] = []
+        self.engines: list[Sequence[CuttableProxy]] = []
         for node_id in range(1, number + 1):
             arguments = journal.arguments
             if proxies:
                 self.fronts.append(stack.enter_context(CuttableProxy("")))
-                if journal.engine_address:
-                    engine = stack.enter_context(CuttableProxy(journal.engine_address))
-                    arguments = tuple(each.replace(journal.engine_address, engine.address) for each in arguments)
-                    self.engines.append(engine)
+                arguments, engines = journal.ways[node_id - 1]
+                self.engines.append(engines)
                 arguments += ("--advertise", self.fronts[-1].address)
             shared = {"node.id": node_id, "journal.cluster": CLUSTER} if journal.arguments[:1] == ("--journal",) else {}
             shards = {"offsets.topic.num.partitions": SHARDS, "transaction.state.log.num.partitions": SHARDS}
@@ -177,10 +179,12 @@ class Row(NamedTuple):
     worker_us: float
     engine_us: float
     commits_per_append: float
+    commits: int
     refused: int
 
 
-def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
+def run_load(journal: Journal, number: int, *, warm_up_s: float, seconds: float, commits: int = 0) -> Outcome:
+    """Commits over a number of workers. `commits`: how many there are at least, however long that takes."""
     with ExitStack() as stack:
         is_local = journal.name == LOCAL
         if is_local:
@@ -194,10 +198,12 @@ def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
         load = Load(
             bootstrap=[(worker.host, worker.port) for worker in world.workers],
             worker_pids=first.ready["workers"] if is_local else [worker.pid for worker in world.workers],
-            engine_pids=[first.pid] if is_local else journal.engine_pids(),
+            # While it fills logs for long, processes of a database come and go; nobody asks for their CPU then.
+            engine_pids=[] if commits else [first.pid] if is_local else journal.engine_pids(),
             connections=CONNECTIONS,
-            warm_up_s=WARM_UP_S,
+            warm_up_s=warm_up_s,
             seconds=seconds,
+            commits=commits,
             metrics=[worker.admin for worker in world.workers],
         )
         ran = subprocess.run(
@@ -206,6 +212,11 @@ def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
         )  # fmt: skip
     found = Outcome(**json.loads(ran.stdout))
     print(f"{journal.name}, {number} workers: {found}", file=sys.stderr)
+    return found
+
+
+def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
+    found = run_load(journal, number, warm_up_s=WARM_UP_S, seconds=seconds)
     return Row(
         journal.name,
         number,
@@ -213,6 +224,7 @@ def measure_commits(journal: Journal, number: int, seconds: float) -> Row:
         found.worker_cpu_s / found.commits * 1e6,
         found.engine_cpu_s / found.commits * 1e6,
         found.commits / found.appends if found.appends else 0.0,
+        found.commits,
         found.refused,
     )
 
@@ -256,6 +268,8 @@ class TakeOver(NamedTuple):
 
     fault: str
     shards: int
+    records: int
+    """How many they had to replay."""
     noticed: float
     """A worker has learned from the engine that the other one is dead or has left, or that a shard is free."""
     first: float
@@ -280,7 +294,8 @@ class Faults:
         elif fault == "SIGSTOP":
             worker.pause()
         if fault in {"cut off from the engine", "cut off from both"}:
-            self._world.engines[index].fall_silent()
+            for proxy in self._world.engines[index]:
+                proxy.fall_silent()
         if fault in {"cut off from clients", "cut off from both"}:
             self._world.fronts[index].fall_silent()
 
@@ -290,9 +305,8 @@ class Faults:
             worker.start()
         elif fault == "SIGSTOP":
             worker.resume()
-        for proxies in (self._world.engines, self._world.fronts):
-            if proxies:
-                proxies[index].speak()
+        for proxy in (*self._world.engines[index], self._world.fronts[index]):
+            proxy.speak()
 
 
 async def answered_at(survivors: Sequence[tuple[str, int]], victim: tuple[str, int], group: str) -> float:
@@ -359,6 +373,7 @@ async def take_over(world: World, fault: str, index: int) -> TakeOver:
     return TakeOver(
         fault,
         shards,
+        sum(int(fields.partition("records=")[2].split()[0]) for _, fields in taken),
         next(at for at, event, _ in moved if event == "workers_living") - began,
         taken[0][0] - began,
         taken[-1][0] - began,
@@ -367,7 +382,7 @@ async def take_over(world: World, fault: str, index: int) -> TakeOver:
     )
 
 
-async def measure_take_overs(journal: Journal, faults: int) -> list[TakeOver]:
+async def measure_take_overs(journal: Journal, faults: int, kinds: Sequence[str]) -> list[TakeOver]:
     with ExitStack() as stack:
         world = World(journal, max(WORKERS), stack, proxies=True)
         client = Client(*await asyncio.open_connection(world.workers[0].host, world.workers[0].port), "measure")
@@ -378,30 +393,40 @@ async def measure_take_overs(journal: Journal, faults: int) -> list[TakeOver]:
         client.close()
         found = []
         for number in range(faults):
-            for fault in journal.faults:
+            for fault in kinds:
                 wait_until(world.is_spread, lambda: f"an even spread: {world.shards()}", within_s=SPREAD_WITHIN_S)
                 found.append(await take_over(world, fault, number % len(world.workers)))
         return found
 
 
-def print_take_overs(journal: str, found: Sequence[TakeOver]) -> None:
+def print_take_overs(journal: str, found: Mapping[int, Sequence[TakeOver]]) -> None:
+    """`found`: by the number of commits before."""
     print(
         f"\nThree workers over {journal}, {SHARDS} shards of groups and {SHARDS} of transactions; seconds from the fault on:\n"
     )
     print(
-        "| fault | shards | noticed | first taken | last taken | commits again: median | worst | slowest shard took |"
+        "| commits before | fault | shards | records | noticed | first taken | last taken | commits again: median | worst"
+        " | slowest shard took |"
     )
-    print("|---|---|---|---|---|---|---|---|")
-    for each in found:
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for commits, each in of_all(found):
         print(
-            f"| {each.fault} | {each.shards} | {each.noticed:.1f} | {each.first:.1f} | {each.last:.1f} |"
-            f" {statistics.median(each.answered):.1f} | {max(each.answered):.1f} | {each.slowest_ms / 1000:.2f} |"
+            f"| {commits:,} | {each.fault} | {each.shards} | {each.records:,} | {each.noticed:.1f} | {each.first:.1f} |"
+            f" {each.last:.1f} | {statistics.median(each.answered):.1f} | {max(each.answered):.1f} |"
+            f" {each.slowest_ms / 1000:.2f} |"
         )
-    print("\n| fault | times | commits again: median | worst |\n|---|---|---|---|")
-    for fault in dict.fromkeys(each.fault for each in found):
-        times = [at for each in found if each.fault == fault for at in each.answered]
-        number = sum(each.fault == fault for each in found)
-        print(f"| {fault} | {number} | {statistics.median(times):.1f} | {max(times):.1f} |")
+    print("\n| commits before | fault | times | noticed | commits again: median | worst |\n|---|---|---|---|---|---|")
+    for commits, fault in dict.fromkeys((commits, each.fault) for commits, each in of_all(found)):
+        same = [each for each in found[commits] if each.fault == fault]
+        times = [at for each in same for at in each.answered]
+        print(
+            f"| {commits:,} | {fault} | {len(same)} | {statistics.median(each.noticed for each in same):.1f} |"
+            f" {statistics.median(times):.1f} | {max(times):.1f} |"
+        )
+
+
+def of_all(found: Mapping[int, Sequence[TakeOver]]) -> Iterator[tuple[int, TakeOver]]:
+    return ((commits, each) for commits, some in found.items() for each in some)
 
 
 def main() -> None:
@@ -409,6 +434,10 @@ def main() -> None:
     parser.add_argument("--journals", default=",".join(JOURNALS), help="comma-separated")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement of commits")
     parser.add_argument("--faults", type=int, default=3, help="of each kind")
+    parser.add_argument(
+        "--commits", default="0", help="how many there shall be before the faults; comma-separated, ascending"
+    )
+    parser.add_argument("--kinds", default=",".join(FAULTS), help="of faults; comma-separated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every server; repeatable")
     options = parser.parse_args()
     rows: list[Row] = []
@@ -416,11 +445,20 @@ def main() -> None:
     for name in options.journals.split(","):
         with STARTS[name]() as started:
             journal = started._replace(settings=started.settings | settings)
+            made = 0
             if options.seconds:
                 numbers = WORKERS if journal.name != "embedded" else (1,)
-                rows += [measure_commits(journal, number, options.seconds) for number in numbers]
-            if options.faults and journal.faults:
-                print_take_overs(name, uvloop.run(measure_take_overs(journal, options.faults)))
+                for number in numbers:
+                    row = measure_commits(journal, number, options.seconds)
+                    rows.append(row)
+                    made += row.commits
+            if options.faults and journal.ways:
+                found: dict[int, list[TakeOver]] = {}
+                for commits in map(int, options.commits.split(",")):
+                    if commits > made:
+                        made += run_load(journal, max(WORKERS), warm_up_s=0, seconds=0, commits=commits - made).commits
+                    found[made] = uvloop.run(measure_take_overs(journal, options.faults, options.kinds.split(",")))
+                print_take_overs(name, found)
     if rows:
         print_commits(rows)
 

@@ -391,6 +391,45 @@ def test_a_snapshot_replaces_the_tail(tmp_path):
             await world.until(lambda: len(second.shards) == SHARDS)
             assert await fetch(await second.client(), "g", "t") == (0, 500)
             assert second.server.groups.shard_of("g").loaded.records < 10
+            taken = second.sharing._snapshots._shards[f"__consumer_offsets-{shard.index}"]
+            assert taken.snapshot_bytes == sum(map(len, stored.parts))
+            assert taken.tail_bytes >= len(stored.pieces[200]), "the event of the take-over may be behind it"
+
+    run(scenario())
+
+
+def test_a_log_with_a_long_tail_gets_a_snapshot(tmp_path):
+    """What a take-over has to replay is bounded without anybody asking for it."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            (only,) = await world.start(1, settings=("data.plane=none", "journal.snapshot.bytes=65536"))
+            assert await create_topic(only, "t") == 0
+            client = await only.client()
+            stored = world.store.logs[f"__consumer_offsets-{only.server.groups.shard_of('g').index}"]
+            while not stored.covered:
+                for _ in range(100):
+                    assert await commit(client, "g", "t", 1) == 0
+            assert sum(map(len, stored.parts)) < 65_536 / 4
+
+    run(scenario())
+
+
+def test_a_snapshot_is_not_repeated_for_less_than_it_has(tmp_path):
+    """However large the compacted log is, compaction costs each commit the same."""
+
+    async def scenario():
+        async with workers(tmp_path, PATIENT) as world:
+            (only,) = await world.start(1)
+            shards = only.sharing._snapshots
+            shard = shards._shards["__consumer_offsets-0"]
+            await world.until(lambda: shard.is_held)
+            assert await create_topic(only, "t") == 0
+            assert not shards.is_due(shard)
+            shards._tail_bytes = 0
+            assert shards.is_due(shard)
+            shard.snapshot_bytes = shard.log.size_bytes // 2 + 1
+            assert not shards.is_due(shard)
 
     run(scenario())
 

@@ -91,6 +91,7 @@ class Partitions:
             while ahead is not None:
                 records = await ahead
                 ahead = ahead_from(next_offset(records))
+                await asyncio.sleep(0)  # so that it is sent before this page is worked on
                 yield records
         finally:
             if ahead is not None:

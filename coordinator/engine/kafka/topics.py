@@ -74,12 +74,13 @@ class Topics:
             if self.control.topic not in found:
                 raise EngineRefused(f"there is no topic {self.control.topic} of a coordinator: journal.cluster")
             return
-        if self._is_replicated and self._cluster.brokers < REPLICAS:
-            raise EngineRefused(
-                f"the cluster has {self._cluster.brokers} brokers, and {REPLICAS} are needed so that nothing is lost with one;"
-                " add brokers, or set journal.replication to optional"
-            )
         if self.control.topic not in found:
+            # Once there are topics, a missing broker is one that will come back: they say how many replicas they have.
+            if self._is_replicated and self._cluster.brokers < REPLICAS:
+                raise EngineRefused(
+                    f"the cluster has {self._cluster.brokers} brokers, and {REPLICAS} are needed so that nothing is lost with"
+                    " one; add brokers, or set journal.replication to optional"
+                )
             await self._make(self.control.topic)
             found = await self._cluster.refresh(None)
         await self._check({name: replicas for name, replicas in found.items() if self._is_mine(name)})

@@ -1,8 +1,9 @@
 """The engine over PostgreSQL, 15 or newer, with asyncpg.
 
-A worker has three connections to the primary. Appends have their own, so that nothing delays them. Claims, replays and
-snapshots share one. Beats, owners and notifications share the third, whose commits do not wait for the standbys: a worker
-lives although nobody can append at the moment.
+A worker has four connections to the primary. Appends have their own, so that nothing delays them. Claims and snapshots share
+one, and reads another, so that the replay of a log and the claim of the next one go on at the same time. Beats, owners and
+notifications share the fourth, whose commits do not wait for the standbys: a worker lives although nobody can append at the
+moment.
 
 Whatever is not certain closes its connection, and an append's claims end with it:
 
@@ -35,7 +36,7 @@ from coordinator.engine.postgresql.primary import Primary, PrimaryConnection
 from coordinator.engine.postgresql.schema import check_cluster_name, check_schema, make_schema
 from coordinator.engine.watchers import Watchers
 
-PAGE_ROWS = 500
+PAGE_ROWS = 2_000
 PAGE_BYTES = 4 * 1024 * 1024
 """A page of a replay ends when it has this many rows or bytes; one more page is fetched ahead."""
 TRIMMED_AT_ONCE = 5_000
@@ -57,6 +58,7 @@ class PostgresqlEngine:
         limit_s = settings.append_timeout_ms / 1000
         self._appends = Link(self._primary, "appends", limit_s=limit_s)
         self._logs = Link(self._primary, "logs", limit_s=limit_s, is_durable=not settings.reads_only)
+        self._reads = Link(self._primary, "reads", limit_s=limit_s, is_durable=False)
         self._members = _MembersLink(self._primary, limit_s, self._watchers.notify)
         self._ended = EndedClaims()
 
@@ -73,6 +75,7 @@ class PostgresqlEngine:
             if reads_only:
                 return
             await self._appends.connected()
+            await self._reads.connected()
             await self._members.connected()
         except BaseException as error:
             await self.close()
@@ -82,7 +85,7 @@ class PostgresqlEngine:
 
     async def close(self) -> None:
         self._watchers.close()
-        await asyncio.gather(self._appends.close(), self._logs.close(), self._members.close())
+        await asyncio.gather(self._appends.close(), self._logs.close(), self._reads.close(), self._members.close())
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
 
@@ -148,14 +151,14 @@ class PostgresqlEngine:
 
         Raises: EngineUnavailable.
         """
-        return [(number, data) for number, data in await self._logs.fetch(sql.TAIL, log, sequence)]
+        return [(number, data) for number, data in await self._reads.fetch(sql.TAIL, log, sequence)]
 
     async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
         """The parts of the newest snapshot and the pieces behind it, each with its sequence.
 
         Raises: EngineUnavailable.
         """
-        [found] = await self._logs.fetch(sql.EXTENT, log)
+        [found] = await self._reads.fetch(sql.EXTENT, log)
         try:
             async for each in self._stored(log, *found):
                 yield each
@@ -167,7 +170,7 @@ class PostgresqlEngine:
     async def _stored(self, log: str, covered: int, next_sequence: int) -> AsyncIterator[tuple[int, bytes]]:
         """The parts of the snapshot up to `covered`, and the pieces from there to a sequence. Raises: _Hole."""
         if covered:
-            head = await self._logs.fetch(sql.NEWEST_SNAPSHOT, log, covered)
+            head = await self._reads.fetch(sql.NEWEST_SNAPSHOT, log, covered)
             if not head:
                 raise _Hole
             async for _, part in self._rows(log, sql.PARTS, 0, head[0]["parts"], head[0]["id"]):
@@ -182,7 +185,7 @@ class PostgresqlEngine:
 
         def fetch(start: int) -> asyncio.Task[list[Any]]:
             arguments_of_page = (log, start, end, PAGE_ROWS, PAGE_BYTES, *arguments)
-            return asyncio.create_task(self._logs.fetch(statement, *arguments_of_page))
+            return asyncio.create_task(self._reads.fetch(statement, *arguments_of_page))
 
         ahead = fetch(sequence) if sequence < end else None
         try:
@@ -192,6 +195,7 @@ class PostgresqlEngine:
                     raise _Hole
                 behind = page[-1][0] + 1
                 ahead = fetch(behind) if behind < end else None
+                await asyncio.sleep(0)  # so that it is sent before this page is worked on
                 for number, data in page:
                     if number != sequence:
                         raise _Hole

@@ -99,12 +99,12 @@ ON CONFLICT DO NOTHING
 RETURNING log, {_DURABILITY}
 """
 
+# Sequences have no gaps, so a page is a range of them. With a LIMIT instead, PostgreSQL may read and sort all that is behind.
 PIECES = """
 SELECT sequence, data
 FROM (SELECT sequence, data, sum(octet_length(data)) OVER (ORDER BY sequence) - octet_length(data) AS bytes_before
-      FROM (SELECT sequence, data FROM piece
-            WHERE log = $1 AND sequence >= $2 AND sequence < $3
-            ORDER BY sequence LIMIT $4) AS rows) AS page
+      FROM piece
+      WHERE log = $1 AND sequence >= $2::bigint AND sequence < least($3::bigint, $2::bigint + $4::bigint)) AS page
 WHERE bytes_before < $5
 ORDER BY sequence
 """
@@ -113,9 +113,8 @@ NEWEST_SNAPSHOT = "SELECT id, parts FROM snapshot WHERE log = $1 AND upto = $2 L
 PARTS = """
 SELECT part AS sequence, data
 FROM (SELECT part, data, sum(octet_length(data)) OVER (ORDER BY part) - octet_length(data) AS bytes_before
-      FROM (SELECT part, data FROM snapshot_part
-            WHERE log = $1 AND id = $6 AND part >= $2 AND part < $3
-            ORDER BY part LIMIT $4) AS rows) AS page
+      FROM snapshot_part
+      WHERE log = $1 AND id = $6 AND part >= $2::int AND part < least($3::int, $2::int + $4::int)) AS page
 WHERE bytes_before < $5
 ORDER BY part
 """

@@ -13,14 +13,15 @@ import confluent_kafka
 
 ABORTED = 5
 WITHIN_S = 60.0
-IDLE_MS = 1_000
+CONNECTIONS = {"connections.max.idle.ms": 1_000, "reconnect.backoff.max.ms": 1_000}
 """A group's coordinator that has left the cluster may stay in librdkafka's cache. Then nothing but a connection that opens or
-closes wakes a transaction which waits for it, and its time-out has no effect (librdkafka issues 5511 and 5456)."""
+closes wakes a transaction which waits for it, and its time-out has no effect (librdkafka issues 5511 and 5456). As each
+connection that is made doubles the pause before the next one, that pause needs a limit, too: the default is ten seconds."""
 
 
 def main(bootstrap: str, group: str, topic: str, settings: str) -> None:
     common = {
-        "bootstrap.servers": bootstrap, "connections.max.idle.ms": IDLE_MS, "log_level": 0, **json.loads(settings),
+        "bootstrap.servers": bootstrap, "log_level": 0, **CONNECTIONS, **json.loads(settings),
     }  # fmt: skip
     consumer = confluent_kafka.Consumer({**common, "group.id": group})
     metadata = consumer.consumer_group_metadata()

@@ -12,13 +12,14 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Commits rising offsets of two partitions in transactions, every fifth of which it aborts, until a line of input. Prints what
- * became of each: "committed N", "aborted N" or "unknown N".
+ * Commits rising offsets of two partitions in transactions, every fifth of which it aborts, until a line of input or
+ * its end. Prints what became of each: "committed N", "aborted N" or "unknown N".
  *
  * <p>Arguments: bootstrap servers, group, topic. The group is also the transactional id.
  */
 public class OffsetTransactions {
     private static final int ABORTED = 5;
+    private static volatile boolean over;
 
     private static KafkaProducer<byte[], byte[]> producer(String bootstrap, String id) {
         Properties settings = new Properties();
@@ -68,10 +69,22 @@ public class OffsetTransactions {
         }
     }
 
-    public static void main(String[] arguments) throws Exception {
+    private static void waitForInput() {
+        try {
+            System.in.read();
+        } catch (java.io.IOException ended) {
+            System.err.println(ended);
+        }
+        over = true;
+    }
+
+    public static void main(String[] arguments) {
+        Thread input = new Thread(OffsetTransactions::waitForInput);
+        input.setDaemon(true);
+        input.start();
         ConsumerGroupMetadata group = group(arguments[0], arguments[1]);
         KafkaProducer<byte[], byte[]> producer = producer(arguments[0], arguments[1]);
-        for (long offset = 1; System.in.available() == 0; offset++) {
+        for (long offset = 1; !over; offset++) {
             try {
                 System.out.println(transaction(producer, group, arguments[2], offset) + " " + offset);
             } catch (KafkaException error) {
