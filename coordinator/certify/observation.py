@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from coordinator.certify.clock import StageClock
-from coordinator.control import AsyncControl
+from coordinator.control import AsyncControl, ControlUnreachable
 from coordinator.control.asynchronous import AsyncRecording
 from coordinator.rules.model import Entry
 
@@ -59,21 +59,30 @@ class Observation:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for reader in self._readers:
-            await self._read(reader, 0)
+            while await self._read(reader, 0):
+                pass
         self._tasks, self._readers = [], []
 
     async def _follow(self, reader: "_Reader") -> None:
         while True:
-            await self._read(reader, POLL_MS)
+            try:
+                await self._read(reader, POLL_MS)
+            except ControlUnreachable:
+                # On a busy machine one answer may be too late. It is read again from where it was.
+                await asyncio.sleep(POLL_MS / 1000)
 
-    async def _read(self, reader: "_Reader", wait_ms: int) -> None:
+    async def _read(self, reader: "_Reader", wait_ms: int) -> int:
+        """Reads a page of new entries, and again those that were pending. Returns how many are new."""
         page = await reader.recording.page(after=reader.after, wait_ms=wait_ms)
         reader.after = page.next
         self.dropped += page.dropped - reader.dropped
         reader.dropped = page.dropped
         self._take(reader, page.entries)
-        if reader.pending:
-            self._take(reader, (await reader.recording.page(after=min(reader.pending) - 1)).entries)
+        after, last = min(reader.pending, default=1) - 1, max(reader.pending, default=0)
+        while after < last and (again := await reader.recording.page(after=after)).entries:
+            self._take(reader, again.entries)
+            after = again.next
+        return len(page.entries)
 
     def _take(self, reader: "_Reader", entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -53,6 +53,8 @@ class Instance:
     async def start(self) -> None:
         """Starts a process. Raises OSError if the command cannot be executed."""
         assert not self.runs
+        # Before the process exists: its first request separates its connections from those of the process before.
+        started_ms = now_ms()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -62,7 +64,7 @@ class Instance:
                 env={**os.environ, **self.environment},
                 start_new_session=True,
             )
-        run = ProcessRun(pid=self._process.pid, started_ms=now_ms())
+        run = ProcessRun(pid=self._process.pid, started_ms=started_ms)
         self.history.runs.append(run)
         self._watch = asyncio.create_task(self._note_end(self._process, run))
 

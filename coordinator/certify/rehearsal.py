@@ -27,6 +27,8 @@ from coordinator.operations.client import Client, OperationFailed
 from coordinator.operations.rebalance_causes import GroupEvent
 
 PARTITIONS_PER_INSTANCE = 2
+COPIED_WITHIN_S = 10.0
+"""How long after the last commit the copies of all records are waited for."""
 SHOWN_S = 6.5
 """The stream goes on for this long after the event. What the judge forgives for a while (`membership.py`) has time to show, so
 that verdicts do not depend on how fast the machine is.
@@ -103,7 +105,7 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
     return Stage(
         event=event,
         server=server,
-        control=AsyncControl(server.admin_url, scope=group),
+        control=AsyncControl(server.admin_url, scope=group, answered_within_s=ANSWERED_WITHIN_S),
         instances=instances,
         group=group,
         topic=topic,
@@ -177,7 +179,7 @@ async def _copied(stage: Stage) -> None:
 
     # A copy that does not come is a lost record, which the judge finds.
     with suppress(NotReached):
-        await stage.until(complete, "a copy of every record", within_s=ANSWERED_WITHIN_S)
+        await stage.until(complete, "a copy of every record", within_s=COPIED_WITHIN_S)
 
 
 async def _end(stage: Stage, evidence: Evidence) -> None:

@@ -25,8 +25,16 @@ T = TypeVar("T")
 class AsyncControl(ControlCommands):
     __doc__ = ControlCommands.__doc__
 
-    def __init__(self, url: str, scope: str | None = "", access: Access = NO_CREDENTIALS) -> None:
+    def __init__(
+        self,
+        url: str,
+        scope: str | None = "",
+        access: Access = NO_CREDENTIALS,
+        *,
+        answered_within_s: float = steps.ANSWERED_WITHIN_S,
+    ) -> None:
         super().__init__(url, scope)
+        self._answered_within_s = answered_within_s
         self._http = AsyncClient(**client_options(self.url, access))
         self.clock: AsyncClock = AsyncClock(self)
 
@@ -118,7 +126,7 @@ class AsyncControl(ControlCommands):
             await asyncio.sleep(step.seconds)
             return None
         try:
-            response = await self._http.request(step.method, step.path, **step.options())
+            response = await self._http.request(step.method, step.path, **step.options(self._answered_within_s))
         except TransportError as error:
             raise unreachable(self.url, error) from error
         return HttpAnswer(response.status_code, response.content)

@@ -25,8 +25,16 @@ T = TypeVar("T")
 class Control(ControlCommands):
     __doc__ = ControlCommands.__doc__
 
-    def __init__(self, url: str, scope: str | None = "", access: Access = NO_CREDENTIALS) -> None:
+    def __init__(
+        self,
+        url: str,
+        scope: str | None = "",
+        access: Access = NO_CREDENTIALS,
+        *,
+        answered_within_s: float = steps.ANSWERED_WITHIN_S,
+    ) -> None:
         super().__init__(url, scope)
+        self._answered_within_s = answered_within_s
         self._http = Client(**client_options(self.url, access))
         self.clock: Clock = Clock(self)
 
@@ -120,7 +128,7 @@ class Control(ControlCommands):
             time.sleep(step.seconds)
             return None
         try:
-            response = self._http.request(step.method, step.path, **step.options())
+            response = self._http.request(step.method, step.path, **step.options(self._answered_within_s))
         except TransportError as error:
             raise unreachable(self.url, error) from error
         return HttpAnswer(response.status_code, response.content)

@@ -17,7 +17,8 @@ class ControlCommands:
     `url` is the admin address, "http://host:port" or "host:port". `scope` names what belongs together; by default it is a name
     that no other client has. Leaving the `with` clears the scope, releases what its rules hold, and lets the clock run again
     if this client made it manual. With `scope=None` a client sees the rules of all scopes, and leaving clears none.
-    `access` has the token or certificate that the server asks for.
+    `access` has the token or certificate that the server asks for. A server that has not answered after `answered_within_s`
+    seconds more than it was asked to wait is unreachable.
 
     Every command raises ControlRefused, ControlOff if the server does not let itself be controlled, or ControlUnreachable.
     """

@@ -18,7 +18,7 @@ View = dict[str, Any]
 """A JSON object whose fields depend on the kind of group or event (docs/control.md)."""
 
 ANSWERED_WITHIN_S = 10.0
-"""How long a request may take beyond the time that it asks the server to wait."""
+"""How long a request may take beyond the time that it asks the server to wait, unless the user says otherwise."""
 LONG_POLL_MS = 5_000
 """The longest wait in one request: below the server's own limit. Longer waits take several."""
 WITHIN_S = 10.0
@@ -51,13 +51,16 @@ class HttpRequest:
     waits_ms: int = 0
     """For how long the server may keep the answer."""
 
-    def options(self) -> RequestOptions:
-        """How to send it. A browser would not send a body declared like this to another site's server."""
+    def options(self, answered_within_s: float) -> RequestOptions:
+        """How to send it. `answered_within_s`: how long the server may take beyond the time that it is asked to wait.
+
+        A browser would not send a body declared like this to another site's server.
+        """
         return RequestOptions(
             params=self.query,
             content=self.body,
             headers={} if self.body is None else {"Content-Type": "application/json"},
-            timeout=ANSWERED_WITHIN_S + self.waits_ms / 1000,
+            timeout=answered_within_s + self.waits_ms / 1000,
         )
 
 

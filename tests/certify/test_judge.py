@@ -247,6 +247,13 @@ def test_a_partition_that_stands_still_longer_than_the_event_allows_breaks_the_p
     assert (finding.outcome, finding.count, finding.evidence) == ("broken", 6.0, ("in-0: 6.0 s from +0.0 s on",))
 
 
+def test_nobody_stands_still_while_the_server_is_down():
+    case = right(outages=[(ms(11), ms(14))])
+    case.fields["allows"] = Allows(stall_s=5)
+    finding = case.finding(STALL)
+    assert (finding.outcome, finding.count) == ("kept", 3.0)
+
+
 def test_a_commit_that_does_not_advance_is_no_progress():
     case = right()
     case.fields["allows"] = Allows(stall_s=5)

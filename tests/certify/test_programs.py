@@ -54,6 +54,22 @@ async def test_an_instance_that_ends_by_itself_is_known_with_its_exit_code(tmp_p
     assert (process.history.runs[0].ended_by, process.history.runs[0].exit_code) == ("itself", 3)
 
 
+async def test_a_process_has_started_before_its_first_request_can_arrive(tmp_path, monkeypatch):
+    """However late the stage goes on after the start, as on a busy machine."""
+    process = instance(tmp_path, "import time; print(time.time_ns() // 1_000_000)")
+    start = asyncio.create_subprocess_exec
+
+    async def start_and_be_busy(*command, **options):
+        started = await start(*command, **options)
+        await started.wait()
+        return started
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_be_busy)
+    await process.start()
+    assert process.history.runs[0].started_ms < int(process.printed())
+    await process.stop()
+
+
 async def test_an_instance_that_was_killed_can_be_started_again(tmp_path):
     process = instance(tmp_path)
     await process.start()

@@ -16,8 +16,8 @@ class Crowd:
     Its server assigns without an interval (`group.consumer.assignment.interval.ms` is 0).
     """
 
-    def __init__(self, bootstrap: str, group: str, partitions: int) -> None:
-        self.links = [Connection(bootstrap, client_id=f"crowd-{number:02}") for number in range(CLIENTS)]
+    def __init__(self, coordinator: str, group: str, partitions: int) -> None:
+        self.links = [Connection(coordinator, client_id=f"crowd-{number:02}") for number in range(CLIENTS)]
         self.group = group
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, Owned] = {}

@@ -1,4 +1,7 @@
-"""The server's page in a real browser: groups, a storm as it happens, the group at an offset, and control by button."""
+"""The server's page in a real browser: groups, a storm as it happens, the group at an offset, and control by button.
+
+It is the same page whether one process serves it or the supervisor of several workers.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,34 +13,40 @@ import pytest
 from coordinator.protocol.errors import ErrorCode
 from tests.page.conftest import serious_faults
 from tests.page.crowd import Crowd
+from tests.support.coordinators import coordinator_of
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
-from tests.support.wire import Connection
 
 EVIL = "<img src=x onerror=alert(1)>\u202e"
-AT_ONCE = {"group.consumer.assignment.interval.ms": 0}
+SETTINGS = {
+    "group.consumer.assignment.interval.ms": 0,
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.num.partitions": 6,
+}
 WITHIN_MS = 20_000
 DARK = {"color_scheme": "dark"}
 NARROW = {"viewport": {"width": 380, "height": 800}}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[ServerProcess]:
-    """One server for all tests; each has a group of its own."""
-    running = ServerProcess(tmp_path_factory.mktemp("server"), settings=AT_ONCE).start()
+@pytest.fixture(scope="module", params=[(), ("--workers", "3")], ids=["alone", "workers"])
+def server(request, tmp_path_factory) -> Iterator[ServerProcess]:
+    """One server for all tests, and one with several workers; each test has a group of its own."""
+    running = ServerProcess(tmp_path_factory.mktemp("server"), settings=SETTINGS, arguments=request.param).start()
     yield running
     running.stop()
 
 
 @pytest.fixture
 def group(request) -> str:
-    return f"orders/eu & more: {request.node.name}"
+    """A name that is neither a path, nor HTML, nor a glob that matches itself."""
+    return f"orders/eu & more [*]: {request.node.name}"
 
 
 @pytest.fixture
 def crowd(server, group):
     with ExitStack() as stack:
-        made = Crowd(server.bootstrap, group, 200)
+        with coordinator_of(server, group) as coordinator:
+            made = Crowd(coordinator.bootstrap, group, 200)
         stack.callback(made.close)
         yield made
 
@@ -85,10 +94,18 @@ def marks(page: Any) -> set[str]:
     }
 
 
-def commit(link: Connection, group: str) -> None:
-    """Commits an offset of a group without members."""
+def commit(server: ServerProcess, group: str) -> None:
+    """Commits an offset of a group without members. A worker that has no shard yet refuses at first."""
     topics = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
-    link.call("OffsetCommit", 8, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+
+    def try_once() -> bool:
+        with coordinator_of(server, group) as link:
+            answer = link.call(
+                "OffsetCommit", 8, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
+            )
+        return answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+    wait_until(try_once)
 
 
 def names(count: int) -> list[str]:
@@ -96,36 +113,34 @@ def names(count: int) -> list[str]:
 
 
 def test_the_list_has_every_group_and_follows_live(server, open_page):
-    with Connection(server.bootstrap) as link:
-        commit(link, EVIL)
-        commit(link, "billing")
-        page = open_page(server.admin)
-        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="billing"))
-        row.wait_for()
-        assert row.locator("td").all_inner_texts()[1:3] == ["simple", "Empty"]
-        assert page.get_by_role("link", name="<img src=x onerror=alert(1)>\\u{202e}").is_visible()
-        commit(link, "newer")
-        page.get_by_role("link", name="newer").wait_for(timeout=WITHIN_MS)
-        page.get_by_label("Filter").fill("bill")
-        page.get_by_role("link", name="newer").wait_for(state="detached")
-        assert page.get_by_role("link", name="billing").is_visible()
-        page.get_by_label("Filter").fill("nothing like it")
-        page.get_by_text("No group.").wait_for()
+    commit(server, EVIL)
+    commit(server, "billing")
+    page = open_page(server.admin)
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="billing"))
+    row.wait_for()
+    assert row.locator("td").all_inner_texts()[1:3] == ["simple", "Empty"]
+    assert page.get_by_role("link", name="<img src=x onerror=alert(1)>\\u{202e}").is_visible()
+    commit(server, "newer")
+    page.get_by_role("link", name="newer").wait_for(timeout=WITHIN_MS)
+    page.get_by_label("Filter").fill("bill")
+    page.get_by_role("link", name="newer").wait_for(state="detached")
+    assert page.get_by_role("link", name="billing").is_visible()
+    page.get_by_label("Filter").fill("nothing like it")
+    page.get_by_text("No group.").wait_for()
 
 
 def test_the_list_turns_pages_of_a_hundred_groups(server, open_page):
-    with Connection(server.bootstrap) as link:
-        for number in range(103):
-            commit(link, f"zz-{number:03}")
-        page = open_page(server.admin)
-        page.get_by_label("Filter").fill("zz-")
-        page.get_by_role("link", name="billing").wait_for(state="detached")
-        page.get_by_text("Groups 1 to 100, and more").wait_for()
-        page.get_by_role("button", name="next page").click()
-        page.get_by_text("Groups 101 to 103").wait_for()
-        assert page.get_by_role("link").all_inner_texts() == ["zz-100", "zz-101", "zz-102"]
-        page.get_by_role("button", name="previous page").click()
-        page.get_by_text("Groups 1 to 100, and more").wait_for()
+    for number in range(103):
+        commit(server, f"zz-{number:03}")
+    page = open_page(server.admin)
+    page.get_by_label("Filter").fill("zz-")
+    page.get_by_role("link", name="billing").wait_for(state="detached")
+    page.get_by_text("Groups 1 to 100, and more").wait_for()
+    page.get_by_role("button", name="next page").click()
+    page.get_by_text("Groups 101 to 103").wait_for()
+    assert page.get_by_role("link").all_inner_texts() == ["zz-100", "zz-101", "zz-102"]
+    page.get_by_role("button", name="previous page").click()
+    page.get_by_text("Groups 1 to 100, and more").wait_for()
 
 
 def test_a_storm_of_100_members_is_drawn_as_it_happens(crowd, group_page):
@@ -240,20 +255,20 @@ def test_an_impossible_fault_says_what_is_allowed(crowd, group_page):
 
 def test_without_control_the_page_says_how_to_turn_it_on(coordinator_process, open_page):
     server = coordinator_process(settings={"admin.control.enable": False})
-    with Connection(server.bootstrap) as link:
-        commit(link, "billing")
-        page = open_page(f"{server.admin}/?group=billing", expected="403")
-        note = page.locator(".control .note")
-        note.filter(has_text="admin.control.enable").wait_for()
-        assert page.get_by_role("button", name="Rebalance").is_visible()
-        for name in ("Set fault", "Bump epoch", "Stop the clock"):
-            assert not page.get_by_role("button", name=name).is_visible()
+    commit(server, "billing")
+    page = open_page(f"{server.admin}/?group=billing", expected="403")
+    note = page.locator(".control .note")
+    note.filter(has_text="admin.control.enable").wait_for()
+    assert page.get_by_role("button", name="Rebalance").is_visible()
+    for name in ("Set fault", "Bump epoch", "Stop the clock"):
+        assert not page.get_by_role("button", name=name).is_visible()
 
 
 def test_people_with_disabilities_can_use_the_page(server, crowd, group, group_page, open_page):
     crowd.join(*names(5))
     crowd.settle()
     for options in ({}, DARK, NARROW):
+        crowd.settle()  # on a busy machine sessions would end meanwhile
         page = open_page(server.admin, **options)
         page.get_by_role("link", name=group).wait_for()
         assert serious_faults(page) == []

@@ -78,6 +78,27 @@ def test_a_storm_is_drawn_with_its_epochs_owners_and_members(drawn, storm_events
     assert all(name in legend for name in recorded_storm.truth["clients"])
 
 
+_TIMES = """() => {
+  const timeline = document.querySelector(".timeline").timeline, { context } = timeline, found = [];
+  context.fillText = function (text, x, ...more) {
+    if (/^\\d+:/.test(text)) found.push([x - context.measureText(text).width / 2, x + context.measureText(text).width / 2]);
+    return CanvasRenderingContext2D.prototype.fillText.call(this, text, x, ...more);
+  };
+  timeline.draw();
+  delete context.fillText;
+  return found.sort((one, other) => one[0] - other[0]);
+}"""
+
+
+def test_times_of_the_axis_never_overlap(drawn, storm_events):
+    page = drawn(storm_events)
+    for _ in range(30):
+        times = page.evaluate(_TIMES)
+        assert times
+        assert all(end < begin for (_, end), (begin, _) in pairwise(times))
+        page.evaluate("document.querySelector('.timeline').timeline.zoom(0.83)")
+
+
 def test_a_click_shows_the_record_its_offset_and_the_group_as_it_was_then(drawn, storm_events):
     page = drawn(storm_events)
     x, y = place(page, "[(t.scene().gutter + 4 + 100), t.layout.fixed[1].y + 9]")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from coordinator.certify.event import NotApplicable
 from coordinator.certify.judge.entries import errors
+from coordinator.certify.judge.membership import FATAL_MS
 from coordinator.certify.programs import Instance, now_ms
 from coordinator.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator.certify.stage import Mark, Stage
@@ -36,7 +37,8 @@ _COMMITS_WITHIN_S = 1.5
 """A program that reads a steady stream commits in this time. What waits behind a held request cannot be seen."""
 WITHOUT_LEAVING_S = 75.0
 """Longer than the session of a process that has ended without leaving: 45 s in most libraries."""
-_ASKS_WITHIN_S = 5.0
+_ASKS_WITHIN_S = FATAL_MS / 2000
+"""Well before the judge blames a member for what it sends: meanwhile it learns from no heartbeat that it was removed."""
 _STEPS_MAX = 15
 """A rebalance timeout of 5 min, the default of all libraries, is over after 8."""
 
@@ -136,8 +138,23 @@ async def ended_or_commits_again(stage: Stage, instance: Instance) -> None:
         return "again" if later else None
 
     if await stage.until(found, f"the end of instance {instance.index}, or a transaction of it") == "ended":
-        await stage.start(instance)
+        await start_and_join(stage, instance)
     await stage.stable(within_s=WITHOUT_LEAVING_S)
+
+
+async def start_and_join(stage: Stage, instance: Instance) -> None:
+    """Starts an instance, and waits until it is a new member, or has ended. Until then the group may be Stable with the member
+    of the process before, which did not leave. Raises NotReached.
+    """
+    before = {each["member_id"] for each in (await stage.group_view()).get("members", ())}
+    await stage.start(instance)
+
+    async def joined() -> bool:
+        with suppress(NotReached):
+            return await stage.member_of(instance) not in before
+        return not instance.runs
+
+    await stage.until(joined, f"a new member of instance {instance.index}")
 
 
 async def asked_or_ended(stage: Stage, instance: Instance, api: str, since: Mark) -> None:

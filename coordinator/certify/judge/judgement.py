@@ -52,7 +52,7 @@ PROMISES: Mapping[str, Promise] = {
         records.progress,
         (
             "From the provocation until the group has caught up, the committed offset of every partition advances at "
-            "least once in the time that the event allows."
+            "least once in the time that the event allows. While the server is down, time does not count."
         ),
     ),
     "rebalances": Promise(

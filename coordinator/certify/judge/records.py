@@ -239,7 +239,7 @@ def progress(promise: str, history: History) -> Finding:
         return not_judged(promise, _DROPPED)
     ended_ms = evidence.stopped_ms if evidence.settled_ms is None else evidence.settled_ms
     stalls = [
-        (to_ms - from_ms, partition, from_ms)
+        (to_ms - from_ms - _outage_ms(history, from_ms, to_ms), partition, from_ms)
         for partition in history.partitions()
         for from_ms, to_ms in pairwise(_marks(history, partition, evidence.provoked_ms, ended_ms))
     ]
@@ -262,6 +262,11 @@ def progress(promise: str, history: History) -> Finding:
     return kept(
         promise, f"no partition stood still for more than {seconds:g} s; the event allows {limit_s:g} s", seconds
     )
+
+
+def _outage_ms(history: History, from_ms: int, to_ms: int) -> int:
+    """For how much of this time the server was down: no client can commit then, and a busy machine takes long to start it."""
+    return sum(max(0, min(to_ms, end) - max(from_ms, begin)) for begin, end in history.evidence.outages)
 
 
 def _marks(history: History, partition: int, from_ms: int, to_ms: int) -> Sequence[int]:

@@ -5,7 +5,7 @@ import { ClockPanel } from "./clock_panel.js";
 import { el, table } from "./dom.js";
 import { FaultForm } from "./fault_form.js";
 import { refill } from "./refill.js";
-import { action } from "./words.js";
+import { action, exactly } from "./words.js";
 
 export const SCOPE = "page";
 
@@ -87,7 +87,7 @@ export class ControlPanel {
 
   async addFault(rule) {
     await this.act(async () => {
-      const fault = await request("POST", "/v1/faults", { ...rule, match: { ...rule.match, group: this.group }, scope: SCOPE });
+      const fault = await request("POST", "/v1/faults", { ...rule, match: { ...rule.match, group: exactly(this.group) }, scope: SCOPE });
       return `Fault ${fault.id} is set.`;
     });
   }

@@ -13,7 +13,7 @@ const FORMATS = [
   [86_400_000, utcFormat("%H:%M")],
   [Infinity, utcFormat("%Y-%m-%d")],
 ];
-const CHARACTER = 6;
+const CHARACTER = 6; // pixels
 const TICK_WIDTH = 110;
 const FONT = "11px system-ui, -apple-system, 'Segoe UI', sans-serif";
 
@@ -81,17 +81,30 @@ function drawBackground(context, scene) {
   const ticks = utcTicks(new Date(view.from), new Date(view.to), Math.max(2, Math.floor((width - gutter) / TICK_WIDTH)));
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : view.to - view.from;
   const format = FORMATS.find(([below]) => step < below)[1];
-  context.textAlign = "center";
-  for (const tick of ticks) {
-    const x = Math.round(xOf(scene, +tick));
-    context.fillStyle = theme.line;
-    context.fillRect(x, AXIS - 4, 1, height);
-    context.fillStyle = theme.soft;
-    const text = format(tick);
-    const half = context.measureText(text).width / 2;
-    context.fillText(text, Math.min(Math.max(x, gutter + half), width - half), AXIS / 2 - 1);
-  }
+  context.fillStyle = theme.line;
+  for (const tick of ticks) context.fillRect(Math.round(xOf(scene, +tick)), AXIS - 4, 1, height);
+  drawTimes(context, scene, ticks, format);
   context.restore();
+}
+
+// The times below the ticks. One that has no room at the edge is moved inside, unless it would meet another.
+function drawTimes(context, scene, ticks, format) {
+  const { gutter, width, theme } = scene;
+  const times = ticks.map((tick) => {
+    const text = format(tick);
+    const x = Math.round(xOf(scene, +tick));
+    const half = context.measureText(text).width / 2;
+    const place = Math.min(Math.max(x, gutter + half), width - half);
+    return { text, half, x: place, isMoved: place !== x };
+  });
+  const drawn = [];
+  context.textAlign = "center";
+  context.fillStyle = theme.soft;
+  for (const time of [...times.filter((each) => !each.isMoved), ...times.filter((each) => each.isMoved)]) {
+    if (drawn.some((other) => Math.abs(time.x - other.x) < time.half + other.half + CHARACTER)) continue;
+    context.fillText(time.text, time.x, AXIS / 2 - 1);
+    drawn.push(time);
+  }
 }
 
 function drawLine(context, scene, line, y) {

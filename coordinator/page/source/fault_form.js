@@ -2,7 +2,7 @@
 
 import { el, replace } from "./dom.js";
 import errors from "./errors.json";
-import { shortId } from "./words.js";
+import { exactly, shortId } from "./words.js";
 
 const APIS = ["JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat", "OffsetCommit", "OffsetFetch",
   "TxnOffsetCommit", "AddOffsetsToTxn", "FindCoordinator", "ConsumerGroupDescribe", "DescribeGroups", "OffsetDelete", "DeleteGroups"];
@@ -60,7 +60,7 @@ export class FaultForm {
   submit(event, add) {
     event.preventDefault();
     const match = { api: this.api.value };
-    if (this.member.value) match.member_id = this.member.value;
+    if (this.member.value) match.member_id = exactly(this.member.value);
     const extent = this.times.value ? { times: Number(this.times.value) } : { times: null, until: "cleared" };
     add({ match, action: ACTIONS[this.action.value][1](this), extent });
   }

@@ -25,6 +25,9 @@ export function shortId(id) {
   return (id ?? "").length <= LONG ? (id ?? "") : `${id.slice(0, LONG - 1)}…`;
 }
 
+// The glob that matches this name alone: fields of a rule are globs, and clients choose names with their characters.
+export const exactly = (name) => name.replace(/[*?[]/g, "[$&]");
+
 export const hostName = (host) => (host ?? "").replace(/^\//, "");
 export const errorName = (error) => error ?? "accepted";
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
