@@ -36,6 +36,7 @@ METADATA = {
 """Changes to the plan under which mistakes in the metadata can show."""
 
 LEASES = {"pause_s": 1.0, "engine_cut_s": 2.0, "kill_s": 0.0, "engine_faults": 0.0, "think_s": 0.3}
+STEPS = LEASES | {"clock_step_s": 0.05, "pause_s": 0.4, "engine_cut_s": 0.0, "think_s": 0.1}
 EVENTS = {
     "claim_s": 1.0, "engine_delay_s": 0.1, "engine_faults": 0.0, "kill_s": 0.0, "pause_s": 0.0, "think_s": 0.1, "shards": 1,
     "groups": 3, "members": 3, "counters": 0, "consumer_groups": 0, "mixed_groups": 0, "streams_groups": 0,
@@ -252,7 +253,7 @@ def first_broken(changes=None):
         (an_append_is_not_fenced, ("I35",), {}),
         (a_claim_does_not_raise_the_epoch, ("I35",), {}),
         (a_lease_never_ends, ("I38",), LEASES),
-        (leases_go_by_the_wall_clock, ("I38",), LEASES | {"clock_step_s": 0.3}),
+        (leases_go_by_the_wall_clock, ("I38",), STEPS),
         (an_unknown_outcome_is_a_success, ("I37",), {}),
         (a_snapshot_stands_for_one_piece_too_many, ("I35", "I36"), {}),
         (a_replay_ignores_the_snapshot, ("I2", "I5", "I7", "I35", "I36"), {}),
