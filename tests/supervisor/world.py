@@ -19,8 +19,12 @@ TOPIC = "numbers"
 PARTITIONS = 4
 OFFSETS_WITHIN_S = 5
 """How long a producer waits until its offsets are part of the transaction."""
-IDLE_MS = 1_000
-"""Only a connection that opens or closes wakes a producer whose group's coordinator went away (librdkafka's issue 5511)."""
+PATIENCE = {
+    "transaction.timeout.ms": 20_000,
+    # Only a connection that opens or closes wakes a producer whose group's coordinator went away (librdkafka's issue 5511).
+    "connections.max.idle.ms": 1_000,
+    "reconnect.backoff.max.ms": 1_000,
+}
 SETTINGS = {
     "offsets.topic.num.partitions": SHARDS,
     "transaction.state.log.num.partitions": SHARDS,
@@ -158,9 +162,7 @@ class Transactor:
     def _work(self) -> None:
         number = 0
         while not self._over.is_set():
-            producer = self._machine.producer(
-                **{"transactional.id": self.name, "transaction.timeout.ms": 20_000, "connections.max.idle.ms": IDLE_MS}
-            )
+            producer = self._machine.producer(**PATIENCE | {"transactional.id": self.name})
             with suppress(confluent_kafka.KafkaException):
                 producer.init_transactions(30)
                 while not self._over.is_set():
