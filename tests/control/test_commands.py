@@ -122,7 +122,7 @@ def test_keywords_become_match_action_and_extent():
         "scope": "mine",
     }
     assert script.urls == ["POST /v1/faults"]
-    assert script.requests[0].options()["headers"] == {"Content-Type": "application/json"}
+    assert script.requests[0].options(steps.ANSWERED_WITHIN_S)["headers"] == {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_wait_asks_again_until_the_group_is_there_and_as_wanted():
     assert group.wait(state="Stable", members=3, timeout_s=60) == STABLE
     assert {each.query["until"] for each in group.requests} == {"state:Stable,members:3"}
     assert all(0 < int(each.query["timeout_ms"]) <= steps.LONG_POLL_MS for each in group.requests)
-    assert all(each.options()["timeout"] > each.waits_ms / 1000 for each in group.requests)
+    assert all(each.options(steps.ANSWERED_WITHIN_S)["timeout"] > each.waits_ms / 1000 for each in group.requests)
 
 
 def test_a_wait_in_vain_says_what_was_seen_last():
