@@ -11,22 +11,28 @@ from pathlib import Path
 import yaml
 
 from coordinator.config.paths import CONFIGS
-from coordinator.operations.throwaway_server import ThrowawayServer
+from coordinator.operations.throwaway_server import DidNotStart, ThrowawayServer
 
 SETTINGS = ("admin.connections=1000",)
 """Every event reads the recordings of its instances and waits for conditions at the same time."""
+
+STARTS_MAX = 5
 
 
 class CertificationServer:
     """The server and its listeners. `bootstrap` is that of the stage itself, which is not recorded."""
 
     def __init__(self, folder: Path, listeners: int) -> None:
+        self._folder = folder
+        self._make(listeners)
+
+    def _make(self, listeners: int) -> None:
         self.listeners = _free_addresses(listeners)
-        config = folder / "server.yaml"
+        config = self._folder / "server.yaml"
         test = yaml.safe_load((CONFIGS / "test.yaml").read_text())
         own = {"listeners": [{"address": each} for each in ("127.0.0.1:0", *self.listeners)], "topics": []}
         config.write_text(yaml.safe_dump({**test, **own}))
-        self._server = ThrowawayServer(folder, SETTINGS, config=config, own_session=True)
+        self._server = ThrowawayServer(self._folder, SETTINGS, config=config, own_session=True)
 
     @property
     def bootstrap(self) -> str:
@@ -38,7 +44,14 @@ class CertificationServer:
 
     def start(self) -> None:
         """Raises DidNotStart."""
-        self._server.start()
+        for _ in range(STARTS_MAX - 1):
+            try:
+                return self._server.start()
+            except DidNotStart as error:
+                if "cannot listen" not in str(error):
+                    raise
+            self._make(len(self.listeners))  # somebody has taken a port meanwhile
+        return self._server.start()
 
     def kill_and_start(self) -> None:
         """SIGKILL, then a new start on the same ports and data."""

@@ -43,7 +43,10 @@ def start(folder: Path, program: str, events: str, *options: str) -> subprocess.
     ]
     command += ["--output", str(folder), *(("--events", events) if events else ()), *options]
     return subprocess.Popen(
-        [*command, "--", sys.executable, str(PROGRAMS / f"{program}.py")], stdout=subprocess.PIPE, text=True
+        [*command, "--", sys.executable, str(PROGRAMS / f"{program}.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 

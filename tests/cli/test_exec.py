@@ -135,7 +135,10 @@ parent = os.getppid()
 children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
 [server] = set(map(int, children)) - {os.getpid()}
 os.kill(server, signal.SIGKILL)
-while Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+def is_dead():
+    is_zombie = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return is_zombie and len(os.listdir(f"/proc/{server}/task")) == 1  # the first thread may be dead before the others
+while not is_dead():
     pass  # killing takes a moment
 """
 

@@ -11,6 +11,10 @@ from tests.pipeline.group_activity import LONG_SESSIONS, run_groups
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.server_process import ServerProcess
 from tests.support.spark_connector import connector_jars, why_no_connector
+from tests.support.waiting import wait_until
+
+LAST = b"note 5"
+"""The metadata of the last commit."""
 
 
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
@@ -22,6 +26,8 @@ def server(
         return request.getfixturevalue("kafka_with_history")
     ours = coordinator_process(settings=LONG_SESSIONS)
     run_groups(ours.bootstrap)
+    # What is durable is in the journal first, and in the segments a moment later.
+    wait_until(lambda: any(LAST in path.read_bytes() for path in ours.data_dir.glob("__consumer_offsets-*/*.log")))
     return ours
 
 

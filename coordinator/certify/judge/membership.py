@@ -210,7 +210,7 @@ def program_ended(promise: str, history: History) -> Finding:
         f"instance {each.index}, process {run.pid}: exit code {run.exit_code}"
         for each in evidence.instances
         for run in each.runs
-        if run.ended_by == "itself" and run.ended_ms is not None and run.ended_ms < evidence.stopped_ms
+        if run.ended_by == "itself" and run.ended_ms is not None and run.ended_ms <= evidence.stopped_ms
     ]
     if not ended:
         return kept(promise, "none")

@@ -1,0 +1,32 @@
+"""The server of a certification starts on ports of its own choice, also beside programs that take ports all the time."""
+
+import socket
+
+import pytest
+
+from coordinator.certify import server as module
+from coordinator.certify.server import CertificationServer
+from coordinator.operations.throwaway_server import DidNotStart
+
+
+def test_a_port_that_somebody_takes_before_the_server_does_is_replaced(tmp_path):
+    server = CertificationServer(tmp_path, 2)
+    taken = server.listeners
+    host, _, port = taken[0].rpartition(":")
+    with socket.create_server((host, int(port))):
+        try:
+            server.start()
+            assert taken[0] not in server.listeners
+            with socket.create_connection(tuple(server.listeners[0].split(":"))):
+                pass
+        finally:
+            server.stop()
+
+
+def test_ports_that_are_taken_each_time_are_reported(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = f"127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setattr(module, "_free_addresses", lambda _count: (taken,))
+        server = CertificationServer(tmp_path, 1)
+        with pytest.raises(DidNotStart, match="cannot listen"):
+            server.start()
