@@ -9,6 +9,7 @@ the older claim of a log in the statement that appends.
     cluster.py           the living workers and the owners, as clients see them
     reachability.py      whether clients can reach this worker
     ownership.py         beats, looks, claims what this worker should have, releases what others should have
+    replay_turns.py      in which order the shards that it takes are replayed
     take_over.py         one log: claim, replay, load; hand over, release
     snapshots.py         bounds the replay of a log
     shared_events.py     the event log of a shard: its end at a take-over, the rest behind it, its retention
@@ -16,4 +17,6 @@ the older claim of a log in the statement that appends.
     joining.py           before a server is made: the cluster's id, the metadata, and whether this worker may join
     peer_connection.py   a connection to another worker, with its TLS and SASL
     peers.py             asks another worker: markers and partitions of transactions whose shard is there
+    statistics.py        what a worker counts of its shards and appends, for metrics
+    tasks.py             ends tasks, and runs steps in a thread
 """
