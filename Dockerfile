@@ -17,6 +17,9 @@ COPY pyproject.toml setup.py README.md LICENSE ./
 COPY protocol_schemas protocol_schemas
 COPY config config
 COPY coordinator coordinator
+COPY coordinator_lab coordinator_lab
+COPY coordinator_testing coordinator_testing
+COPY pyspark_coordinator_log pyspark_coordinator_log
 # Compiled here, because the file system that it runs on is read-only; setuptools was for building.
 RUN pip --python /opt/coordinator/bin/python3 install -q --no-cache-dir --no-compile --no-deps --no-build-isolation . \
     && pip --python /opt/coordinator/bin/python3 uninstall -q -y setuptools \

@@ -1,8 +1,11 @@
-"""Puts the message definitions and configurations, which lie beside the package in a checkout, into it in a wheel.
+"""Puts into a wheel what lies beside the package in a checkout: the message definitions and the configurations. Makes the links
+of the README absolute, so that they work on the page of a package index.
 
 Everything else about the project is in pyproject.toml, which has no way to say this.
 """
 
+import re
+import tomllib
 from pathlib import Path
 from shutil import copytree
 
@@ -23,4 +26,17 @@ class BuildWithFiles(build_py):
                 copytree(HERE / name, Path(self.build_lib, "coordinator", "bundled", name), dirs_exist_ok=True)
 
 
-setup(cmdclass={"build_py": BuildWithFiles})
+def long_description() -> str:
+    """README.md with links to the files of this release."""
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    tree = project["urls"]["Homepage"] + "/{}/v" + project["version"] + "/"
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"(!\[[^]]*\]\()(?!https?:|#)", rf"\g<1>{tree.format('raw')}", text)
+    return re.sub(r"(?<!!)(\[(?:[^]]|\\\])*\]\()(?!https?:|#)", rf"\g<1>{tree.format('blob')}", text)
+
+
+setup(
+    cmdclass={"build_py": BuildWithFiles},
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+)

@@ -31,7 +31,7 @@ def main(bootstrap: str, topic: str, group: str) -> None:
         if message.error():
             print(f"error: {message.error()}", file=sys.stderr)
             continue
-        print(f"{message.topic()}-{message.partition()}@{message.offset()}: {message.value().decode()}")
+        print(f"{message.topic()}-{message.partition()}@{message.offset()}: {message.value().decode()}", flush=True)
         consumer.commit(message, asynchronous=False)
     consumer.close()
 

@@ -23,12 +23,6 @@ from random import Random
 from typing import Any
 
 from coordinator.config.settings import AdminConfig, DeclaredTopic, ListenerConfig, LogConfig, ServerConfig
-from coordinator.faults.clock import LoopClock
-from coordinator.faults.entropy import SeededEntropy
-from coordinator.faults.loop import SimulatedLoop
-from coordinator.faults.network import End, NetworkConditions, SimulatedNetwork
-from coordinator.faults.wire import ClientProtocol
-from coordinator.faults.worker import SimulatedWorker
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -49,6 +43,12 @@ from coordinator.protocol.subscription import (
 )
 from coordinator.server.composition import Server
 from coordinator.world.disk import RealDisk
+from coordinator_lab.simulation.clock import LoopClock
+from coordinator_lab.simulation.entropy import SeededEntropy
+from coordinator_lab.simulation.loop import SimulatedLoop
+from coordinator_lab.simulation.network import End, NetworkConditions, SimulatedNetwork
+from coordinator_lab.simulation.threads import SimulatedThreads
+from coordinator_lab.simulation.wire import ClientProtocol
 
 GROUP, TOPIC, PARTITIONS = "orders", "order-events", 108
 ADDRESS = ("10.0.0.9", 9092)
@@ -276,7 +276,7 @@ class Storm:
 
     async def serve(self) -> Server:
         """A server that has started."""
-        entropy, worker = SeededEntropy(Random("ids")), SimulatedWorker(self.loop, Random("disk"), lambda: 0.001)
+        entropy, worker = SeededEntropy(Random("ids")), SimulatedThreads(self.loop, Random("disk"), lambda: 0.001)
         server = Server(_config(self.folder / "data"), self.loop, self.clock, RealDisk(), entropy, worker)
         await server.start()
         return server

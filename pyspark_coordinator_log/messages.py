@@ -99,7 +99,7 @@ def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Ro
 def _whole(name: str, version: int, data: bytes) -> Message:
     message, end = _decoder(name, version)(data, 2)
     if end != len(data):
-        raise DecodeError(f"{len(data) - end} bytes behind {name}")
+        raise DecodeError(f"{len(data) - end} bytes after {name}")
     return message
 
 

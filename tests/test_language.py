@@ -182,7 +182,7 @@ PLANTED = Retired(frozenset({"told", "asker"}), frozenset({"Change", "meant"}), 
 
 def test_every_term_that_replaces_a_name_exists():
     """The glossary names real things: classes, functions, arguments, attributes or modules of the package."""
-    package = files("coordinator/*.py")
+    package = files("coordinator*/*.py", "pyspark_coordinator_log/*.py")
     known = {name for path in package for _, name in names(ast.parse(path.read_text(encoding="utf-8")))}
     known |= {path.stem for path in package}
     rows = [

@@ -10,11 +10,18 @@ import pytest
 
 import coordinator
 from coordinator import cli, requests
-from coordinator.api.declaration import Api
-from coordinator.api.dispatch import supported_apis
+from coordinator.api.declaration import Api, supported_apis
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "coordinator"
+PACKAGES = [
+    PACKAGE,
+    *(REPOSITORY / name for name in ("coordinator_lab", "coordinator_testing", "pyspark_coordinator_log")),
+]
+
+
+def modules() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 
 
 def tracked() -> list[Path]:
@@ -81,8 +88,8 @@ def test_the_map_is_in_the_order_that_is_enforced():
     listed = re.findall(r"^    (\w+) {2,}\S", coordinator.__doc__.partition("The packages")[2], re.MULTILINE)
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    enforced = [name.removeprefix("coordinator.") for layer in layers for name in re.split(r" [|:] ", layer)]
+    layers = next(each["layers"] for each in contracts if each.get("containers") == ["coordinator"])
+    enforced = [name for layer in layers for name in re.split(r" [|:] ", layer)]
     assert [name for name in listed if name in enforced] == enforced
 
 
@@ -103,7 +110,7 @@ def test_the_documents_list_every_api_and_its_versions():
 
 
 def test_every_module_says_what_it_is_for():
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in modules():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if tree.body:
             assert ast.get_docstring(tree), f"{path.relative_to(REPOSITORY)} opens without a word"
@@ -111,7 +118,7 @@ def test_every_module_says_what_it_is_for():
 
 def test_nothing_is_swallowed():
     """`except Exception: pass` hides a bug; so does a bare except."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in modules():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ExceptHandler):
                 broad = node.type is None or (isinstance(node.type, ast.Name) and "Exception" in node.type.id[-9:])
@@ -213,11 +220,14 @@ def test_every_code_block_of_a_document_names_its_language():
 
 
 def test_settings_that_the_documents_name_exist():
+    from coordinator.config.dynamic_configs import DYNAMIC
+    from coordinator.config.features import SUPPORTED
     from coordinator.config.settings import SETTINGS, STRUCTURED
 
+    known = SETTINGS.keys() | STRUCTURED.keys() | DYNAMIC.keys() | SUPPORTED.keys()
     for name, text in documents().items():
         named = set(re.findall(r"`((?:group|offsets?|limit|admin|log|max|connections|socket)\.[a-z.]+[a-z])`", text))
-        assert named <= SETTINGS.keys() | STRUCTURED.keys(), name
+        assert named <= known, name
 
 
 def test_every_setting_is_read_by_the_code_that_it_is_for():

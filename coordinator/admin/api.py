@@ -1,7 +1,6 @@
 """Views of groups and transactions as JSON, for people and tests, and one command: to rebalance a group.
 
-Views show the state in memory, which can be slightly ahead of the log: unlike responses over the Kafka protocol, they do not
-wait until it is durable. The response to a command does.
+Like responses over the Kafka protocol, they leave when everything that they show is durable.
 """
 
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, TimeoutMs
-from coordinator.admin.group_command import Reason, check_reason, run_on_group
+from coordinator.admin.group_command import Reason, check_reason, run_on_group, shown
 from coordinator.admin.group_view import group_summary, group_view
 from coordinator.admin.history import group_at, group_diff
 from coordinator.admin.lag import group_lag
@@ -30,8 +29,8 @@ class GroupPage(Page, forbid_unknown_fields=True):
     contains: Annotated[str, Meta(description="A part of the names of the groups.")] = ""
 
 
-def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
-    """A page of the groups in the order of their names, including groups that only have offsets."""
+async def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
+    """A page of the groups in the order of their names, including groups that only have offsets. Raises as `shown`."""
 
     offsets_read = 0
 
@@ -47,9 +46,12 @@ def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
             "last_rebalance": None if last is None else last._asdict(),
         }
 
-    states: list[Any] = [shard.state for shard in server.groups.shards]
-    names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
-    return listed("groups", request.query, names, row, part_of(server, server.groups))
+    def show() -> dict[str, Any]:
+        states: list[Any] = [shard.state for shard in server.groups.shards]
+        names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
+        return listed("groups", request.query, names, row, part_of(server, server.groups))
+
+    return await shown(server.groups.shards, show)
 
 
 UNTIL_MS = 30_000
@@ -85,10 +87,13 @@ async def describe_group(server: ServerView, request: Request) -> dict[str, Any]
     if query.until is not None:
         timeout_ms = UNTIL_MS if query.timeout_ms is None else query.timeout_ms
         return await wait_for(server, group_id, parse_until(query.until), timeout_ms)
-    state: Any = group_shard(server, group_id).state
-    if group_id not in state.by_id:
+    shard: Any = group_shard(server, group_id)
+    found = await shown(
+        [shard], lambda: group_view(server, shard.state, group_id) if group_id in shard.state.by_id else None
+    )
+    if found is None:
         raise RefusedRequest(404, "no such group")
-    return group_view(server, state, group_id)
+    return found
 
 
 class ForceRebalance(Struct, forbid_unknown_fields=True):
@@ -122,26 +127,34 @@ async def force_rebalance(server: ServerView, request: Request) -> ForcedRebalan
     return ForcedRebalance(group_id, reply.kind.label, reply.epoch is not None, reply.state, reply.epoch)
 
 
-def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
-    """A page of the transactional ids, in order."""
+async def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
+    """A page of the transactional ids, in order. Raises as `shown`."""
 
     def row(transactional_id: str) -> dict[str, Any]:
         state: Any = server.transactions.shard_of(transactional_id).state
         return _transaction(state.by_id[transactional_id])
 
-    states: list[Any] = [shard.state for shard in server.transactions.shards]
-    names = (each for state in states for each in state.by_id)
-    return listed("transactions", request.query, names, row, part_of(server, server.transactions))
+    def show() -> dict[str, Any]:
+        states: list[Any] = [shard.state for shard in server.transactions.shards]
+        names = (each for state in states for each in state.by_id)
+        return listed("transactions", request.query, names, row, part_of(server, server.transactions))
+
+    return await shown(server.transactions.shards, show)
 
 
-def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
-    """One transactional id and the partitions of its transaction. Raises RefusedRequest: 404 there is none; 421, 503."""
+async def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
+    """One transactional id and the partitions of its transaction. Raises RefusedRequest: 404: it is unknown; 421, 503."""
     transactional_id = request.parameters["transactional_id"]
-    state: Any = transaction_shard(server, transactional_id).state
-    transaction = state.by_id.get(transactional_id)
-    if transaction is None:
+    shard: Any = transaction_shard(server, transactional_id)
+    found = await shown([shard], lambda: _described(shard.state, transactional_id))
+    if found is None:
         raise RefusedRequest(404, "no such transactional id")
-    return _transaction(transaction) | {
+    return found
+
+
+def _described(state: Any, transactional_id: str) -> dict[str, Any] | None:
+    transaction = state.by_id.get(transactional_id)
+    return transaction and _transaction(transaction) | {
         "previous_producer_id": transaction.previous_producer_id,
         "client_transaction_version": transaction.client_version,
         "updated_ms": transaction.update_ms,
@@ -230,7 +243,7 @@ class PendingOffset(Struct):
 
 
 class LogPlace(Struct):
-    """A place in the log of a group's shard, and which places there are (history.py)."""
+    """An offset in the log of a group's shard, and the offsets that exist (history.py)."""
 
     shard: int
     offset: int
@@ -310,13 +323,13 @@ class TransactionDetails(TransactionSummary):
 
 ENDPOINTS = (
     Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=GroupPage,
-             returns=GroupList),
+             returns=GroupList, refusals=(503,)),
     Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
              describe_group, query=WhichGroup, returns=GroupDetails, refusals=(404, 422, *LOCATED_REFUSALS)),
     Endpoint("POST", "/v1/groups/{group_id}/rebalance", 'rebalance a group; the body is {"reason": TEXT} as application/json',
              force_rebalance, body=ForceRebalance, returns=ForcedRebalance, refusals=(404, 409, *LOCATED_REFUSALS)),
     Endpoint("GET", "/v1/transactions", "all transactional ids; ?limit=100&after=NAME selects a page", list_transactions,
-             query=Page, returns=TransactionList),
+             query=Page, returns=TransactionList, refusals=(503,)),
     Endpoint("GET", "/v1/transactions/{transactional_id}", "a transactional id: state, producer, partitions",
              describe_transaction, returns=TransactionDetails, refusals=(404, *LOCATED_REFUSALS)),
 )  # fmt: skip

@@ -25,7 +25,7 @@ from coordinator.admin.credentials import Credentials
 from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream, wait_ms
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.routes import all_endpoints
-from coordinator.admin.server_view import RunsInWorker
+from coordinator.admin.server_view import RunsInThread
 from coordinator.admin.validation import read_body, read_query
 from coordinator.config.settings import AdminConfig
 
@@ -54,7 +54,7 @@ register_url_convertor("segment", _Segment())
 
 
 def protocol_factory(
-    server: RunsInWorker,
+    server: RunsInThread,
     config: AdminConfig,
     connections: Connections,
     token: str,
@@ -85,7 +85,7 @@ class Application:
     """An ASGI application for these endpoints."""
 
     def __init__(
-        self, server: RunsInWorker, config: AdminConfig, credentials: Credentials, endpoints: Sequence[Endpoint]
+        self, server: RunsInThread, config: AdminConfig, credentials: Credentials, endpoints: Sequence[Endpoint]
     ) -> None:
         self._server = server
         self._config = config
@@ -157,7 +157,7 @@ class Application:
             return
         if not self._credentials.are_set:
             raise RefusedRequest(
-                403, "this needs credentials, and the server has none: set admin.token, or admin.anonymous=all"
+                403, "this needs credentials, and the server has no token: set admin.token, or admin.anonymous=all"
             )
         raise RefusedRequest(
             401,

@@ -29,7 +29,7 @@ def page() -> Response:
 
 
 def page_file(_server: ServerView, request: Request) -> Response:
-    """A file that the page loads. Raises RefusedRequest: 404 it has none of this name."""
+    """A file that the page loads. Raises RefusedRequest: 404: the page has no such file."""
     name = request.parameters["name"]
     if name not in {path.name for path in FOLDER.iterdir()}:
         raise RefusedRequest(404, "the page has no such file")

@@ -10,7 +10,7 @@ query and body, the list at `/`, and the OpenAPI document (openapi.py), so that 
                           returns=Rebalanced, refusals=(404, 409)),)
 
 A handler is `handle(server, request)`, a function or a coroutine function. It runs on the event loop, which serves the groups
-too: it finishes quickly, or awaits. `in_worker` runs what takes long outside the loop.
+too: it finishes quickly, or awaits. `in_thread` runs what takes long outside the loop.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from coordinator.admin.server_view import RunsInWorker
+from coordinator.admin.server_view import RunsInThread
 
 TIMEOUT_MS_MAX = 600_000
 TimeoutMs = Annotated[
@@ -94,7 +94,7 @@ class Stream:
 
 Answer = Struct | dict[str, Any] | Response | Stream
 Handler = Callable[[Any, Request], Answer | Awaitable[Answer]]
-"""Gets the server (server_view.py), or the workers that are asked instead (front/)."""
+"""Gets the server (server_view.py), or the workers that are asked instead (workers/)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def wait_ms(query: Any) -> int:
     return timeout_ms
 
 
-async def in_worker(server: RunsInWorker, function: Callable[[], Any]) -> Any:
+async def in_thread(server: RunsInThread, function: Callable[[], Any]) -> Any:
     """Runs a function outside the loop, and returns or raises what it does."""
     outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -143,7 +143,7 @@ async def in_worker(server: RunsInWorker, function: Callable[[], Any]) -> Any:
         if not outcome.done():  # the client may have gone
             outcome.set_result(result)
 
-    server.run_in_worker(function, done)
+    server.run_in_thread(function, done)
     result = await outcome
     if isinstance(result, BaseException):
         raise result

@@ -1,6 +1,6 @@
 """Reads the event logs of all shards, or of one, in the order of time, from a position on and as far as they are durable.
 
-A read takes bytes from the logs on the loop, as Fetch does, a slice at a time, and decodes them in a worker. Slices bound the
+A read takes bytes from the logs on the loop, as Fetch does, a slice at a time, and decodes them in a thread. Slices bound the
 memory: a reader that falls behind reads from the files later, and nothing is kept for it.
 """
 
@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from coordinator.admin.endpoint import RefusedRequest, in_worker
+from coordinator.admin.endpoint import RefusedRequest, in_thread
 from coordinator.admin.event_json import Entry, decoded
 from coordinator.admin.fault_events import FaultEvents
-from coordinator.admin.server_view import RunsInWorker
+from coordinator.admin.server_view import RunsInThread
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.topics.partition import Reader
 
@@ -25,7 +25,7 @@ FAULTS = "f"
 """In a position, in place of a shard."""
 
 
-class EventLogs(RunsInWorker, Protocol):
+class EventLogs(RunsInThread, Protocol):
     """The event logs that can be read here."""
 
     @property
@@ -184,7 +184,7 @@ class History:
             asked = [(source.shard, data, source.read_to, group) for source, data in slices]
             try:
                 async with self._faults.reading:
-                    found = await in_worker(self._here, lambda: [decoded(*each) for each in asked])
+                    found = await in_thread(self._here, lambda: [decoded(*each) for each in asked])
             except Exception as error:
                 raise _unreadable(slices[0][0].shard, error) from error
             for (source, _), (entries, read_to) in zip(slices, found, strict=True):

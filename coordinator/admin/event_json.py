@@ -1,6 +1,6 @@
 """Events of the event log as JSON: the fields of docs/events.md in snake_case, with names for error codes and kinds of groups.
 
-Batches are decoded in worker threads, so nothing here touches the server.
+Batches are decoded in threads, so nothing here touches the server.
 """
 
 from base64 import b64encode, urlsafe_b64encode

@@ -18,7 +18,7 @@ from coordinator.admin.server_view import ServerView
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.topics.names import COORDINATOR_EVENTS
 from coordinator.topics.partition import Reader
-from coordinator.world.worker import Done
+from coordinator.world.threads import Done
 
 LIMIT_MAX = 1_000
 """Events of a page."""
@@ -94,7 +94,7 @@ async def answer(here: EventLogs, request: Request) -> Response | Stream:
 
 def no_events() -> RefusedRequest:
     """The refusal where decisions are not recorded, and never were."""
-    return RefusedRequest(409, "there are no events: coordinator.events is none", ["refused", "all"])
+    return RefusedRequest(409, "the server records no events: coordinator.events is none", ["refused", "all"])
 
 
 class ServerEvents:
@@ -122,8 +122,8 @@ class ServerEvents:
     def wall_ms(self) -> int:
         return self._server.clock.wall_ms()
 
-    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
-        self._server.run_in_worker(function, done)
+    def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
+        self._server.run_in_thread(function, done)
 
 
 async def _page(history: History, limit: int | None) -> Response:

@@ -21,7 +21,7 @@ _COUNTS: dict[str, Callable[[Fault], int]] = {
 
 
 class ScopeQuery(Struct, frozen=True):
-    scope: Annotated[str, Meta(description="Only what has this scope.")] | None = None
+    scope: Annotated[str, Meta(description="Only rules or recordings of this scope.")] | None = None
 
 
 class FaultQuery(Struct, frozen=True):
@@ -72,7 +72,7 @@ def clear_faults(server: ServerView, request: Request) -> Cleared:
 
 
 async def view_fault(server: ServerView, request: Request) -> FaultStatus:
-    """A rule, now or when it has acted, matched or held as often as asked, or is cleared."""
+    """A rule, now or when it has acted, matched or held the given number of times, or is cleared."""
     faults, fault = _faults(server), _fault(server, request)
     until: str | None = request.query.until
     if until is None:
@@ -92,7 +92,7 @@ def clear_fault(server: ServerView, request: Request) -> Cleared:
 
 
 def release_fault(server: ServerView, request: Request) -> Released:
-    """Lets what the rule holds go on, the oldest first."""
+    """Releases what the rule holds, the oldest first."""
     return Released(_fault(server, request).release(request.body.count))
 
 
@@ -101,9 +101,9 @@ def _faults(server: ServerView) -> Faults:
     faults, on_acted = server.interceptor.faults, fault_events(server).add
     if on_acted not in faults.subscribers:
         faults.subscribers.append(on_acted)
-        worker = server.worker
-        if worker is not None:
-            faults.subscribers.append(lambda acted: worker.on_fault_acted(to_builtins(acted)))
+        of_worker = server.cluster_statistics
+        if of_worker is not None:
+            faults.subscribers.append(lambda acted: of_worker.on_fault_acted(to_builtins(acted)))
     return faults
 
 
@@ -131,7 +131,7 @@ ENDPOINTS = (
     ),
     Endpoint("DELETE", _FAULT, "clear a fault rule", clear_fault, returns=Cleared, refusals=(404,), control=True),
     Endpoint(
-        "POST", f"{_FAULT}/release", "let what a fault rule holds go on", release_fault, body=Release, returns=Released,
+        "POST", f"{_FAULT}/release", "release what a fault rule holds", release_fault, body=Release, returns=Released,
         refusals=(404,), control=True,
     ),
 )  # fmt: skip

@@ -39,7 +39,7 @@ class NotReady(Struct, tag_field="status", tag="not ready"):
 
 
 def live(_server: ServerView, _request: Request) -> Live:
-    """That the event loop runs."""
+    """The event loop runs."""
     return Live()
 
 
@@ -57,14 +57,14 @@ def not_ready(server: ServerView) -> list[str]:
     """The reasons why clients should not use this server; empty if it is ready."""
     problems = ["the server is stopping"] if server.stopping else []
     if server.awaits_cluster:
-        problems.append("the cluster behind is not known yet")
+        problems.append("the cluster is not known yet")
     for what, router in (("shard", server.groups), ("shard of transactions", server.transactions)):
         problems += [
             f"{what} {shard.index} is {shard.status}: {shard.reason}"
             for shard in router.shards
             if shard.status not in (Status.ACTIVE, Status.ELSEWHERE)
         ]
-    if server.worker is not None and server.worker.lease.is_over:
+    if server.cluster_statistics is not None and server.cluster_statistics.may_be_replaced:
         problems.append("the engine has not taken a beat in time, so other workers may have the shards")
     if reason := server.topics.metadata.problem:
         problems.append(reason)

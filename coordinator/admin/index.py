@@ -1,5 +1,6 @@
 """The start of the admin address: the page for browsers, and for programs the list of the endpoints."""
 
+from importlib.metadata import version
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -20,9 +21,12 @@ class Listed(Struct):
 
 
 class Index(Struct):
-    """All endpoints."""
+    """The server and all its endpoints."""
 
     server: str
+    version: str
+    addresses: list[str]
+    """HOST:PORT of each listener, as clients get it."""
     paths: list[Listed]
 
 
@@ -30,9 +34,10 @@ class Shown(Struct, forbid_unknown_fields=True):
     """What the page shows."""
 
     group: Annotated[str, Meta(description="The page shows this group. Programs get the same list.")] | None = None
+    view: Annotated[str, Meta(description="`topics`: the page shows the topics.")] | None = None
 
 
-def index(_server: ServerView, request: Request) -> Index | Response:
+def index(server: ServerView, request: Request) -> Index | Response:
     """The page for a browser, else the list of all endpoints."""
     if wants_page(request):
         return page()
@@ -40,6 +45,8 @@ def index(_server: ServerView, request: Request) -> Index | Response:
 
     return Index(
         "kafka-group-coordinator",
+        version("kafka-group-coordinator"),
+        server.addresses,
         [Listed(each.method, each.path, each.about, each.control) for each in all_endpoints()],
     )
 

@@ -26,7 +26,7 @@ AGAIN = MappingProxyType({"retry-after": "1"})
 
 
 class WorkerPart(Struct):
-    """Which part of the whole a list is that one of several workers answers: what the others have is not in it."""
+    """The part of a list that one of several workers has; the rows of other workers are missing."""
 
     node_id: int
     shards: int
@@ -49,7 +49,7 @@ def transaction_shard(server: ServerView, transactional_id: str) -> Shard[Transa
 
 def part_of(server: ServerView, router: Router[Any]) -> WorkerPart | None:
     """The part that a list of this server is; None: it has everything."""
-    if server.worker is None:
+    if server.cluster_statistics is None:
         return None
     return WorkerPart(server.config.node_id, len(router.here), len(router.shards))
 
@@ -59,10 +59,10 @@ def _here(server: ServerView, shard: Shard[Any], topic: str) -> Shard[Any]:
         raise RefusedRequest(503, f"{topic}-{shard.index} is being read from the journal: try again", headers=AGAIN)
     if shard.status is not Status.ELSEWHERE:
         return shard
-    cluster = None if server.worker is None else server.worker.cluster
-    owner = None if cluster is None else cluster.owner_of(f"{topic}-{shard.index}")
-    if owner is None or cluster is None or owner is cluster.me:
+    of_worker = server.cluster_statistics
+    owner = None if of_worker is None else of_worker.other_owner(f"{topic}-{shard.index}")
+    if owner is None:
         raise RefusedRequest(503, f"no worker has {topic}-{shard.index} at the moment: try again", headers=AGAIN)
     at = joined(owner.host, owner.port)
-    text = f"node {owner.node_id} has {topic}-{shard.index}: ask its admin HTTP; clients reach it at {at}"
+    text = f"node {owner.id} has {topic}-{shard.index}: ask its admin HTTP; clients reach it at {at}"
     raise RefusedRequest(MISDIRECTED, text)

@@ -6,7 +6,7 @@ code, shards and listeners by the configuration. No label holds the name of a gr
 choose those names and could exhaust the memory of the scraper; the exception is groups that an operator has named
 (named_groups.py).
 
-The Prometheus library takes a tenth of a second to import, so the first scrape imports it in a worker thread.
+The Prometheus library takes a tenth of a second to import, so the first scrape imports it in a thread.
 """
 
 import importlib
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator.admin import named_groups
-from coordinator.admin.endpoint import Endpoint, Request, Response, in_worker
+from coordinator.admin.endpoint import Endpoint, Request, Response, in_thread
 from coordinator.admin.metric import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative
 from coordinator.admin.server_view import ServerView
-from coordinator.api.exchange import Route
+from coordinator.api.route import Route
 from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.groups.kinds import LABELS
@@ -386,13 +386,13 @@ METRICS = (
     Metric("coordinator_authentications_failed", COUNTER, ("listener",),
            "Clients that could not authenticate by SASL.", _authentications_failed),
     Metric("coordinator_authorization_denied", COUNTER, ("resource", "operation"),
-           "What the authorizer refused clients that asked for it, by type of resource.", _authorization_denied),
+           "Permissions that the authorizer denied, by type of resource.", _authorization_denied),
     Metric("coordinator_connections_closed", COUNTER, ("reason",),
            "Closed connections by reason. peer: the client closed it.", _connections_closed),
     Metric("coordinator_quota_throttled", COUNTER, ("quota",),
-           "How often clients had to wait because of a quota, by what it limits.", _throttled),
+           "Number of times that clients had to wait because of a quota, by what it limits.", _throttled),
     Metric("coordinator_quota_throttle_seconds", COUNTER, ("quota",),
-           "For how long clients had to wait because of a quota.", _throttle_seconds),
+           "Time that clients had to wait because of a quota.", _throttle_seconds),
     Metric("coordinator_quota_bytes", COUNTER, ("quota",),
            "Bytes of requests and answers of clients that have a quota of bytes.", _quota_bytes),
     Metric("coordinator_faults_acted", COUNTER, ("action",),
@@ -413,7 +413,7 @@ METRICS = (
     Metric("coordinator_group_rebalances", COUNTER, ("group",),
            "Rebalances that have started, of the groups in metrics.groups.", named_groups.rebalances),
     Metric("coordinator_group_lag", GAUGE, ("group", "topic"),
-           "Records behind the committed offsets, of the groups in metrics.groups.", named_groups.lags),
+           "Records after the committed offsets, of the groups in metrics.groups.", named_groups.lags),
     Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members removed because of a timeout.", _expired),
     Metric("coordinator_events", COUNTER, ("event",), "Events of groups, by event= in the server's log.", _events),
     Metric("coordinator_offsets", GAUGE, (), "Committed offsets in memory.", _offsets),
@@ -494,12 +494,12 @@ class Collector:
 
 async def metrics(server: ServerView, _request: Request) -> Response:
     """All metrics in the text format of Prometheus."""
-    library = await in_worker(server, lambda: importlib.import_module("prometheus_client"))
+    library = await in_thread(server, lambda: importlib.import_module("prometheus_client"))
     registry = library.CollectorRegistry()
     library.ProcessCollector(registry=registry)
     library.GCCollector(registry=registry)
     registry.register(Collector(server))
-    if server.worker is not None:
+    if server.cluster_statistics is not None:
         from coordinator.admin.worker_metrics import WORKER_METRICS  # noqa: PLC0415 - most servers share nothing
 
         registry.register(Collector(server, WORKER_METRICS))

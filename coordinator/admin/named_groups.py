@@ -17,7 +17,7 @@ TOPICS_MAX = 100
 
 
 def lags(server: ServerView) -> Iterable[tuple[tuple[str, str], float]]:
-    """Records behind the committed offsets by group and topic, over the partitions that this server has."""
+    """Records after the committed offsets by group and topic, over the partitions that this server has."""
     for group_id in server.group_rebalances.named:
         lag = _lag_by_topic(server, group_id)
         yield from (((group_id, topic), lag[topic]) for topic in sorted(lag)[:TOPICS_MAX])

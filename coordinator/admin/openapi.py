@@ -33,12 +33,12 @@ _ANY = {
 _WITH_BODY = {
     413: "The body has more than admin.body.bytes.",
     415: "The body is not declared as application/json.",
-    422: "The body does not fit, or asks for what is impossible.",
+    422: "The body does not fit the schema, or asks for something impossible.",
 }
 _OWN = {
     404: "There is no such thing.",
-    409: "It is not possible in this state.",
-    422: "It is well-formed, but asks for what is impossible.",
+    409: "Not possible in the current state.",
+    422: "Well-formed, but impossible.",
     500: "The coordinator failed; the server's log says more.",
 }
 _TAKES_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})

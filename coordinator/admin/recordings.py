@@ -15,7 +15,9 @@ from coordinator.rules.recordings import PAGE_ENTRIES, RECORDINGS_MAX, Recording
 
 class RecordingQuery(Struct, frozen=True):
     after: Annotated[int, Meta(ge=0, le=2**53, description="Entries after this number.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=PAGE_ENTRIES, description="The most entries of an answer.")] = PAGE_ENTRIES
+    limit: Annotated[int, Meta(ge=1, le=PAGE_ENTRIES, description="The largest number of entries in an answer.")] = (
+        PAGE_ENTRIES
+    )
     timeout_ms: TimeoutMs = 0
 
 
@@ -41,7 +43,7 @@ def delete_recordings(server: ServerView, request: Request) -> Cleared:
 
 
 async def read_recording(server: ServerView, request: Request) -> Response:
-    """Entries after a number; waits for one if there is none."""
+    """Entries after a number; waits for the first one."""
     recording, query = _recording(server, request), request.query
     by_id = server.interceptor.recordings.by_id
     await recording.changes.wait(lambda: recording.last > query.after or recording.id not in by_id, query.timeout_ms)

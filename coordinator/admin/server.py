@@ -1,7 +1,7 @@
 """The admin HTTP server: it listens from the start, and imports the rest when the first connection comes.
 
 Starlette, uvicorn and msgspec cost more memory and start-up time than all groups of a small server. So the modules of the
-endpoints are imported by the first connection, in a worker thread; connections that come meanwhile wait.
+endpoints are imported by the first connection, in a thread; connections that come meanwhile wait.
 
 uvicorn's own server is not used, only its HTTP/1.1 protocol (connection.py): the process has signal handlers, a loop and a way
 to stop already.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from coordinator.admin.connections import Connections
-from coordinator.admin.server_view import RunsInWorker
+from coordinator.admin.server_view import RunsInThread
 from coordinator.config.settings import AdminConfig
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class AdminServer:
 
     def __init__(
         self,
-        server: RunsInWorker,
+        server: RunsInThread,
         config: AdminConfig,
         token: str = "",
         tls: "TlsContext | None" = None,
         load: Callable[[], ProtocolFactory] = import_application,
     ) -> None:
-        """`token` is empty if there is none. `load` runs in a worker and returns what makes the protocols of connections."""
+        """`token` is empty if there is none. `load` runs in a thread and returns what makes the protocols of connections."""
         self._view = server
         self._config = config
         self._token = token
@@ -98,12 +98,12 @@ class AdminServer:
         return _EarlyConnection(self) if self._make_protocol is None else self._make_protocol()
 
     def admitted(self, connection: "_EarlyConnection") -> None:
-        """Imports the application in a worker, unless that has begun or is done: then the connection is handed over."""
+        """Imports the application in a thread, unless that has begun or is done: then the connection is handed over."""
         if self._make_protocol is not None:
             connection.hand_over(self._make_protocol())
         elif not self._is_loading:
             self._is_loading = True
-            self._view.run_in_worker(self._load, self._loaded)
+            self._view.run_in_thread(self._load, self._loaded)
 
     def _loaded(self, factory: Any) -> None:
         if isinstance(factory, BaseException):

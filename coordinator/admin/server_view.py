@@ -1,9 +1,10 @@
 """The part of the server that the admin routes can see. They read it, and submit commands to the shards of groups."""
 
 from asyncio import Semaphore
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coordinator.api.cluster import Node
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
@@ -13,29 +14,68 @@ from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
-from coordinator.runtime.statistics import Statistics
-from coordinator.topics.engine import Topics
+from coordinator.runtime.statistics import Histogram, Statistics
+from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
-from coordinator.world.worker import Done
+from coordinator.world.threads import Done
 
 if TYPE_CHECKING:
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
     from coordinator.security.standard_authorizer import StandardAuthorizer
-    from coordinator.workers.statistics import WorkerStatistics
 
 
-class RunsInWorker(Protocol):
+class RunsInThread(Protocol):
     """What has threads for work that takes long."""
 
-    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
+    def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
         """Calls the function outside the loop, then `done` on the loop with what it returned or raised."""
         ...
 
 
-class ServerView(RunsInWorker, Protocol):
+class ClusterStatistics(Protocol):
+    """What one of several workers knows of their cluster, and counts of its own part in it."""
+
+    take_overs_s: Histogram
+    """From the claim of a shard until its requests were served: mostly the replay."""
+    records_replayed: int
+    appends_s: Histogram
+    on_fault_acted: Callable[[dict[str, Any]], None]
+    """Called with every action of a fault rule, as JSON has it."""
+
+    @property
+    def workers(self) -> int:
+        """How many live, as the engine says."""
+        ...
+
+    @property
+    def owned(self) -> Mapping[str, bool]:
+        """Every log that was claimed, and whether this worker has claimed it."""
+        ...
+
+    def other_owner(self, log: str) -> Node | None:
+        """The other worker that has a log, and where clients reach it."""
+        ...
+
+    @property
+    def may_be_replaced(self) -> bool:
+        """Whether other workers may have the shards of this one: its lease is over."""
+        ...
+
+    @property
+    def fenced_appends(self) -> int:
+        """Claims that an append found fenced."""
+        ...
+
+    @property
+    def unknown_appends(self) -> int:
+        """Appends without a certain outcome."""
+        ...
+
+
+class ServerView(RunsInThread, Protocol):
     """The running server (server/composition.py), as the admin routes see it."""
 
     @property
@@ -47,6 +87,11 @@ class ServerView(RunsInWorker, Protocol):
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups and of transactions."""
+        ...
+
+    @property
+    def addresses(self) -> list[str]:
+        """HOST:PORT of each listener, as clients get it."""
         ...
 
     @property
@@ -62,8 +107,8 @@ class ServerView(RunsInWorker, Protocol):
     @property
     def journal(self) -> TurnJournal: ...
     @property
-    def worker(self) -> "WorkerStatistics | None":
-        """The counts of a worker that shares its journal; None: the journal is embedded."""
+    def cluster_statistics(self) -> "ClusterStatistics | None":
+        """What this worker counts of its part in a cluster; None: it is alone."""
         ...
 
     @property

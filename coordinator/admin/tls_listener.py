@@ -1,16 +1,13 @@
 """The TLS side of admin HTTP: handshakes count as connections, and certificates are read again when their files change."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordinator.admin.connections import Connections
-from coordinator.network.tls_accept import TlsAcceptor
 from coordinator.security.principal import ANONYMOUS
-from coordinator.security.tls import TlsContext, UnusableTls
-
-_log = logging.getLogger(__name__)
+from coordinator.security.tls import TlsContext
+from coordinator.security.tls_accept import TlsAcceptor
 
 RELOAD_S = 2.0
 """How often the files are looked at."""
@@ -56,14 +53,7 @@ class TlsListener:
     def _reload(self) -> None:
         """Reads the certificate and the authorities again if their files have changed."""
         self._reload_later()
-        if not self._tls.has_changed():
-            return
-        try:
-            self._tls.reload()
-        except UnusableTls as error:
-            _log.error("event=admin_tls_not_reloaded reason=%s", error)
-        else:
-            _log.info("event=admin_tls_reloaded")
+        self._tls.refresh("admin_tls")
 
 
 class _Handshake(asyncio.Protocol):

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from coordinator.admin.endpoint import RefusedRequest
+from coordinator.admin.group_command import is_durable, shown
 from coordinator.admin.group_view import DEAD, absent_view, group_view
 from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
@@ -15,9 +16,6 @@ from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.group import Group
 from coordinator.groups.streams.group import State as StreamsState
-from coordinator.protocol.errors import KafkaError
-from coordinator.runtime.internal_request import DONE, InternalRequest
-from coordinator.runtime.result import Result
 from coordinator.runtime.shard import Shard, Status
 
 WAITERS_MAX = 1_000
@@ -77,32 +75,16 @@ async def wait_for(server: ServerView, group_id: str, wanted: Wanted, timeout_ms
                 group_shard(server, group_id)
                 if shard.status is not Status.LOADING and wanted.matches(shard.state.by_id.get(group_id)):
                     found = _view(server, shard, group_id)
-                    if await _is_durable(shard):
+                    if await is_durable(shard):
                         return found | {"reached": True}
                     continue
                 await changed.wait()
     except TimeoutError:
         group_shard(server, group_id)
-        return _view(server, shard, group_id) | {"reached": False}
+        return await shown([shard], lambda: _view(server, shard, group_id)) | {"reached": False}
     finally:
         unwatch()
 
 
 def _view(server: ServerView, shard: Shard[Any], group_id: str) -> dict[str, Any]:
     return group_view(server, shard.state, group_id) if group_id in shard.state.by_id else absent_view(group_id)
-
-
-async def _is_durable(shard: Shard[Any]) -> bool:
-    """Waits until what the shard has decided by now is durable; returns False if it was lost instead."""
-    outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def done(reply: Any) -> None:
-        if not outcome.done():
-            outcome.set_result(reply)
-
-    shard.submit(_nothing, InternalRequest(None, done, writes=False))
-    return not isinstance(await outcome, KafkaError)
-
-
-def _nothing(*_arguments: Any) -> Result:
-    return Result(DONE)

@@ -1,49 +1,32 @@
 """The resources that have configs: one entry of `RESOURCES` for each type that clients may describe and alter.
 
     TOPIC          its own configs, and the server's where it has none; altered at once and kept (topics/topic_settings.py)
-    BROKER         the server's settings, read-only (api/broker_configs.py): they come from a file, the environment and the
-                   command line, and do not change while it runs. Altering one is refused, as Kafka refuses it for a config
-                   that is not dynamic
-    BROKER_LOGGER  the levels of the server's loggers; altered at once, and lost with the process
+    BROKER         the server's settings (config/broker_configs.py). Those that Kafka changes while it runs are altered at
+                   once and kept, for this broker or for the cluster (config/dynamic_configs.py)
+    BROKER_LOGGER  the levels of the server's loggers; altered at once, and lost with the process (config/logger_levels.py)
     GROUP          its own configs, whether or not the group exists, and the server's where it has none; kept
-                   (groups/group_configs.py)
+                   (groups/group_configs.py, config/group_resources.py)
 
 DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and AlterConfigs know of the types only what stands in this table.
 Types that Kafka has and this server lacks are refused with INVALID_REQUEST and a message.
 """
 
-import logging
 import re
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from coordinator.api import broker_configs
 from coordinator.api.server import Server
+from coordinator.config import broker_configs, dynamic_configs, group_resources, logger_levels
 from coordinator.config.parsers import INT_MAX
 from coordinator.groups import group_configs
-from coordinator.groups.group_configs import GROUP_CONFIGS, GroupConfig
-from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.security import audit
 from coordinator.security.access import Access, AclOperation, ResourceType
 from coordinator.security.authorizer import CLUSTER_NAME
 from coordinator.topics import names, topic_settings
-from coordinator.topics.alter_configs import Done, Plan, alter, alter_topic
-from coordinator.topics.topic_settings import SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
-
-_SOURCE_LOGGER = 6
-_SOURCE_GROUP = 8
-_LEVELS = {
-    "TRACE": logging.DEBUG,
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-}
-_LEVEL_NAMES = {level: name for name, level in _LEVELS.items()}
-_ROOT = "root"
+from coordinator.topics.alter_configs import Changes, Done, Plan, WhyNot, alter, alter_topic, not_a_list
+from coordinator.topics.topic_settings import MIN_INSYNC_REPLICAS, ROWS, ConfigValue
 
 
 class ConfigResourceType(IntEnum):
@@ -73,6 +56,8 @@ class ConfigResource(Protocol):
     """The configs that are lists, with their defaults."""
     legacy: bool
     """Whether the older AlterConfigs may alter it too."""
+    why_not: WhyNot
+    """Why APPEND and SUBTRACT to another config are refused."""
 
     def names(self, server: Server) -> list[str]:
         """The names of the resources with configs: all topics; of groups those with configs of their own."""
@@ -87,6 +72,7 @@ class ConfigResource(Protocol):
 class _Topics:
     lists: Mapping[str, str] = topic_settings.LISTS
     legacy = True
+    why_not: WhyNot = staticmethod(not_a_list)
 
     def names(self, server: Server) -> list[str]:
         return list(server.topics.registry.topics)
@@ -107,36 +93,46 @@ class _Topics:
 class _Brokers:
     lists: Mapping[str, str] = broker_configs.LISTS
     legacy = True
+    why_not: WhyNot = staticmethod(dynamic_configs.not_a_list)
 
     def names(self, server: Server) -> list[str]:
         return [str(server.node_id)]
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
+        registry = server.topics.registry
         if not name:
-            return broker_configs.describe_cluster()
+            return broker_configs.describe_cluster(registry.configs_of(ConfigResourceType.BROKER, ""))
         if _number(name, "Broker id must be an integer, but it is: ") != server.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {server.node_id} or empty string, but received {name}",
             )
-        return broker_configs.describe(server)
+        return broker_configs.describe(server, dynamic_configs.layers(registry, server.node_id))
 
-    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:  # noqa: ARG002
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         if name and _number(name, "Node id must be an integer, but it is: ") != server.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {server.node_id}, but received {name}"
             )
-        fixed = [setting for setting, value in plan({}).items() if value is not None]
-        if fixed:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
-            )
-        done(None)
+        name = name and str(server.node_id)
+        changes: Changes = {}
+
+        def planned(current: Mapping[str, str]) -> Changes:
+            # Kafka sets this config itself when a cluster is new, so that a request may remove it.
+            implied = {} if name else {MIN_INSYNC_REPLICAS: ROWS[MIN_INSYNC_REPLICAS].default}
+            changes.update(plan(implied | dict(current)))
+            return changes
+
+        def check(after: Mapping[str, str]) -> None:
+            dynamic_configs.check(server.config, name, after, changes)
+
+        alter(server.topics, ConfigResourceType.BROKER, name, planned, check, done, validate_only=validate_only)
 
 
 class _Loggers:
     lists: Mapping[str, str] = {}
     legacy = False
+    why_not: WhyNot = staticmethod(not_a_list)
 
     def names(self, server: Server) -> list[str]:
         return [str(server.node_id)]
@@ -148,40 +144,30 @@ class _Loggers:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {server.node_id} but received {name}"
             )
-        return [
-            ConfigValue(logger, _LEVEL_NAMES.get(_logger(logger).getEffectiveLevel(), "INFO"), _SOURCE_LOGGER)
-            for logger in _loggers()
-        ]
+        return logger_levels.describe((audit.LOGGER,))
 
     def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         if _number(name, "Node id must be an integer, but it is: ") != server.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {server.node_id}, but received {name}"
             )
-        changes = plan({})
-        for logger, level in changes.items():
-            _check_level(logger, level)
-        if not validate_only:
-            for logger, level in changes.items():
-                _logger(logger).setLevel(logging.NOTSET if level is None else _LEVELS[level])
+        logger_levels.alter((audit.LOGGER,), plan({}), validate_only=validate_only)
         done(None)
 
 
 class _Groups:
     lists: Mapping[str, str] = {}
     legacy = True
+    why_not: WhyNot = staticmethod(not_a_list)
 
     def names(self, server: Server) -> list[str]:
         return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
         _check_group_id(name)
-        own = server.topics.registry.configs_of(ConfigResourceType.GROUP, name)
-        return [
-            _group_setting(row, own.get(row.name), server.config.groups)
-            for row in GROUP_CONFIGS.values()
-            if row.name in own or not row.is_internal
-        ]
+        registry = server.topics.registry
+        own = registry.configs_of(ConfigResourceType.GROUP, name)
+        return group_resources.describe(own, server.config.groups, dynamic_configs.layers(registry, server.node_id))
 
     def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         def check(after: Mapping[str, str]) -> None:
@@ -221,36 +207,9 @@ def _check_group_id(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
 
 
-def _group_setting(row: GroupConfig, own: str | None, config: GroupsConfig) -> ConfigValue:
-    inherited = row.server_value(config)
-    original = row.server_value(GroupsConfig())
-    synonyms = [Synonym(row.name, own, _SOURCE_GROUP)] if own is not None else []
-    if inherited != original:
-        synonyms.append(Synonym(row.server_name, inherited, SOURCE_STATIC_BROKER))
-    synonyms.append(Synonym(row.server_name, original, SOURCE_DEFAULT))
-    value = inherited if own is None else own
-    return ConfigValue(row.name, value, synonyms[0].source, Kind(row.kind), row.about, tuple(synonyms))
-
-
-def _loggers() -> list[str]:
-    """The root logger, and every logger of this server that has been used, with that of the audit log."""
-    ours = __name__.partition(".")[0]
-    known = logging.root.manager.loggerDict
-    return [_ROOT, *sorted(name for name in known if name in (ours, audit.LOGGER) or name.startswith(f"{ours}."))]
-
-
-def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(None if name == _ROOT else name)
-
-
-def _check_level(logger: str, level: str | None) -> None:
-    if logger not in _loggers():
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {logger} does not exist!")
-    if level is None and logger == _ROOT:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
-    if level is not None and level not in _LEVELS:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {logger} to {level} as it is not a supported log level. "
-            f"Valid log levels are {', '.join(sorted(_LEVELS))}",
-        )
+def is_of_groups(request: Any) -> bool:
+    """Whether a request for configs is about groups. Raises ValueError if it is about groups and other resources."""
+    kinds = {resource.resource_type == ConfigResourceType.GROUP for resource in request.resources}
+    if len(kinds) > 1:
+        raise ValueError("groups and other resources at once; ask for them one by one")
+    return True in kinds

@@ -1,4 +1,4 @@
-"""Guards of a common shape (`Api.guard`), and the parts that the others share."""
+"""The layer that asks for permissions, guards of a common shape (`Api.guard`), and the parts that the others share."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -6,13 +6,15 @@ from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
-from coordinator.api.exchange import Exchange
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange, ReplyQueue
 from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.security.access import DESCRIBE_CLUSTER, Access, ResourceType
+from coordinator.security.authorizer import Authorizer
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -25,6 +27,43 @@ Serve = Callable[[Server, Exchange[R], R, Reply], None]
 Refuse = Callable[[R, KafkaError, int], Message]
 PIECE_NAMES = 100
 """Names that the authorizer is asked about in about a millisecond, where there are many rules."""
+
+
+class Guards:
+    """The layer of a server with an authorizer: each API's guard in place of its handler."""
+
+    has_answers = False
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def concerns(self, api: Api[Any]) -> bool:
+        return api.guard is not None
+
+    def around(self, api: Api[Any], handle: Handle[Any]) -> Handle[Any]:
+        guard, authorizer = api.guard, self._authorizer
+        assert guard is not None
+
+        def ask(server: Server, exchange: Exchange[Any]) -> None:
+            guard(server, exchange, exchange.permits)
+
+        def ask_once(server: Server, exchange: Exchange[Any]) -> None:
+            queue = exchange.queue
+            cached, version = queue.cached_request, authorizer.version
+            if cached.request is not exchange.request:
+                ask(server, exchange)
+            elif cached.permitted == version:
+                handle(server, exchange)
+            else:
+                ask(server, exchange)
+                if queue.cached_request is cached:
+                    queue.cached_request = cached._replace(permitted=version)
+
+        return ask_once if api.is_cacheable and api.is_guarded_whole else ask
+
+    def needs_all(self, _queue: ReplyQueue, _client_id: str | None) -> bool:
+        """A template asks by itself (fastpath/repeated_commit.py)."""
+        return False
 
 
 def guarded_by(access: Access, name_of: Callable[[R], str], handle: Handle[R]) -> Guard[R]:

@@ -1,9 +1,13 @@
-"""Encoded responses that are changed on their way to the client: read again, and written again."""
+"""What layers do with messages: encoded responses are read again, and written again; the name of a topic is found."""
 
 from typing import Any
 
-from coordinator.api.exchange import Parts, Route
+from coordinator.api.exchange import Parts
+from coordinator.api.route import Route
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import ErrorCode
+from coordinator.topics.registry import NO_ID
+from coordinator.topics.topics import Topics
 
 _SIZE_BYTES = 4
 
@@ -38,3 +42,17 @@ def throttled(route: Route, correlation_id: int, payload: bytes | Parts, throttl
         return payload
     message.throttle_time_ms = throttle_ms
     return encoded(route, correlation_id, message)
+
+
+def topic_of(holder: Any, topics: Topics) -> str | None:
+    """The name of the topic in a request or response, whichever way its version names it."""
+    name: str | None = getattr(holder, "name", None) or getattr(holder, "topic", None)
+    topic_id = getattr(holder, "topic_id", NO_ID)
+    return name or (None if topic_id == NO_ID else topics.topic_name(topic_id))
+
+
+def error_name(code: int) -> str | None:
+    """The name of an error; None if there is none."""
+    if not code:
+        return None
+    return ErrorCode(code).name if code in set(ErrorCode) else str(code)

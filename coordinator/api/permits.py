@@ -6,8 +6,8 @@
 Without an authorizer everything is allowed. An API may ask only for what it declares (`Api.access`).
 """
 
-from coordinator.api import authorized_operations
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.security import authorized_operations
 from coordinator.security.access import Access, ResourceType
 from coordinator.security.authorizer import CLUSTER_NAME, Authorizer
 from coordinator.security.principal import Principal

@@ -5,17 +5,18 @@ the others call the topics, or answer from the configuration.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator.api.cluster import Cluster
-from coordinator.api.encoded_topics import EncodedTopics
-from coordinator.config.security import PLAINTEXT
+from coordinator.config.broker_configs import Endpoint
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
+from coordinator.protocol.patterns import MatchPatterns
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.topics.auto_creation import AutoTopicCreation
-from coordinator.topics.engine import Topics
+from coordinator.topics.encoded_topics import EncodedTopics
+from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
@@ -23,19 +24,8 @@ from coordinator.transactions.verification import Verifier
 from coordinator.world.entropy import Entropy
 
 if TYPE_CHECKING:
+    from coordinator.security.delegation_tokens import DelegationTokens
     from coordinator.security.standard_authorizer import StandardAuthorizer
-
-
-class Endpoint(NamedTuple):
-    """A listener as configs name it."""
-
-    name: str
-    """That of the configuration; of a listener that speaks a dialect, the dialect's name in capitals."""
-    bound: tuple[str, int]
-    advertised: tuple[str, int]
-    """The host and port that clients get."""
-    protocol: str = PLAINTEXT
-    """The security protocol."""
 
 
 class Server(Protocol):
@@ -56,6 +46,8 @@ class Server(Protocol):
     @property
     def memory(self) -> Memory: ...
     @property
+    def match_patterns(self) -> MatchPatterns: ...
+    @property
     def groups(self) -> Router[GroupMachine]: ...
     @property
     def transactions(self) -> Router[TransactionMachine]: ...
@@ -63,6 +55,8 @@ class Server(Protocol):
     def topics(self) -> Topics: ...
     @property
     def authorizer(self) -> "StandardAuthorizer | None": ...
+    @property
+    def delegation_tokens(self) -> "DelegationTokens": ...
     @property
     def encoded_topics(self) -> EncodedTopics: ...
     @property

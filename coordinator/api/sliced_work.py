@@ -5,6 +5,7 @@ runs at once, so a small request is answered as if there were no slices. Until a
 its connection wait, as in Kafka. What a handler has read between two pieces may have changed.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,37 @@ class SharedTurn(Protocol):
 
     def wait(self, taker: SliceTaker, *, is_new: bool) -> None:
         """Gives a slice of a later turn."""
+
+
+class BackgroundWork:
+    """Work that no client waits for, in order: at once while the turn has time, the rest in later turns."""
+
+    __slots__ = ("_turn", "_works")
+
+    def __init__(self, turn: SharedTurn) -> None:
+        self._turn = turn
+        self._works: deque[Pieces] = deque()
+
+    def add(self, pieces: Pieces) -> None:
+        """Does these pieces after those that were added before. A piece may add more."""
+        self._works.append(pieces)
+        if len(self._works) == 1:
+            self.take_slice()
+
+    def take_slice(self) -> None:
+        while self._works:
+            for _ in self._works[0]:
+                if not self._turn.has_time():
+                    self._turn.wait(self, is_new=False)
+                    return
+            self._works.popleft()
+
+    def finish(self) -> None:
+        """Does all that is left, before the server stops."""
+        while self._works:
+            for _ in self._works[0]:
+                pass
+            self._works.popleft()
 
 
 class SlicedWork:

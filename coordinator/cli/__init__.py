@@ -18,24 +18,21 @@ from coordinator.cli.command_line import LazyGroup, Loaded, report
 
 COMMANDS = {
     "serve": Loaded("serve", "Run the server."),
-    "exec": Loaded("exec", "Run a command with a throw-away server, such as `coordinator exec -- npm test`."),
     "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
     "config": Loaded("config", "Show settings."),
     "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),
-    "control": Loaded("control", "Inject faults, act on groups and set the clock of a server, over admin HTTP."),
     "topics": Loaded(
-        "topics", "Show, create and delete topics over the Kafka protocol, on this server or a real Kafka."
+        "topics", "Show, create, change and delete topics, and write and read records, on this server or a real Kafka."
+    ),
+    "acls": Loaded("acls", "Show, add and remove ACLs over the Kafka protocol, on this server or a real Kafka."),
+    "users": Loaded(
+        "users", "Show, add and remove SCRAM users over the Kafka protocol, on this server or a real Kafka."
     ),
     "log": Loaded("log", "Inspect log folders, repair damaged ones, settle journals, and copy shared ones."),
-    "certify": Loaded("certify", "Put a consumer program of any language through rare events, and judge what it did."),
-    "pipeline": Loaded("pipeline", "Analyse logs with Spark: tables, audits, reports."),
     "protocol": Loaded("protocol", "Show protocol messages, and the permissions of the APIs."),
-    "simulate": Loaded("simulate", "Run the whole server in a simulated world of faults, from a seed."),
-    "bench": Loaded("bench", "Measure the server CPU per request."),
     "completion": Loaded("completion", "Print the script that completes commands in bash, zsh or fish."),
-    "man": Loaded("man", "Print the manual page."),
 }
-"""The commands in the order of the help text, with the modules that have them."""
+"""The commands of this package in the order of the help text, with the modules that have them."""
 
 INTERRUPTED = 130
 """The exit code of a program that SIGINT ends, as shells report it."""
@@ -51,6 +48,7 @@ def _print_version(context: click.Context, _option: click.Parameter, wanted: boo
 
 coordinator = LazyGroup(
     "coordinator",
+    "coordinator.cli",
     COMMANDS,
     help="A Kafka group coordinator that runs without Kafka.",
     context_settings={"max_content_width": 110},

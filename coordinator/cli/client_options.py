@@ -13,8 +13,8 @@ import click
 from coordinator.cli.command_line import combined, fail, until_stopped
 
 if TYPE_CHECKING:
+    from coordinator.client.login.tls import Security
     from coordinator.operations.client import Client
-    from coordinator.operations.security import Security
 
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -65,7 +65,7 @@ def _connection_options(prefix: str = "", note: str = "") -> list[Callable[[Any]
 
     return [
         option(
-            "timeout", "For how long to wait and retry.", type=float, default=10.0, show_default=True, metavar="SECONDS"
+            "timeout", "How long to wait and retry.", type=float, default=10.0, show_default=True, metavar="SECONDS"
         ),
         option("tls", "Connect with TLS.", is_flag=True),
         option("tls-ca", "Trust these certificates (PEM), not the system's.", type=_FILE, metavar="FILE"),
@@ -147,30 +147,40 @@ def security_of_source(access: SourceAccess) -> "Security":
 
 def _security(access: Access, prefix: str = "") -> "Security":
     """How the client's connections are protected. Raises click.UsageError if options contradict each other."""
-    from coordinator.login.sasl import Sasl
-    from coordinator.operations.security import Security, Tls
+    from coordinator.client.login.sasl import Sasl
+    from coordinator.client.login.tls import Security, Tls
 
-    for file in (access["tls_ca"], access["tls_cert"], access["tls_key"], access["password_file"]):
-        if file is not None and not file.is_file():
-            raise click.UsageError(f"There is no file {file}.", click.get_current_context())
+    for file in (access["tls_ca"], access["tls_cert"], access["tls_key"]):
+        if file is not None:
+            refuse_missing(file)
     tls = sasl = None
     if access["tls"] or access["tls_ca"] or access["tls_cert"]:
         tls = Tls(ca=access["tls_ca"], certificate=access["tls_cert"], key=access["tls_key"])
     if bool(access["sasl"]) is not bool(access["user"]):
         raise click.UsageError(f"--{prefix}sasl and --{prefix}user require each other.", click.get_current_context())
     if access["sasl"] and access["user"]:
-        sasl = Sasl(mechanism=access["sasl"], user=access["user"], password=_password(access, prefix))
+        sasl = Sasl(
+            mechanism=access["sasl"],
+            user=access["user"],
+            password=read_password(access["password_file"], "SASL_PASSWORD", f"--{prefix}password-file"),
+        )
     return Security(tls=tls, sasl=sasl)
 
 
-def _password(access: Access, prefix: str) -> str:
-    if access["password_file"] is not None:
-        return access["password_file"].read_text().rstrip("\n")
-    known = os.environ.get("SASL_PASSWORD")
+def refuse_missing(file: Path) -> None:
+    """Raises click.UsageError if there is no such file."""
+    if not file.is_file():
+        raise click.UsageError(f"There is no file {file}.", click.get_current_context())
+
+
+def read_password(file: Path | None, variable: str, option: str) -> str:
+    """A password from a file, a variable or the terminal. Raises click.UsageError if there is none of them."""
+    if file is not None:
+        refuse_missing(file)
+        return file.read_text().rstrip("\n")
+    known = os.environ.get(variable)
     if known is None and not sys.stdin.isatty():
-        raise click.UsageError(
-            f"--{prefix}user needs --{prefix}password-file or SASL_PASSWORD.", click.get_current_context()
-        )
+        raise click.UsageError(f"A password is required: {option} or {variable}.", click.get_current_context())
     return known if known is not None else click.prompt("Password", hide_input=True, err=True)
 
 

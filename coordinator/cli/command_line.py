@@ -8,12 +8,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 REFUSED = 2
 """The exit code for a wrong command line or configuration."""
+
+
+ENTRY_POINTS = "coordinator.commands"
+"""The entry points with which other packages add commands, for example `groups rebalance = package.module:rebalance`."""
 
 
 class Loaded(NamedTuple):
@@ -53,36 +60,52 @@ class Group(click.Group):
     context_class = Context
     command_class = Command
 
-    def list_commands(self, _context: click.Context) -> list[str]:
-        return list(self.commands)
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*self.commands, *_added(context)]
 
-    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in self.commands:
+            return self.commands[name]
+        added = _added(context).get(name)
+        return None if added is None else added.load()
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.about(command)) for name, command in self.commands.items()])
+            formatter.write_dl([(name, self.about(context, name)) for name in self.list_commands(context)])
 
-    @staticmethod
-    def about(command: click.Command) -> str:
+    def about(self, context: click.Context, name: str) -> str:
         """The first sentence of a command's help text."""
+        command = self.get_command(context, name)
+        assert command is not None
         return command.get_short_help_str(200)
 
 
-class LazyGroup(Group):
-    """A group whose commands are attributes of modules in this package. A module is imported when its command is used."""
+def _added(context: click.Context) -> "dict[str, EntryPoint]":
+    """The commands that other packages add to the group of this context, by name."""
+    from importlib.metadata import entry_points
 
-    def __init__(self, name: str, loaded: Mapping[str, Loaded], **attributes: Any) -> None:
+    path = context.command_path.split()[1:]
+    words = {tuple(entry.name.split()): entry for entry in entry_points(group=ENTRY_POINTS)}
+    return {name: entry for (*above, name), entry in words.items() if above == path}
+
+
+class LazyGroup(Group):
+    """A group whose commands are attributes of modules of `package`. A module is imported when its command is used."""
+
+    def __init__(self, name: str, package: str, loaded: Mapping[str, Loaded], **attributes: Any) -> None:
         super().__init__(name, commands=dict.fromkeys(loaded), **attributes)  # type: ignore[arg-type]
+        self._package = package
         self._loaded = loaded
 
-    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self._loaded:
-            return None
-        module = importlib.import_module(f"{__package__}.{self._loaded[name].module}")
+            return super().get_command(context, name)
+        module = importlib.import_module(f"{self._package}.{self._loaded[name].module}")
         command: click.Command = getattr(module, name)
         return command
 
-    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.about) for name, each in self._loaded.items()])
+    def about(self, context: click.Context, name: str) -> str:
+        return self._loaded[name].about if name in self._loaded else super().about(context, name)
 
 
 def examples(*lines: str) -> str:
@@ -101,19 +124,18 @@ def _context() -> click.Context:
     return click.get_current_context()
 
 
-def until_stopped(show: Callable[[], object]) -> int:
-    """Calls `show`, which Ctrl-C or SIGTERM may end: both are an orderly end. Returns the exit code 0.
+def until_stopped(show: Callable[[], int | None]) -> int:
+    """Calls `show`, which Ctrl-C or SIGTERM may end: both are an orderly end. Returns its exit code, 0 if it has none.
 
     Ctrl-C does not reach a command that a shell runs in the background (POSIX has it ignored there); `kill` does.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        show()
+        return show() or 0
     except KeyboardInterrupt:
-        pass
+        return 0
     finally:
         signal.signal(signal.SIGTERM, before)
-    return 0
 
 
 def fail(error: Exception | str, code: int = 1) -> int:

@@ -11,13 +11,11 @@ from coordinator.cli.client_options import (
     WatchedAccess,
     client_options,
     json_option,
-    timeout_option,
     watch_client,
     watch_options,
     with_client,
 )
 from coordinator.cli.command_line import Group, exactly_one, examples, fail
-from coordinator.cli.control_options import admin_option, with_control
 from coordinator.cli.journal_options import or_journal_options
 
 if TYPE_CHECKING:
@@ -129,22 +127,6 @@ def delete(group: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> i
     from coordinator.operations import groups_shown
 
     return with_client(access, lambda client: groups_shown.show_deletion(client, group, as_json=as_json))
-
-
-@groups.command(epilog=examples("coordinator groups rebalance orders --reason racks-moved"))
-@_group
-@click.option("--reason", required=True, metavar="TEXT", help="Why; it is logged with the rebalance.")
-@admin_option
-@timeout_option
-@json_option
-def rebalance(group: str, reason: str, admin: str, timeout: float, as_json: bool) -> int:
-    """Make all members of a group rebalance; over admin HTTP, because Kafka's protocol has no such request."""
-    from coordinator.cli.control_shown import show_rebalanced
-
-    return with_control(
-        admin,
-        lambda control: show_rebalanced(control.group(group).rebalance(reason, timeout_s=timeout), as_json),
-    )
 
 
 @groups.command(epilog=examples("coordinator groups offsets orders --json"))

@@ -1,4 +1,4 @@
-"""The options of the commands that read or write the shared journal of workers."""
+"""The options of the commands that read or write the engine of workers."""
 
 import click
 
@@ -12,10 +12,10 @@ _cluster = click.option(
     help="The setting journal.cluster of the workers.",
 )
 journal_options = combined(
-    click.option("--journal", required=True, metavar="URL", help="The shared journal; -: in COORDINATOR_JOURNAL."),
+    click.option("--journal", required=True, metavar="URL", help="The engine; -: in COORDINATOR_JOURNAL."),
     _cluster,
 )
 or_journal_options = combined(
-    click.option("--journal", metavar="URL", help="Read a shared journal instead; -: in COORDINATOR_JOURNAL."),
+    click.option("--journal", metavar="URL", help="Read an engine instead; -: in COORDINATOR_JOURNAL."),
     _cluster,
 )

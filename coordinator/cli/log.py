@@ -17,7 +17,7 @@ def log() -> None:
 
 
 def _reading(folder: Path | None, journal: str | None, cluster: str, read: Callable[[Path], int]) -> int:
-    """Reads a folder, or a copy of a shared journal, of which `folder` may name one log. Returns the exit code."""
+    """Reads a folder, or a copy of an engine's logs, of which `folder` may name one log. Returns the exit code."""
     from coordinator.operations.journal_access import JournalFailed
     from coordinator.operations.log_folders import NoLogFolder
     from coordinator.operations.log_source import LogSource
@@ -85,7 +85,7 @@ def check(folder: Path | None, journal: str | None, journal_cluster: str, as_jso
 @click.argument("folder", type=_FOLDER, metavar="DIR")
 @journal_options
 def export(folder: Path, journal: str, journal_cluster: str) -> int:
-    """Copy the logs of a shared journal into a new folder: a backup, or the data folder of a server without workers.
+    """Copy the logs of an engine into a new folder: a backup, or the data folder of a server without workers.
 
     Workers may run meanwhile. The records of topics are not in the journal, and not in the copy.
     """
@@ -112,11 +112,11 @@ def export(folder: Path, journal: str, journal_cluster: str) -> int:
     help="The setting journal.replication of the workers.",
 )
 def import_(folder: Path, journal: str, journal_cluster: str, journal_replication: str) -> int:
-    """Copy the groups, offsets, transactions, events and topics of a data folder into a shared journal, which must be empty.
+    """Copy the groups, offsets, transactions, events and topics of a data folder into an engine, which must be empty.
 
     DATA_DIR is the data folder of a server that is stopped, or one that `log export` made. The records of topics stay there.
     """
-    from coordinator.engine.engine import EngineSettings
+    from coordinator.cluster.engine.engine import EngineSettings
     from coordinator.operations import journal_import
     from coordinator.operations.journal_access import JournalFailed
     from coordinator.operations.log_folders import NoLogFolder

@@ -64,7 +64,7 @@ def access() -> int:
 def access_table() -> Iterator[str]:
     """A row for each API, with its permissions in the order in which it asks for them."""
     from coordinator import requests
-    from coordinator.api.dispatch import supported_apis
+    from coordinator.api.declaration import supported_apis
 
     yield "| API | permissions |"
     yield "|---|---|"

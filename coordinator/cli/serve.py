@@ -16,12 +16,14 @@ from coordinator.cli.command_line import Command, examples, fail, refused
 from coordinator.cli.server_options import Sources, load_admin_config, load_config, server_options
 
 if TYPE_CHECKING:
-    from coordinator.config.settings import ServerConfig
+    from coordinator.config.settings import AdminConfig, ServerConfig
 
 _log = logging.getLogger(__name__)
 
 READY_WITHIN_S = 3.0
 """How long `ready` waits for a response."""
+READY_AGAIN_S = 0.05
+"""How long `ready --wait` waits between two requests."""
 
 
 class _Options(Sources, SourceAccess):
@@ -94,11 +96,15 @@ def _serve(options: _Options) -> int:
         _log.warning("event=variables_without_effect" + " variable=%s" * len(ignored), *ignored)
     # Not before the configuration has been checked.
     if config.shared.workers:
-        from coordinator.server import supervision
+        from coordinator.cluster.supervisor import supervision
 
         return supervision.run(config, began_s)
     from coordinator.server import process
 
+    if config.shared.journal:
+        from coordinator.cluster.start import join
+
+        return process.run(config, began_s, join)
     return process.run(config, began_s)
 
 
@@ -134,19 +140,50 @@ def _fork(source: str, options: _Options, config: "ServerConfig") -> int:
     return 0
 
 
-@click.command(cls=Command, epilog=examples("coordinator ready --config coordinator.yaml"))
+@click.command(
+    cls=Command,
+    epilog=examples("coordinator ready --config coordinator.yaml", "coordinator ready --wait 30 && ./my-tests"),
+)
 @server_options
-def ready(**sources: Unpack[Sources]) -> int:
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="Ask again until the server is ready or this time is over. Default: ask once.",
+)
+def ready(wait_s: float, **sources: Unpack[Sources]) -> int:
     """Request /health/ready from the server that `serve` runs with the same settings. Exit code 0: it is ready."""
     from coordinator.config.load import ConfigError
-    from coordinator.config.settings import joined
 
     try:
         admin = load_admin_config(sources)
     except ConfigError as error:
         return refused(error)
+    from http.client import HTTPException
+
+    from coordinator.config.settings import joined
+
+    until_s = time.monotonic() + wait_s
+    while True:
+        is_last = time.monotonic() >= until_s
+        try:
+            status, text = _ask_ready(admin)
+        except (OSError, HTTPException) as error:
+            if is_last:
+                return fail(f"{joined(admin.host, admin.port)}: {error}")
+        else:
+            if is_last or status == 200:
+                print(text)
+                return 0 if status == 200 else 1
+        time.sleep(READY_AGAIN_S)
+
+
+def _ask_ready(admin: "AdminConfig") -> tuple[int, str]:
+    """The status and the body of /health/ready. Raises OSError and HTTPException."""
     import ssl
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from http.client import HTTPConnection, HTTPSConnection
 
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - the address that it listens on
     connection: HTTPConnection
@@ -160,10 +197,6 @@ def ready(**sources: Unpack[Sources]) -> int:
     try:
         connection.request("GET", "/health/ready")
         answer = connection.getresponse()
-        text = " ".join(answer.read().decode("utf-8", "replace").split())
-    except (OSError, HTTPException) as error:
-        return fail(f"{joined(host, admin.port)}: {error}")
+        return answer.status, " ".join(answer.read().decode("utf-8", "replace").split())
     finally:
         connection.close()
-    print(text)
-    return 0 if answer.status == 200 else 1

@@ -46,7 +46,7 @@ def why_not(suites: Collection[str], versions: Collection[str]) -> str | None:
     """Why a listener cannot have these suites with these versions, or None."""
     missing = TLS_1_3.keys() - set(suites)
     if "TLSv1.3" in versions and 0 < len(missing) < len(TLS_1_3):
-        return f"ssl.cipher.suites: those of TLS 1.3 can be named only together: {', '.join(TLS_1_3)}; or none of them"
+        return f"ssl.cipher.suites: the suites of TLS 1.3 can be named only together: {', '.join(TLS_1_3)}; or none of them"
     if not usable_versions(suites, versions):
         return f"ssl.cipher.suites has no suite of {' or '.join(versions)} (ssl.enabled.protocols)"
     return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER, AccessControlConfig
+from coordinator.config.delegation_tokens import DelegationTokensConfig
 from coordinator.config.environment import (
     FLAG_VARIABLES,
     read_flags,
@@ -402,6 +403,7 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
         tls=TlsConfig(**area(TlsConfig)),
         sasl=SaslConfig(**area(SaslConfig)),
         access_control=AccessControlConfig(**area(AccessControlConfig)),
+        delegation_tokens=DelegationTokensConfig(**area(DelegationTokensConfig)),
         quotas=QuotasConfig(**area(QuotasConfig)),
         shared=SharedConfig(**area(SharedConfig)),
         overlay=OverlayConfig(**area(OverlayConfig)),
@@ -456,7 +458,7 @@ def _check_shared(config: ServerConfig) -> None:
         _check_overlay(config)
     elif shared.data_plane != "local" and not (shared.journal or shared.workers):
         raise ConfigError(
-            f"data.plane = {shared.data_plane}: without a shared journal it must be local; set journal, or"
+            f"data.plane = {shared.data_plane}: without an engine it must be local; set journal, or"
             " data.bootstrap.servers"
         )
     why = why_impossible(overlay)
@@ -471,7 +473,9 @@ def _check_workers(config: ServerConfig) -> None:
             "workers and journal: workers of one machine have the journal in their data folder; set one of them"
         )
     if config.overlay.data_bootstrap_servers:
-        raise ConfigError("workers and data.bootstrap.servers: a cluster behind needs one server, or a shared journal")
+        raise ConfigError(
+            "workers and data.bootstrap.servers: a server in front of a cluster needs one process, or an engine"
+        )
     shards = min(log.offsets_topic_num_partitions, log.transaction_state_log_num_partitions)
     if workers > shards:
         raise ConfigError(

@@ -76,15 +76,15 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
      "Brokers of a Kafka cluster that has the topics, with data.plane=none. This server answers the APIs of groups and offsets,"
      " and forwards all others to the cluster. Clients connect to this server alone."),
     ("data.listener.port", OverlayConfig, integer(0, PORT_MAX), "",
-     "The server listens for broker N of the cluster on this port plus N, with the host of its listener. 0: behind the port of"
-     " its listener, on that plus 1 plus N, or on a free port if that one is taken. Several workers need the same port, other"
+     "The server listens for broker N of the cluster on this port plus N, with the host of its listener. 0: on the port of"
+     " its listener plus 1 plus N, or on a free port if that one is taken. Several workers need the same port, other"
      " than 0."),
     ("data.metadata.refresh.ms", OverlayConfig, POSITIVE, "milliseconds",
      "How often the server asks the cluster for its brokers and topics."),
     ("data.security.protocol", OverlayConfig, choice(PLAINTEXT, *TLS, "SASL_PLAINTEXT"), "",
      "How the server connects to the cluster, for itself and for all its clients."),
     ("data.ssl.truststore.location", OverlayConfig, MAYBE_TEXT, "",
-     "A PEM file with the authorities that sign the certificates of the cluster. Nothing: those of the system."),
+     "A PEM file with the authorities that sign the certificates of the cluster. Empty: the authorities of the system."),
     ("data.ssl.keystore.location", OverlayConfig, MAYBE_TEXT, "",
      "A PEM file with the private key and the certificate chain that the server shows to the cluster."),
     ("data.ssl.key.password", OverlayConfig, SECRET, "",

@@ -93,8 +93,8 @@ NO_SECURITY = ListenerSecurity(PLAINTEXT, None, {})
 # fmt: off
 ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("ssl.cipher.suites", TlsConfig, listed(*TLS_1_3, *TLS_1_2, or_none=True), "",
-     "The cipher suites that clients can use, by IANA's names; of those of TLS 1.2 the server prefers the first. A version of"
-     " TLS without a suite here is off. Those of TLS 1.3 can be named only together. Empty: OpenSSL's default."),
+     "The cipher suites that clients can use, by IANA's names; for TLS 1.2 the server prefers the first one. A version of"
+     " TLS without a suite here is off. The suites of TLS 1.3 can be named only together. Empty: OpenSSL's default."),
     ("ssl.client.auth", TlsConfig, choice("none", "requested", "required"), "",
      "Whether clients present a certificate. Its subject becomes the client's principal (ssl.principal.mapping.rules)."),
     ("ssl.enabled.protocols", TlsConfig, listed("TLSv1.2", "TLSv1.3"), "",
@@ -125,7 +125,7 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("sasl.jaas.config", SaslConfig, SECRET, "",
      "Kafka's way to list the users of PLAIN: PlainLoginModule with options user_NAME=\"PASSWORD\". As in Kafka, it needs the"
      " prefix listener.name.<name>.plain. They exclude sasl.users.file for PLAIN. The options username and password, of"
-     " ScramLoginModule too, are those of a worker at others (inter.broker.listener.name)."),
+     " ScramLoginModule too, are the credentials of this worker at others (inter.broker.listener.name)."),
     ("sasl.server.max.receive.size", SaslConfig, POSITIVE, "bytes",
      "The largest request of a client that is not authenticated yet."),
     ("connections.max.reauth.ms", SaslConfig, LONG, "milliseconds",
@@ -150,8 +150,8 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("sasl.oauthbearer.required.scope", SaslConfig, TAGS, "",
      "A token must have all of these scopes. Kafka has it for unsecured tokens only (unsecuredValidatorRequiredScope)."),
     ("sasl.oauthbearer.unsecured.tokens", SaslConfig, BOOLEAN, "",
-     "Whether OAUTHBEARER accepts tokens without a signature, which anybody can write. For tests of clients only; Kafka does so"
-     " when it has no other validator. Not a Kafka setting."),
+     "Whether OAUTHBEARER accepts tokens without a signature, which any client can write. For tests of clients only; Kafka does"
+     " so when it has no other validator. Not a Kafka setting."),
 )
 # fmt: on
 FIELDS = {row[0]: row[0].replace(".", "_") for row in ROWS}

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator.config import access_control, overlay, security, sharing
+from coordinator.config import access_control, delegation_tokens, overlay, security, sharing
 from coordinator.config.access_control import AccessControlConfig
+from coordinator.config.delegation_tokens import DelegationTokensConfig
 from coordinator.config.overlay import OverlayConfig
 from coordinator.config.parsers import (
     ASSIGNORS,
@@ -129,7 +130,7 @@ class AdminConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasConfig:
-    """How the rates of clients are measured that have quotas."""
+    """How the rates of clients with quotas are measured."""
 
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
@@ -166,6 +167,7 @@ class ServerConfig:
     sasl: SaslConfig = field(default_factory=SaslConfig)
     """As `tls`."""
     access_control: AccessControlConfig = field(default_factory=AccessControlConfig)
+    delegation_tokens: DelegationTokensConfig = field(default_factory=DelegationTokensConfig)
     shared: SharedConfig = field(default_factory=SharedConfig)
     overlay: OverlayConfig = field(default_factory=OverlayConfig)
     declared_topics: tuple[DeclaredTopic, ...] = ()
@@ -262,6 +264,19 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The most memory that all groups can take together. A request that would add more fails with"
          " COORDINATOR_NOT_AVAILABLE, and clients try again; members of up to 1 KiB are served. It is as much as"
          " limit.memory.bytes by default. Not a Kafka setting."),
+        ("limit.group.tasks", GroupsConfig, POSITIVE, "tasks",
+         "The most tasks that a streams group can have, standby tasks included. A topology of a kilobyte can ask for a"
+         " million: each subtopology has as many as its largest topic has partitions. A heartbeat beyond it fails with"
+         " GROUP_MAX_SIZE_REACHED. At the default an assignment takes a tenth of a second. Not a Kafka setting."),
+        ("limit.pattern.bytes", GroupsConfig, integer(65_536, INT_MAX), "bytes",
+         "The most memory that a pattern can take when it is compiled: the pattern of a consumer's subscription, which is"
+         " refused beyond it with INVALID_REGULAR_EXPRESSION, or of transactional ids in ListTransactions. 20 letters can"
+         " become 20,000 instructions of 16 bytes. Not a Kafka setting."),
+        ("limit.pattern.work", GroupsConfig, POSITIVE_LONG, "instructions times topics",
+         "The most work that it can be to match a consumer's pattern: the instructions that it compiles to, times the"
+         " topics. A heartbeat that brings one beyond it fails with INVALID_REGULAR_EXPRESSION. topic-.* has 20"
+         " instructions, a choice of a thousand names has ten thousand. At the default a pattern takes a thread four"
+         " seconds at most. Not a Kafka setting."),
         ("offset.metadata.max.bytes", GroupsConfig, INT, "UTF-16 characters",
          "The longest metadata text that a commit can have for a partition. A longer one is refused with"
          " OFFSET_METADATA_TOO_LARGE. Despite its name, the setting counts characters, in Kafka too."),
@@ -283,7 +298,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " your clients use facts that the coordinator does not see. A single group can override it with"
          " group.rebalance.interval.ms. Not a Kafka setting."),
         ("group.min.rebalance.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for rebalance intervals, the server's own and those of single groups, unless they are 0. A shorter"
+         "The lower bound for rebalance intervals, for the server and for single groups, unless they are 0. A shorter"
          " interval leaves members little time to work. Not a Kafka setting."),
     ),
     "Classic groups": (
@@ -308,8 +323,8 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " sees the subscription (KIP-792). Turn it on if assignors of your clients trust such claims."
          " Not a Kafka setting."),
         ("group.classic.validate.assignments", GroupsConfig, choice(*VALIDATION_POLICIES), "",
-         "What the server does if the leader of a classic group assigns a partition to two members, assigns a topic that nobody"
-         " subscribes to, or, with a cooperative assignor, gives away a partition that its owner has not revoked"
+         "What the server does if the leader of a classic group assigns a partition to two members, assigns a topic without"
+         " a subscriber, or, with a cooperative assignor, gives away a partition that its owner has not revoked"
          " (KIP-792). report: it counts and logs the violation. refuse: it also discards the assignment, and the members join"
          " again; an assignor that is always wrong then keeps its group rebalancing. A single group can override it with"
          " classic.validate.assignments. Not a Kafka setting."),
@@ -319,23 +334,23 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
          " A single group can override it with consumer.session.timeout.ms."),
         ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for session timeouts, the server's own and those of single groups."),
+         "The lower bound for session timeouts, for the server and for single groups."),
         ("group.consumer.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for session timeouts, the server's own and those of single groups."),
+         "The upper bound for session timeouts, for the server and for single groups."),
         ("group.consumer.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
          "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
          " more requests. A single group can override it with consumer.heartbeat.interval.ms."),
         ("group.consumer.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for heartbeat intervals, the server's own and those of single groups."),
+         "The lower bound for heartbeat intervals, for the server and for single groups."),
         ("group.consumer.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for heartbeat intervals, the server's own and those of single groups."),
+         "The upper bound for heartbeat intervals, for the server and for single groups."),
         ("group.consumer.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
          "The server computes a new assignment for a group at most once per interval, so that members that join together"
          " share one rebalance (KIP-1263). A single group can override it with consumer.assignment.interval.ms."),
         ("group.consumer.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The lower bound for assignment intervals, the server's own and those of single groups."),
+         "The lower bound for assignment intervals, for the server and for single groups."),
         ("group.consumer.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The upper bound for assignment intervals, the server's own and those of single groups."),
+         "The upper bound for assignment intervals, for the server and for single groups."),
         ("group.consumer.max.size", GroupsConfig, POSITIVE, "members",
          "The most members that a consumer group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
         ("group.consumer.assignors", GroupsConfig, NAMES, "",
@@ -349,7 +364,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " second after a topic is created or deleted, so there is rarely a reason to change this."),
         ("group.consumer.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
          "Which epochs, other than its current one, a member can commit with. strict: none, as in Kafka up to 4.2."
-         " revocation-epoch: those since it last lost a partition. assignment-epoch: those since it was assigned the"
+         " revocation-epoch: its epochs since it last lost a partition. assignment-epoch: its epochs since it was assigned the"
          " partition, as in Kafka 4.4. A single group can override it with consumer.fencing.policy. Not a Kafka setting."),
     ),
     "Streams groups": (
@@ -357,23 +372,23 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
          " A single group can override it with streams.session.timeout.ms."),
         ("group.streams.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for session timeouts, the server's own and those of single groups."),
+         "The lower bound for session timeouts, for the server and for single groups."),
         ("group.streams.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for session timeouts, the server's own and those of single groups."),
+         "The upper bound for session timeouts, for the server and for single groups."),
         ("group.streams.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
          "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
          " more requests. A single group can override it with streams.heartbeat.interval.ms."),
         ("group.streams.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for heartbeat intervals, the server's own and those of single groups."),
+         "The lower bound for heartbeat intervals, for the server and for single groups."),
         ("group.streams.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for heartbeat intervals, the server's own and those of single groups."),
+         "The upper bound for heartbeat intervals, for the server and for single groups."),
         ("group.streams.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
          "The server computes a new assignment for a group at most once per interval, so that members that join together"
          " share one rebalance (KIP-1263). A single group can override it with streams.assignment.interval.ms."),
         ("group.streams.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The lower bound for assignment intervals, the server's own and those of single groups."),
+         "The lower bound for assignment intervals, for the server and for single groups."),
         ("group.streams.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The upper bound for assignment intervals, the server's own and those of single groups."),
+         "The upper bound for assignment intervals, for the server and for single groups."),
         ("group.streams.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
          "When the first member joins an empty group, the group waits this long for further members before it assigns"
          " tasks. Set it to 0 in tests. A single group can override it with streams.initial.rebalance.delay.ms."),
@@ -383,7 +398,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "How many standby replicas of each stateful task the server assigns to other processes. With a standby, a task"
          " moves without restoring its state first. A single group can override it with streams.num.standby.replicas."),
         ("group.streams.max.standby.replicas", GroupsConfig, INT, "replicas",
-         "The upper bound for standby replicas, the server's own setting and those of single groups."),
+         "The upper bound for standby replicas, for the server and for single groups."),
         ("group.streams.rack.aware.assignment.tags", GroupsConfig, TAGS, "",
          "The client tags, such as rack, that every member must have. A member without one gets the status"
          " MISSING_CLIENT_TAGS. The assignor does not use the tags yet."
@@ -394,14 +409,14 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "Members are asked to report the offsets of their tasks at this interval."
          " A single group can override it with streams.task.offset.interval.ms."),
         ("group.streams.min.task.offset.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for task offset intervals, the server's own and those of single groups."),
+         "The lower bound for task offset intervals, for the server and for single groups."),
         ("group.streams.acceptable.recovery.lag", GroupsConfig, LONG, "records",
          "A replica of a task's state counts as caught up if it lacks at most this many records. The server passes it on"
          " to members. A single group can override it with streams.acceptable.recovery.lag."),
         ("group.streams.fencing.policy", GroupsConfig, choice(*FENCING_POLICIES), "",
-         "Which epochs, other than its current one, a member can commit with. strict: none. revocation-epoch: those since"
-         " it last lost an active task. assignment-epoch: those since it was assigned the task, as in Kafka. A single group"
-         " can override it with streams.fencing.policy. Not a Kafka setting."),
+         "Which epochs, other than its current one, a member can commit with. strict: none. revocation-epoch: its epochs"
+         " since it last lost an active task. assignment-epoch: its epochs since it was assigned the task, as in Kafka. A"
+         " single group can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",
@@ -411,7 +426,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The longest transaction timeout that a producer can ask for. A longer one is refused with"
          " INVALID_TRANSACTION_TIMEOUT. An open transaction holds back readers of committed records."),
         ("transactional.id.expiration.ms", TransactionsConfig, POSITIVE, "milliseconds",
-         "The server forgets a transactional id that nobody has used for this long."),
+         "The server forgets a transactional id after this time without use."),
         ("transaction.abort.timed.out.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "milliseconds",
          "The interval at which the server looks for transactions that have exceeded their timeout, and aborts them."),
         ("transaction.remove.expired.transaction.cleanup.interval.ms", TransactionsConfig, POSITIVE, "milliseconds",
@@ -428,6 +443,10 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " misspelt name must fail."),
         ("delete.topic.enable", TopicsConfig, BOOLEAN, "",
          "If false, the server refuses DeleteTopics requests."),
+        ("topic.visibility.delay.ms", TopicsConfig, integer(0, 60_000), "milliseconds",
+         "How long a topic that was created, extended or deleted looks to clients and groups as it did before, after the"
+         " request was answered: the brokers of a Kafka cluster learn of topics later than its controller. Not a Kafka"
+         " setting, and without effect where workers share the metadata log."),
         ("limit.partitions", TopicsConfig, POSITIVE, "partitions",
          "The most partitions that all topics can have together, without the server's own. A request for more fails with"
          " POLICY_VIOLATION. Each partition takes memory, and each one that was written to takes files."
@@ -521,12 +540,12 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     ),
     "Quotas": (
         ("quota.window.num", QuotasConfig, POSITIVE, "windows",
-         "A client's rate of bytes and of request time is measured over so many windows, one of which is the current one."),
+         "A client's rate of bytes and of request time is measured over this number of windows, including the current one."),
         ("quota.window.size.seconds", QuotasConfig, POSITIVE, "seconds",
          "The length of such a window. It is also the longest time for which a request quota or the quota of an address lets a"
          " client wait at once."),
         ("controller.quota.window.num", QuotasConfig, POSITIVE, "windows",
-         "A client can change as many partitions at once as its quota allows in so many windows."),
+         "A client can change as many partitions at once as its quota allows in this number of windows."),
         ("controller.quota.window.size.seconds", QuotasConfig, POSITIVE, "seconds",
          "The length of such a window."),
     ),
@@ -534,6 +553,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     "Several workers": sharing.ROWS,
     "In front of a real cluster": overlay.ROWS,
     "Access control": access_control.ROWS,
+    "Delegation tokens": delegation_tokens.ROWS,
     "Admin HTTP": (
         ("admin.connections", AdminConfig, POSITIVE, "connections",
          "The most open HTTP connections. A further one takes the place of the one that has kept the server waiting the"
@@ -564,7 +584,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "A PEM file with the authorities whose client certificates admin HTTP accepts in place of the token."
          " Not a Kafka setting."),
         ("admin.control.enable", AdminConfig, BOOLEAN, "",
-         "Whether admin HTTP may inject faults, act on groups and set the clock (docs/control.md). It lets everybody who"
+         "Whether admin HTTP may inject faults, act on groups and set the clock (docs/control.md). It lets every client that"
          " reaches the address break groups, so it is for tests. Not a Kafka setting."),
         ("metrics.groups", AdminConfig, GROUPS, "",
          "The groups that have metrics of their own: coordinator_group_lag by topic, and coordinator_group_rebalances_total."
@@ -613,7 +633,7 @@ def value_of(config: ServerConfig, name: str) -> Any:
     setting = SETTINGS[name]
     areas: Iterable[Any] = (
         config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-        config.sasl, config.access_control, config.quotas, config.shared, config.overlay,
+        config.sasl, config.access_control, config.delegation_tokens, config.quotas, config.shared, config.overlay,
     )  # fmt: skip
     return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
 

@@ -54,22 +54,22 @@ ROWS: tuple[tuple[str, type, Parser, str, str], ...] = (
     ("journal.beat.timeout.ms", SharedConfig, integer(1_000, 60_000), "milliseconds",
      "A worker that does not reach the database for this long is dead: others take its shards. All workers need the same one."),
     ("journal.snapshot.bytes", SharedConfig, integer(65_536, 1 << 30), "bytes",
-     "A shard's log gets a new snapshot when this much was appended behind the last one, and more than that one has. So whoever"
-     " takes the shard over replays this much, and twice the compacted log, at most."),
+     "A shard's log gets a new snapshot when this much was appended after the last snapshot, and more than its size. So a"
+     " worker that takes the shard over replays at most this much and twice the compacted log."),
     ("workers", SharedConfig, integer(0, WORKERS_MAX), "",
      "Processes that share the data folder of this machine, for its cores (docs/scale-out.md). 0: one process, which shares"
-     " nothing. Not together with a shared journal."),
+     " nothing. Not together with an engine."),
     ("workers.listener.port", SharedConfig, integer(0, 65_535), "",
      "The first of the ports at which each worker of this machine is reached by itself: for the first listener as many ports as"
      " there are workers, then for the next one. 0: any free ports."),
     ("data.plane", SharedConfig, choice("local", "none"), "",
      "Where the records of topics are. local: on this server's disk; it must be the only worker then. none: nowhere;"
-     " topics exist and groups commit their offsets, but their partitions have no leader. Only for a shared journal."),
+     " topics exist and groups commit their offsets, but their partitions have no leader. Only with an engine."),
     ("inter.broker.listener.name", SharedConfig, MAYBE_TEXT, "",
      "The listener at which workers ask each other about transactions. Nothing: the only one; of several the one that is named"
-     " as security.inter.broker.protocol says. Only for a shared journal."),
+     " as security.inter.broker.protocol says. Only with an engine."),
     ("security.inter.broker.protocol", SharedConfig, choice(*SECURITY_PROTOCOLS), "",
-     "The name of that listener, if inter.broker.listener.name is not set and there are several. Only for a shared journal."),
+     "The name of that listener, if inter.broker.listener.name is not set and there are several. Only with an engine."),
     ("sasl.mechanism.inter.broker.protocol", SharedConfig, Parser(_read_login, f"{', '.join(LOGINS)} or nothing"), "",
      "The SASL mechanism by which workers authenticate at that listener. User and password are in"
      " listener.name.<name>.<mechanism>.sasl.jaas.config, as in Kafka. Nothing: the only enabled one. Kafka's default is"

@@ -16,9 +16,10 @@ from functools import partial
 from struct import Struct
 from typing import Any
 
-from coordinator.api.exchange import NO_TEMPLATE, Exchange, LearnTemplate, NoTemplate, ReplyQueue, Route
+from coordinator.api.exchange import Exchange, ReplyQueue
+from coordinator.api.recognition import NO_TEMPLATE, LearnTemplate, NoTemplate
+from coordinator.api.route import Route
 from coordinator.api.server import Server
-from coordinator.api.topic_existence import fill_in_topics
 from coordinator.fastpath.byte_template import Match, MatchTemplate
 from coordinator.fastpath.event_encoding import AcceptedTemplate
 from coordinator.fastpath.record_template import Pairs, RecordTemplate
@@ -29,6 +30,7 @@ from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import OffsetCommits
 from coordinator.groups.offsets.store import shared_partition
+from coordinator.groups.offsets.topic_existence import fill_in_topics
 from coordinator.groups.offsets.validate_partitions import validate_partitions
 from coordinator.groups.offsets.value import EMPTY, NO_TOPIC_ID, TAGS_BYTES, VERSION, tags
 from coordinator.groups.state import Groups
@@ -154,7 +156,7 @@ class CommitTemplate(MatchTemplate):
 
     def give_back(self, server: Server, exchange: Exchange[RepeatedCommit]) -> None:
         """Lets the commit take the ordinary path."""
-        exchange.route.own_handle(server, exchange.with_request(exchange.request.message()))
+        exchange.route.handle(server, exchange.with_request(exchange.request.message()))
 
     def prepare(self, catalog: Catalog, route: Route) -> bool:
         """Makes the template ready for the topics as they are now.

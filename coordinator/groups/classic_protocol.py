@@ -18,7 +18,7 @@ from coordinator.groups.classic import leave as classic_leave
 from coordinator.groups.classic import sync as classic_sync
 from coordinator.groups.classic.leader_extensions import uses_extension
 from coordinator.groups.classic.responses import join_error
-from coordinator.groups.events import fenced_classic
+from coordinator.groups.events import refused_classic
 from coordinator.groups.kinds import Kind
 from coordinator.groups.migration import classic_members
 from coordinator.groups.state import Groups
@@ -42,11 +42,21 @@ def join_group(groups: Groups, request: JoinGroupRequest, context: RequestContex
 
     Raises: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and what the kind's operation raises.
     """
+    try:
+        return _join(groups, request, context, now_ms)
+    except KafkaError as error:
+        error.facts = refused_classic(groups, request, error)
+        raise
+
+
+def _join(groups: Groups, request: JoinGroupRequest, context: RequestContext, now_ms: int) -> Result:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     config = groups.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        asked = f"a session timeout of {request.session_timeout_ms} ms is not between {low} and {high} ms"
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, asked)
     group = groups.by_id.get(request.group_id)
     if group is not None and group.members:
         return _JOIN[group.kind](groups, group, request, context, now_ms)
@@ -63,7 +73,7 @@ def sync_group(groups: Groups, request: SyncGroupRequest, context: RequestContex
     try:
         return _sync(groups, request, context, now_ms)
     except KafkaError as error:
-        error.facts = fenced_classic(groups, request, error.code)
+        error.facts = refused_classic(groups, request, error)
         raise
 
 

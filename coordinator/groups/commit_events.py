@@ -134,7 +134,8 @@ class CommitDecision:
             return ALL_REFUSE if self.error in FENCES else ALL_ACCEPT
         epoch = self.request.generation_id_or_member_epoch
         if epoch == committer.member_epoch and not policies.require_ownership:
-            return ALL_ACCEPT
+            # Policies accept the current epoch; what refused it is the fence of a resync, about which they say nothing.
+            return NO_VERDICTS if self.error in FENCES else ALL_ACCEPT
         reasons = verdicts(committer, epoch, committed_partitions(self.request, self.metadata_max), policies)
         strict, revocation, assignment = map(_verdict, reasons)
         return strict, revocation, assignment

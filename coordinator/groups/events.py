@@ -17,7 +17,7 @@ from coordinator.groups.epochs.member import Owned, PartitionEpochs
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
-from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     AssignmentAcknowledgedKey,
     AssignmentAcknowledgedValue,
@@ -42,6 +42,8 @@ from coordinator.protocol.messages import (
     RebalanceOvertakenValue,
     RebalanceStartedKey,
     RebalanceStartedValue,
+    RequestRefusedKey,
+    RequestRefusedValue,
     SyncGroupRequest,
 )
 from coordinator.protocol.subscription import parse_assignment
@@ -58,6 +60,23 @@ FENCES = frozenset(
     }
 )
 """The errors from which a client learns that it is not, or no longer, the member that it claims to be."""
+
+REFUSALS = frozenset(
+    {
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+    }
+)
+"""The other errors that a client does not get past by trying again."""
+REQUEST_REFUSED = "request_refused"
 
 NO_TOPIC_ID = bytes(16)
 NO_FIELDS: dict[str, Any] = {}
@@ -143,22 +162,42 @@ def member_fenced(
     return MessageEvent(MemberFencedKey(group_id), value)
 
 
-def fenced(
-    groups: Groups, group_id: str, member_id: str, instance_id: str | None, epoch: int, error: int, api: str
+def refused(
+    groups: Groups, group_id: str, member_id: str, instance_id: str | None, epoch: int, error: KafkaError, api: str
 ) -> tuple[Fact, ...]:
-    """The MemberFenced event of a refused request; nothing for other errors than FENCES, or if the request names no member."""
-    if not groups.emits_refused or error not in FENCES or not (member_id or instance_id):
-        return ()
+    """The facts of a refused request: MemberFenced for FENCES if it names a member, RequestRefused for REFUSALS."""
     group = groups.by_id.get(group_id)
     kind = Kind.CLASSIC if group is None else group.kind
-    return (event_only(member_fenced(group_id, kind, member_id, instance_id, epoch, ErrorCode(error), api)),)
+    if error.code in FENCES and groups.emits_refused and (member_id or instance_id):
+        return (event_only(member_fenced(group_id, kind, member_id, instance_id, epoch, error.code, api)),)
+    if error.code not in REFUSALS:
+        return ()
+    fields = {
+        "group": group_id,
+        "member": member_id,
+        "instance": instance_id,
+        "api": api,
+        "error": error.code.name,
+        "message": error.message,
+    }
+    value = RequestRefusedValue(
+        group_kind=kind,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        epoch=epoch,
+        error_code=error.code,
+        error_message=error.message,
+        api=api,
+    )
+    event = MessageEvent(RequestRefusedKey(group_id), value) if groups.emits_refused else None
+    return (Fact(REQUEST_REFUSED, fields, event),)
 
 
-def fenced_classic(
-    groups: Groups, request: JoinGroupRequest | SyncGroupRequest | HeartbeatRequest, error: int
+def refused_classic(
+    groups: Groups, request: JoinGroupRequest | SyncGroupRequest | HeartbeatRequest, error: KafkaError
 ) -> tuple[Fact, ...]:
-    """`fenced` for a request of the classic protocol."""
-    return fenced(
+    """`refused` for a request of the classic protocol."""
+    return refused(
         groups,
         request.group_id,
         request.member_id,
@@ -373,5 +412,7 @@ EVENT_KEYS: tuple[str, ...] = (
     "GroupResyncedKey",
     "AssignmentFailedKey",
     "RebalanceOvertakenKey",
+    "RequestRefusedKey",
+    "EventLogCoveredKey",
 )
 """The key messages that an event log may contain."""

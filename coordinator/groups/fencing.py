@@ -22,8 +22,9 @@ A member of a streams group is fenced by the partitions that its active tasks re
 under `group.streams.fencing.policy`. Losing a standby or warm-up task changes nothing.
 
 No policy accepts a commit that was made before the partition went to another member. One partition that fails, fails the
-request. The policies concern earlier epochs: at its current epoch a member may commit anything, as in Kafka, even what it has
-lost or never had. `fencing.require.ownership` ends that.
+request. The policies concern earlier epochs: at its current epoch a member may commit anything, as in Kafka, even what it
+never had. `fencing.require.ownership` ends that. What it lost *in* an epoch, by a resync, no member commits with that epoch,
+whatever kind the group is by now (fence.py).
 
 Offsets that a producer commits in a transaction belong to its consumer, which the request names (KIP-447). The same rules hold
 with two exceptions, as in Kafka. The state of a classic group does not matter. And a request that names no member is accepted,
@@ -32,9 +33,10 @@ Nothing fences the consumer of such a producer; `Counters.txn_requests` counts t
 refuses them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator.groups.committer import NO_GROUP, Committer, FencingPolicies, Origin
+from coordinator.groups.fence import Fence, Partition
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.metadata import is_too_large
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH
@@ -60,9 +62,9 @@ LOST_SINCE = "the member lost a partition since that epoch"
 NOT_OWNED_THEN = "the member did not own the partition in that epoch"
 LOSS_UNKNOWN = "it is not known when the member last lost a partition"
 NAMES_NO_MEMBER = "the request names no member"
-RESYNCED = "the leader gave the partition to another member in the same generation"
+RESYNCED = "a resync gave the partition to another member in that epoch"
 STALE_REASONS = (NOT_OWNED, AHEAD, BEHIND, LOST_SINCE, NOT_OWNED_THEN, LOSS_UNKNOWN, NAMES_NO_MEMBER, RESYNCED)
-"""Why a member may not commit: in a group with epochs; in transactions; in a classic group that was resynced."""
+"""Why a member may not commit: in a group with epochs; in transactions; after a resync."""
 
 MEMBER, NO_MEMBER, OLD_VERSION = "member", "nobody: none named", "nobody: old version"
 TXN_CHECKS = (MEMBER, NO_MEMBER, OLD_VERSION)
@@ -119,10 +121,9 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
     committer = _committer(groups, group, request)
     if api_version < MEMBER_EPOCH_SINCE and not committer.uses_classic_protocol:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if epoch != committer.member_epoch or (policies is not None and policies.require_ownership):
-        fence_epoch(groups, committer, policies, request, stale=ErrorCode.STALE_MEMBER_EPOCH)
-    if group.is_resynced:
-        _fence_resynced(groups, group, request)
+    fence = group.fence
+    if epoch != committer.member_epoch or epoch == fence.epoch or (policies is not None and policies.require_ownership):
+        fence_epoch(groups, committer, policies, request, fence=fence, stale=ErrorCode.STALE_MEMBER_EPOCH)
     return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
@@ -144,9 +145,7 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
     elif not is_anonymous and (epoch >= 0 or not group.is_empty):
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
         committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
-        fence_epoch(groups, committer, policies, request, stale=stale)
-        if group.is_resynced:
-            _fence_resynced(groups, group, request)
+        fence_epoch(groups, committer, policies, request, fence=group.fence, stale=stale)
 
 
 def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
@@ -180,10 +179,17 @@ def fence_epoch(
     policies: FencingPolicies | None,
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
     *,
+    fence: Fence,
     stale: ErrorCode,
 ) -> None:
-    """Raises `stale` (ILLEGAL_GENERATION to a member that speaks the classic protocol) if the epoch may not commit."""
+    """Raises `stale` (ILLEGAL_GENERATION to a member that speaks the classic protocol) if the epoch may not commit.
+
+    What a member lost without a new epoch it may not commit with that epoch under any policy, nor in a classic group.
+    """
     epoch = request.generation_id_or_member_epoch
+    if fence.forbids(request.member_id, epoch, _named_partitions(request)):
+        groups.counters.count_fenced(RESYNCED)
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION if committer.uses_classic_protocol else stale, RESYNCED)
     if policies is None:
         if epoch != committer.member_epoch:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -197,13 +203,8 @@ def fence_epoch(
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION if committer.uses_classic_protocol else stale, reason)
 
 
-def _fence_resynced(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
-    """Raises ILLEGAL_GENERATION for a partition that the generation, as it was resynced, gives to other members alone."""
-    for topic in request.topics:
-        for partition in topic.partitions:
-            if group.is_lost(request.member_id, topic.name, partition.partition_index):
-                groups.counters.count_fenced(RESYNCED)
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, RESYNCED)
+def _named_partitions(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Iterator[Partition]:
+    return ((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
 
 
 def committed_partitions(

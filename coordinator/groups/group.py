@@ -12,7 +12,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.committer import Committer, FencingPolicies
-from coordinator.groups.held_bytes import GROUP_BYTES, ShardHeldBytes, text_bytes
+from coordinator.groups.fence import Fence
+from coordinator.groups.held_bytes import GROUP_BYTES, PARTITION_BYTES, ShardHeldBytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.runtime.result import Timer
@@ -57,7 +58,7 @@ class LastRebalance(NamedTuple):
 class Group(ABC):
     """A group of any kind."""
 
-    __slots__ = ("derived_bytes", "group_id", "held_bytes", "shard_held_bytes")
+    __slots__ = ("derived_bytes", "fence", "group_id", "held_bytes", "shard_held_bytes")
 
     kind: ClassVar[Kind]
     members: dict[str, Any]
@@ -65,11 +66,13 @@ class Group(ABC):
     static_members: dict[str, str]
     """Instance id -> member id of its holder (KIP-345)."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, fence: Fence) -> None:
         self.group_id = group_id
+        self.fence = fence
+        """What members lost without a new epoch (fence.py). In the log; only replay changes it."""
         self.held_bytes = new_group_bytes(group_id)
         """The size of what its members sent and its leader assigned (held_bytes.py)."""
-        self.derived_bytes = 0
+        self.derived_bytes = fence.size * PARTITION_BYTES
         """The size of what the coordinator made of it."""
         self.shard_held_bytes: ShardHeldBytes | None = None
         """The count of the shard; None while the group is not in its state."""
@@ -164,14 +167,10 @@ class Group(ABC):
         """The timers that an accepted commit of this member re-arms. May raise REBALANCE_IN_PROGRESS (OffsetCommit only)."""
         return ()
 
-    @property
-    def is_resynced(self) -> bool:
-        """Whether partitions may have gone from member to member without a new epoch, so that `is_lost` must be asked."""
-        return False
-
-    def is_lost(self, member_id: str, topic: str, partition: int) -> bool:  # noqa: ARG002 - classic groups need them
-        """Whether the partition is assigned to other members alone."""
-        return False
+    def set_fence(self, fence: Fence) -> None:
+        """For replay."""
+        self.hold_derived((fence.size - self.fence.size) * PARTITION_BYTES)
+        self.fence = fence
 
     # --- for offsets --------------------------------------------------------------------------------------------------
 

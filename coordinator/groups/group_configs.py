@@ -323,8 +323,11 @@ class ConfiguredGroups:
     """The settings in force for every group. `overrides_of(group_id)` returns the same object until an override changes."""
 
     def __init__(self, config: GroupsConfig, overrides_of: Callable[[str], Overrides] | None = None) -> None:
-        self._config = config
         self._overrides_of = overrides_of
+        self.configure(config)
+
+    def configure(self, config: GroupsConfig) -> None:
+        """Changes the server's settings, which those of a group fall back to."""
         self._classic = _Known(config, _classic_settings)
         self._consumer = _Known(config, _consumer_settings)
         self._streams = _Known(config, _streams_settings)

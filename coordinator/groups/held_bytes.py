@@ -11,8 +11,9 @@ in memory and in the log. So every group counts what it holds, as it changes and
 The groups of all shards count both together; `limit.groups.bytes` bounds the sum. A shard that is loaded again starts from
 zero. The counts are estimates: a text counts its characters, and a fixed number of bytes stands for the objects around it.
 
-Only requests that make a group larger are refused. The derived part grows without being asked for: the next request that
-grows a group pays for it. A member is charged for `SMALL_BYTES` at least. So a small one that is in the group can join again,
+Only requests that make a group larger are refused. The derived part is counted before it is made only if it is large, such
+as a target of thousands of partitions; the rest grows without being asked for, and the next request that grows a group pays
+for it. A member is charged for `SMALL_BYTES` at least. So a small one that is in the group can join again,
 subscribe to another topic and be assigned something, however much other clients have taken meanwhile.
 """
 
@@ -30,6 +31,8 @@ STORED_MEMBER_BYTES = 256
 """A member in the record of a classic group's generation, besides its texts."""
 PARTITION_BYTES = 256
 """A partition or a task in a target assignment, with its holder and its epochs."""
+SMALL_DERIVED_BYTES = 256 * PARTITION_BYTES
+"""What the coordinator may derive for a group in one operation however much others hold: a target of 256 partitions."""
 _WIDE = 4
 
 

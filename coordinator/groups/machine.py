@@ -50,6 +50,7 @@ from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs import administration
 from coordinator.groups.epochs.force import start_rebalance
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.force_rebalance import ForceRebalance
 from coordinator.groups.group import Group
 from coordinator.groups.held_bytes import ShardHeldBytes
@@ -98,6 +99,7 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyKey,
     SyncGroupRequest,
 )
+from coordinator.protocol.patterns import MatchPatterns, match_at_once
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
 
 BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
@@ -117,10 +119,17 @@ class GroupMachine(Groups):
         assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
         count_all: Callable[[], int] | None = None,
         held_bytes: ShardHeldBytes | None = None,
+        match_patterns: MatchPatterns = match_at_once,
     ) -> None:
         """See `Groups`."""
         super().__init__(
-            config, catalog, settings=settings, assignors=assignors, count_all=count_all, held_bytes=held_bytes
+            config,
+            catalog,
+            settings=settings,
+            assignors=assignors,
+            count_all=count_all,
+            held_bytes=held_bytes,
+            match_patterns=match_patterns,
         )
         self.migration = Conversions()
 
@@ -185,7 +194,7 @@ class GroupMachine(Groups):
     # --- the kinds ----------------------------------------------------------------------------------------------------
 
     def simple_group(self, group_id: str) -> Group:
-        return ClassicGroup(group_id, None)
+        return ClassicGroup(group_id, None, NO_FENCE)
 
     def start_rebalance(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result | None:
         return START_REBALANCE[group.kind](self, group, cause, reason, now_ms)

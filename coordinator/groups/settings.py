@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator.groups.kinds import LABELS
+from coordinator.protocol.patterns import BYTES_MAX
 
 STRICT = "strict"
 REVOCATION_EPOCH = "revocation-epoch"
@@ -98,6 +99,10 @@ class GroupsConfig:
     limit_group_bytes: int = 16 << 20
     limit_groups_bytes: int = 256 << 20
     """See held_bytes.py."""
+    limit_group_tasks: int = 10_000
+    limit_pattern_bytes: int = BYTES_MAX
+    limit_pattern_work: int = 100_000_000
+    """See protocol/patterns.py; work is instructions of a compiled pattern times topics."""
     limit_pending_members: int = 10_000
     group_new_member_join_timeout_ms: int = 300_000
     """Used instead of the session timeout while a new member waits in its first JoinGroup."""

@@ -18,11 +18,12 @@ from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.group import Group, new_group_bytes
 from coordinator.groups.group_configs import ConfiguredGroups
-from coordinator.groups.held_bytes import HeldBytes, ShardHeldBytes
+from coordinator.groups.held_bytes import SMALL_DERIVED_BYTES, HeldBytes, ShardHeldBytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.patterns import MatchPatterns, match_at_once
 from coordinator.runtime.result import Record, Result, Timer, TimerKey
 
 
@@ -79,7 +80,7 @@ class Groups(ABC):
 
     __slots__ = (
         "_count_all", "assignors", "by_id", "catalog", "config", "counters", "emits_accepted", "emits_refused", "held_bytes",
-        "offsets", "settings", "uncommitted_groups",
+        "match_patterns", "offsets", "settings", "uncommitted_groups",
     )  # fmt: skip
 
     migration: Migration
@@ -94,9 +95,10 @@ class Groups(ABC):
         settings: GroupSettings | None = None,
         count_all: Callable[[], int] | None = None,
         held_bytes: ShardHeldBytes | None = None,
+        match_patterns: MatchPatterns = match_at_once,
     ) -> None:
         """`settings`: of single groups; `assignors`: by name, the first is the default; `count_all`: groups of all shards;
-        `held_bytes`: the count of this shard as part of that of all."""
+        `held_bytes`: the count of this shard as part of that of all; `match_patterns`: the way to the thread that does it."""
         self.config = config
         self.catalog = catalog
         self.settings = ConfiguredGroups(config) if settings is None else settings
@@ -107,6 +109,7 @@ class Groups(ABC):
         self.emits_refused = config.coordinator_events != NO_EVENTS
         """Whether refused commits and fenced members become events."""
         self.held_bytes = HeldBytes().of_shard(0) if held_bytes is None else held_bytes
+        self.match_patterns = match_patterns
         self.by_id: dict[str, Group] = {}
         """Changed by `put`, `place` and `remove` alone, which count what the groups hold."""
         self.uncommitted_groups: dict[str, Group] = {}
@@ -151,6 +154,16 @@ class Groups(ABC):
         if by_bytes > 0:
             self._fence_group(group.held_bytes)
             self._fence_total(0)
+
+    def fence_derived(self, group: Group, derived_bytes: int) -> None:
+        """Call before an operation makes so many bytes of what clients sent, such as a target.
+
+        As much as small members are charged for is never refused. Raises COORDINATOR_NOT_AVAILABLE if the groups together would
+        hold too much.
+        """
+        by_bytes = derived_bytes - group.derived_bytes
+        if by_bytes > SMALL_DERIVED_BYTES:
+            self._fence_total(by_bytes)
 
     def _fence_group(self, held_bytes: int) -> None:
         if held_bytes > self.config.limit_group_bytes:

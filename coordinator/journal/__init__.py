@@ -23,7 +23,7 @@ the folder then is as Kafka's, and as that of versions without a journal.
     recovery.py   reads what a dead server left, and distinguishes a torn end from damage
     journal.py    gathers, commits, writes behind, checkpoints
     turns.py      what every journal has: the writers of its logs, and the end of a turn
-    shared_journal.py  the same turns over an engine that several workers share (coordinator/engine)
+    shared_journal.py  the same turns over an engine that several workers share (coordinator/cluster/engine)
     writer.py     what a shard or another log's owner has of it: `write`, and two callbacks
 
 User topics do not use it: their batches may be large, and each partition syncs its own log (log/writer.py).

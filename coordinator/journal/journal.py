@@ -1,7 +1,7 @@
 """The journal of one server: gathers what a turn of the loop appends, makes it durable as one entry, writes segments behind.
 
     add         the batches of a turn gather
-    commit      at the end of the turn: one write; with durability "fsync" also one fdatasync in a worker, during which the
+    commit      at the end of the turn: one write; with durability "fsync" also one fdatasync in a thread, during which the
                 next turns gather for the next entry
     durable     the owners of the logs are notified, and the batches may be written to the segments
     flush       `WRITE_BEHIND_MS` later: the batches are written to the segments (page cache)
@@ -28,7 +28,7 @@ from typing import Any
 from coordinator.journal import entry as entries
 from coordinator.journal.entry import ALL_BEFORE_DURABLE
 from coordinator.journal.recovery import Recovered, make_durable
-from coordinator.journal.set_aside import set_aside
+from coordinator.journal.set_aside import set_aside, write_aside
 from coordinator.journal.slot import ENTRIES_AT, SALT_BYTES, Slot, SlotHeader, slot_name, slot_number
 from coordinator.journal.turns import TurnJournal
 from coordinator.journal.writer import JournalWriter
@@ -37,7 +37,7 @@ from coordinator.log.sync_job import SyncJob
 from coordinator.log.writer import Durability
 from coordinator.world.disk import NO_SPACE, Disk
 from coordinator.world.schedule import Handle, Schedule
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Journal(TurnJournal):
         durability: str,
         file_bytes: int,
         random_bytes: Callable[[int], bytes],
-        run_in_worker: RunInWorker,
+        run_in_thread: RunInThread,
         soon: Callable[[Callable[[], None]], object],
         schedule: Schedule,
         observe: Callable[[str, bytes], None] | None = None,
@@ -94,17 +94,16 @@ class Journal(TurnJournal):
         `file_bytes`: size of a slot. `observe` is called with folder and batches of each write, for simulations.
         """
         super().__init__(soon)
-        self.failed: OSError | None = None
-        """Set when the journal has failed for good."""
         make_durable(disk, recovered)
         self._disk = disk
         self._folder = folder
-        self._old_paths = recovered.paths
+        self._old: Recovered | None = recovered
+        """What an earlier process left, until this one has begun its own journal."""
         self._sequence = recovered.next_sequence
         self._syncs = Durability(durability) is Durability.FSYNC
         self._file_bytes = file_bytes
         self._random_bytes = random_bytes
-        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
         self._schedule = schedule
         self._observe = observe
         self._gathered: list[bytes] = []
@@ -149,43 +148,67 @@ class Journal(TurnJournal):
         On a full disk it stays without a slot, and the logs can be read; the first write that finds space begins. Raises
         OSError for any other error.
         """
+        assert self._old is not None
         try:
             without_space = self._sync_old()
-            slot = Slot.create(self._disk, self._path(), min(FIRST_SLOT_BYTES, self._file_bytes))
-            self._active = self._begin_use(slot)
-            slot.file.sync()
-            self._disk.sync_folder(self._folder)
+            self._set_aside_old(self._old)
+            self._active = self._first_use()
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            self._active, self._blocked = None, error
+            self._blocked = error
             return
         self._blocked = None
         self._fail_without_space(without_space)
-        for path in self._old_paths:
+        for path in self._old.paths:
             self._disk.remove(path)
-        self._old_paths = []
+        self._old = None
         if self._gathered:
             self._schedule_turn()
 
     def _sync_old(self) -> list[JournaledLog]:
-        """Syncs the logs that could not take the old journal when they were opened. Raises OSError.
+        """Syncs the logs whose segments lack something of the old journal. Raises OSError.
 
         Returns the event logs for which there is still no space.
         """
         without_space = []
         for log in self._writers:
-            if log.failed is None and log.is_behind:
+            if log.failed is None and (log.is_unsettled or log.is_behind):
                 try:
                     self._sync_log(log)
                 except OSError as error:
-                    if not log.is_best_effort:
-                        raise
-                    if error.errno in NO_SPACE:
+                    is_full = error.errno in NO_SPACE and log.failed is None
+                    if is_full and log.is_best_effort:
                         without_space.append(log)
+                    elif is_full or (self._blocked is None and not log.is_best_effort):
+                        raise  # There will be space, or this is a start, which can be tried again as a whole.
                     else:
                         self._fail_log(log, error)
         return without_space
+
+    def _set_aside_old(self, old: Recovered) -> None:
+        """Copies from the old journal, which is about to be removed, what the segments of failed logs lack. Raises OSError."""
+        lacking = {
+            writer.name
+            for log, writer in self._writers.items()
+            if log.synced_offset < log.durable_offset and not log.is_best_effort
+        }
+        pieces = [(name, piece) for name in sorted(lacking) for piece in old.batches.get(name, ())]
+        if pieces:
+            write_aside(self._disk, self._path(), self._random_bytes(SALT_BYTES), self._sequence, pieces)
+            self._has_set_aside = True
+
+    def _first_use(self) -> _Use:
+        """The use of a slot that is durable. Raises OSError, and leaves no file then."""
+        slot = Slot.create(self._disk, self._path(), min(FIRST_SLOT_BYTES, self._file_bytes))
+        try:
+            use = self._begin_use(slot)
+            slot.file.sync()
+            self._disk.sync_folder(self._folder)
+        except OSError:
+            self._discard(slot)
+            raise
+        return use
 
     def _sync_log(self, log: JournaledLog) -> None:
         job = log.sync_job()
@@ -228,15 +251,15 @@ class Journal(TurnJournal):
             return
         self._is_settled = True
 
-    def close(self) -> None:
-        """Closes the files; removes them if no entry is needed."""
+    def close(self, *, keeps_files: bool = False) -> None:
+        """Closes the files; removes them if no entry is needed, unless `keeps_files`."""
         slots = [*self._free, *(use.slot for use in self._full)]
         for slot in slots:
             slot.file.close()
         if self._active is None:
             return
         self._active.slot.file.close()
-        if self._is_settled:
+        if self._is_settled and not keeps_files:
             # The active slot is the last to go: it has the note that the others are not needed.
             with suppress(OSError):
                 for slot in slots:
@@ -252,11 +275,19 @@ class Journal(TurnJournal):
             raise self.failed
         if self._blocked is not None:
             if self._active is None:
-                self.begin()
+                self._begin_late()
             else:
                 self._flush(list(self._unflushed))
             if self._blocked is not None:
                 raise self._blocked
+
+    def _begin_late(self) -> None:
+        """Begins after a start on a full disk. Raises OSError if the journal cannot be written, which then fails for good."""
+        try:
+            self.begin()
+        except OSError as error:
+            self._entry_failed(error)
+            raise
 
     def add(self, writer: JournalWriter, batches: bytes) -> None:
         """Adds batches that the log has appended."""
@@ -291,7 +322,7 @@ class Journal(TurnJournal):
             return
         continued, self._continued = self._continued, None
         if self._syncs:
-            self._run_in_worker(
+            self._run_in_thread(
                 slot.file.sync if continued is None else lambda: _sync_both(slot, continued),
                 lambda outcome: self._written(outcome, len(entry)),
             )
@@ -409,7 +440,7 @@ class Journal(TurnJournal):
         return f"{self._folder}/{slot_name(number)}"
 
     def _prepare(self, size_bytes: int) -> None:
-        """Makes another slot in the worker, unless there are enough and a checkpoint will free one."""
+        """Makes another slot in a thread, unless there are enough and a checkpoint will free one."""
         count = len(self._free) + len(self._full) + 1 + (self._checkpointing is not None)
         if self._is_preparing:
             return
@@ -421,7 +452,7 @@ class Journal(TurnJournal):
             return
         self._is_preparing = True
         path = self._path()
-        self._run_in_worker(lambda: Slot.create(self._disk, path, size_bytes), self._prepared)
+        self._run_in_thread(lambda: Slot.create(self._disk, path, size_bytes), self._prepared)
 
     def _prepared(self, outcome: Any) -> None:
         self._is_preparing = False
@@ -436,7 +467,7 @@ class Journal(TurnJournal):
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def _checkpoint(self, *, without_events: bool = False) -> None:
-        """Syncs the segments of the oldest full slot in the worker, unless a checkpoint is under way.
+        """Syncs the segments of the oldest full slot in a thread, unless a checkpoint is under way.
 
         `without_events`: event logs that cannot be flushed fail, instead of holding up the checkpoint.
         """
@@ -454,7 +485,7 @@ class Journal(TurnJournal):
             return
         self._checkpointing = self._full.popleft()
         jobs = [(log, log.sync_job()) for log in behind if log.failed is None]
-        self._run_in_worker(lambda: _run_all(jobs), lambda outcomes: self._segments_synced(use, outcomes))
+        self._run_in_thread(lambda: _run_all(jobs), lambda outcomes: self._segments_synced(use, outcomes))
 
     def _segments_synced(self, use: _Use, outcomes: Any) -> None:
         if isinstance(outcomes, BaseException):
@@ -472,7 +503,7 @@ class Journal(TurnJournal):
         }
         if lacking:
             path, salt = self._path(), self._random_bytes(SALT_BYTES)
-            self._run_in_worker(
+            self._run_in_thread(
                 lambda: set_aside(self._disk, use.slot, lacking, path, salt),
                 lambda outcome: self._set_aside(use, outcome),
             )
@@ -509,7 +540,7 @@ class Journal(TurnJournal):
             self._header_written(use, error)
             return
         self._is_header_unsure = False
-        self._run_in_worker(active.slot.file.sync, lambda outcome: self._header_written(use, outcome))
+        self._run_in_thread(active.slot.file.sync, lambda outcome: self._header_written(use, outcome))
 
     def _header_written(self, use: _Use, outcome: Any) -> None:
         if outcome is None and self._is_header_unsure and self.failed is None:
@@ -620,7 +651,7 @@ def _sync_both(slot: Slot, continued: Slot) -> None:
 
 
 def _run_all(jobs: Sequence[tuple[JournaledLog, SyncJob]]) -> Outcomes:
-    """Runs every job, in the worker."""
+    """Runs every job, in a thread."""
     outcomes: Outcomes = []
     for log, job in jobs:
         try:

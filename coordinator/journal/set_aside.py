@@ -6,7 +6,7 @@ before such a slot is used again, the batches of the failed logs are copied to a
 """
 
 import errno
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from coordinator.journal import entry as entries
 from coordinator.journal.entry import part_prefix, parts
@@ -21,13 +21,21 @@ def set_aside(disk: Disk, slot: Slot, logs: Collection[str], path: str, salt: by
     """
     header = slot.header
     assert header is not None
-    body = [piece for part in _parts_of(disk, slot, logs) for piece in part]
-    entry = entries.encode(salt, header.first_sequence, 0, body)
+    write_aside(disk, path, salt, header.first_sequence, _parts_of(disk, slot, logs))
+
+
+def write_aside(disk: Disk, path: str, salt: bytes, sequence: int, batches: Iterable[tuple[str, bytes]]) -> None:
+    """Writes batches, each with the name of its log's folder, to a file, durably. Raises OSError, and leaves no file then.
+
+    `sequence`: not after those of the entries that follow. Blocks; any thread.
+    """
+    body = [piece for name, batch in batches for piece in (part_prefix(name, batch), batch)]
+    entry = entries.encode(salt, sequence, 0, body)
     copy = Slot.create(disk, path, ENTRIES_AT + len(entry))
     try:
         copy.write(entry)
         copy.file.sync()
-        copy.begin(SlotHeader(salt, header.first_sequence, header.first_sequence, version=SET_ASIDE))
+        copy.begin(SlotHeader(salt, sequence, sequence, version=SET_ASIDE))
         copy.file.sync()
     except OSError:
         disk.remove(path)
@@ -36,7 +44,7 @@ def set_aside(disk: Disk, slot: Slot, logs: Collection[str], path: str, salt: by
         copy.file.close()
 
 
-def _parts_of(disk: Disk, slot: Slot, logs: Collection[str]) -> Iterator[tuple[bytes, bytes]]:
+def _parts_of(disk: Disk, slot: Slot, logs: Collection[str]) -> Iterator[tuple[str, bytes]]:
     assert slot.header is not None
     content, position = disk.read(slot.path), ENTRIES_AT
     while position < slot.position:
@@ -45,5 +53,5 @@ def _parts_of(disk: Disk, slot: Slot, logs: Collection[str]) -> Iterator[tuple[b
             raise OSError(errno.EIO, f"{slot.path} cannot be read at position {position}")
         for part in parts(entry.body):
             if part.log in logs:
-                yield part_prefix(part.log, part.batches), part.batches
+                yield part.log, part.batches
         position += entry.size_bytes

@@ -13,6 +13,9 @@ _log = logging.getLogger(__name__)
 class TurnJournal(ABC):
     """A journal that gathers the batches of a turn. All methods run on the loop."""
 
+    failed: OSError | None = None
+    """Set when the journal has failed for good."""
+
     def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
         """`soon` calls back in the next turn of the loop."""
         self.entries = 0
@@ -31,6 +34,32 @@ class TurnJournal(ABC):
         """The writer of a log. `on_durable` and `on_failure` as for `log.writer.Writer`."""
         writer = self._writers[log] = JournalWriter(self, log, on_durable, on_failure)
         return writer
+
+    @property
+    @abstractmethod
+    def has_slots(self) -> bool:
+        """Whether the folder has a journal, without which the logs may be incomplete."""
+
+    @property
+    @abstractmethod
+    def idle(self) -> bool:
+        """Whether nothing is under way and nothing waits to be written."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begins, when the logs have what an earlier process has written."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the writing behind: the logs are about to be closed, which flushes and syncs them."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Notes durably that no entry is needed, if that is so. All logs must be closed."""
+
+    @abstractmethod
+    def close(self, *, keeps_files: bool = False) -> None:
+        """Closes the files; removes them if no entry is needed, unless `keeps_files`."""
 
     @abstractmethod
     def check_room(self) -> None:

@@ -29,6 +29,7 @@ Kafka's classes: `DefaultRecordBatch` for the batch, `DefaultRecord` for a recor
 Plain slicing beats a memoryview here: records are short, and views cost more than copies.
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -63,8 +64,12 @@ class UnsupportedCompression(ValueError):
     """The attributes name a codec that Kafka does not have."""
 
 
-class TooManyRecords(CorruptBatch):
-    """A compressed batch has more than `RECORDS_MAX` records, so it is not decompressed."""
+class BadlyCompressed(CorruptBatch):
+    """The records are not valid for their codec."""
+
+
+class OversizeBatch(CorruptBatch):
+    """A compressed batch has more than `RECORDS_MAX` records, or decompresses to more than `DECOMPRESSED_BYTES_MAX`."""
 
 
 RECORDS_MAX = 100_000
@@ -184,6 +189,18 @@ def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeade
     return None
 
 
+def whole_batches(records: bytes) -> Iterator[BatchHeader]:
+    """The headers of the batches, as far as there are whole ones."""
+    position = 0
+    while len(records) - position >= HEADER_BYTES:
+        try:
+            header = read_header(records, position)
+        except CorruptBatch:
+            return
+        yield header
+        position += header.size_bytes
+
+
 def split(buffer: bytes) -> list[tuple[int, BatchHeader]]:
     """Position and verified header of each batch in a buffer of complete batches. Raises CorruptBatch."""
     out, position = [], 0
@@ -210,7 +227,7 @@ def with_log_append_time(batch: bytes, timestamp_ms: int) -> bytes:
 def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
     """The batch's records, decompressed but still encoded.
 
-    Raises UnsupportedCompression, TooManyRecords, and CorruptBatch for data that its codec cannot read.
+    Raises UnsupportedCompression, OversizeBatch, BadlyCompressed.
     """
     content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
     compression = header.attributes & COMPRESSION
@@ -221,11 +238,13 @@ def record_bytes(buffer: bytes, position: int, header: BatchHeader) -> bytes:
             f"the batch at offset {header.base_offset} is compressed with {compression}, an unknown codec"
         )
     if header.record_count > RECORDS_MAX:
-        raise TooManyRecords(f"the batch at offset {header.base_offset} has {header.record_count} records, compressed")
+        raise OversizeBatch(f"the batch at offset {header.base_offset} has {header.record_count} records, compressed")
     try:
         return codecs.decompress(compression, content)
+    except codecs.TooLarge as error:
+        raise OversizeBatch(str(error)) from error
     except codecs.BadCompression as error:
-        raise CorruptBatch(str(error)) from error
+        raise BadlyCompressed(str(error)) from error
 
 
 def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -237,6 +256,11 @@ def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[
         content = record_bytes(buffer, position, header)
     else:
         content = buffer[position + HEADER_BYTES : position + header.batch_length + PREFIX_BYTES]
+    return content_key_values(content, header)
+
+
+def content_key_values(content: bytes, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
+    """The same for the content of a batch that was decompressed (`record_bytes`)."""
     base_offset = header.base_offset
     out: list[tuple[int, bytes | None, bytes | None]] = []
     position = 0
@@ -270,8 +294,6 @@ def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[
             if raw > 127:
                 raw, position = raw_varint(content, position - 1)
             if raw & 1:
-                if raw != 1:
-                    raise CorruptBatch("a negative key length")
                 key = None
             else:
                 start = position
@@ -282,8 +304,6 @@ def key_values(buffer: bytes, position: int, header: BatchHeader) -> list[tuple[
             if raw > 127:
                 raw, position = raw_varint(content, position - 1)
             if raw & 1:
-                if raw != 1:
-                    raise CorruptBatch("a negative value length")
                 value = None
             else:
                 start = position
@@ -326,7 +346,7 @@ def decode_records(buffer: bytes, position: int, header: BatchHeader) -> list[Lo
                 field, position = _read_field(content, position)
                 if name is None:
                     raise CorruptBatch("a header without a name")
-                headers.append((name.decode(), field))
+                headers.append((name.decode(errors="replace"), field))
             if position != end:
                 raise CorruptBatch("a record whose fields do not fill it")
             timestamp = header.base_timestamp + unzigzag(timestamp_delta) if append_time is None else append_time
@@ -340,11 +360,10 @@ def decode_records(buffer: bytes, position: int, header: BatchHeader) -> list[Lo
 
 
 def _read_field(content: bytes, position: int) -> tuple[bytes | None, int]:
+    """The field and the position after it; None for any negative length, as in Kafka."""
     raw, position = raw_varint(content, position)
-    if raw == 1:
-        return None, position
     if raw & 1:
-        raise CorruptBatch("a negative length")
+        return None, position
     end = position + (raw >> 1)
     field = content[position:end]
     if len(field) != raw >> 1:

@@ -21,6 +21,8 @@ _TABLED = 4096
 """Lengths and deltas below this are looked up in tables; their varints have one or two bytes."""
 NEAR = 64
 """Offset deltas below this are encoded in one byte, those from here to the end of the table in two."""
+_TOMBSTONE_BYTES_MAX = 16
+"""The size of a tombstone without its key."""
 _VARINTS = (
     *(bytes((number << 1,)) for number in range(NEAR)),
     *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(NEAR, _TABLED)),
@@ -85,6 +87,24 @@ class BatchBuilder:
                 self.add_encoded(b"".join((size, b"\0\0", delta, key_size, key, value_size, value, b"\0")), 1)  # type: ignore[arg-type]
             except (IndexError, TypeError):
                 self.add_encoded(_unusual_record(self.count, key, value), 1)
+
+    def add_tombstones(self, keys: Sequence[bytes]) -> None:
+        """Adds records without a value: the deletion of a group may have twenty thousand."""
+        parts, count, size_bytes = self._parts, self.count, self.size_bytes
+        for key in keys:
+            key_bytes = len(key)
+            if key_bytes >= _TABLED - _TOMBSTONE_BYTES_MAX:
+                record = _unusual_record(count, key, None)
+                parts.append(record)
+                size_bytes += len(record)
+            else:
+                beginning = _BEGINNINGS[count] if count < _TABLED else b"\0\0" + varint(count)
+                length = len(beginning) + _SIZES[key_bytes] + 2
+                # At the end: no value, no headers.
+                parts += (_VARINTS[length], beginning, _VARINTS[key_bytes], key, b"\x01\0")
+                size_bytes += _SIZES[length]
+            count += 1
+        self.count, self.size_bytes = count, size_bytes
 
     def add_encoded(self, records: bytes, count: int) -> None:
         """Adds records that are encoded already, with the offset deltas that come next."""

@@ -1,16 +1,16 @@
 """The compression codecs of record batches: gzip, snappy, lz4 and zstd (Kafka: `CompressionType`, `Compression`).
 
-A batch is decompressed where its keys or timestamps matter, and compaction compresses it again with the same codec.
+A producer's batch is decompressed to see that its records can be read, and compaction compresses it again with the same codec.
 
 Two of Kafka's formats differ from the plain codecs. Java clients write snappy in blocks with the header of snappy-java,
 others write one plain block; both are read, and the first is written, because every client reads it. LZ4 is the frame
-format with independent blocks. Java's reader accepts nothing else and the library writes linked blocks, so frames are
-assembled from blocks here.
+format with independent blocks. Java's reader accepts nothing else, so it is refused here too; the library writes linked
+blocks, so frames are assembled from blocks here.
 
 Sizes in the data are not trusted: the output buffer grows up to `DECOMPRESSED_BYTES_MAX`, and a batch that needs more is
 rejected.
 
-Importing the library takes two milliseconds, and a server without compacted topics never needs it.
+Importing the library takes two milliseconds, and a server without compressed batches never needs it.
 """
 
 import zlib
@@ -33,17 +33,26 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_SIZE = Struct("<I")
 _LZ4_PLAIN = 1 << 31
 """Flag in a block's size: the block is stored uncompressed."""
+_LZ4_FLAGS_AT = 4
+_LZ4_CHECKSUM, _LZ4_HAS_SIZE, _LZ4_BLOCK_CHECKSUMS, _LZ4_INDEPENDENT = 1 << 2, 1 << 3, 1 << 4, 1 << 5
+_GZIP_MAGIC = b"\x1f\x8b"
+_SNAPPY_RATIO_MAX = 32
+"""No snappy block becomes larger by more than this."""
 _ROOM_BYTES = 64 * 1024
 _NO_ROOM = "whole buffer"
 """A part of the library's error message for an output buffer that is too small."""
 
 
 class BadCompression(ValueError):
-    """The data is not valid for its codec, or decompresses to more than `DECOMPRESSED_BYTES_MAX`."""
+    """The data is not valid for its codec."""
+
+
+class TooLarge(BadCompression):
+    """The data decompresses to more than `DECOMPRESSED_BYTES_MAX`."""
 
 
 def decompress(codec: int, content: bytes) -> bytes:
-    """The decompressed bytes. Raises BadCompression, and KeyError for a codec number that Kafka does not have."""
+    """The decompressed bytes. Raises BadCompression, TooLarge, and KeyError for a codec number that Kafka does not have."""
     read = _READ[codec]
     try:
         return read(content)
@@ -59,11 +68,19 @@ def compress(codec: int, plain: bytes) -> bytes:
 
 
 def _read_gzip(content: bytes) -> bytes:
-    inflater = zlib.decompressobj(wbits=31)
-    plain = inflater.decompress(content, DECOMPRESSED_BYTES_MAX)
-    if not inflater.eof:
-        raise BadCompression("gzip: the data does not end or is too large")
-    return plain
+    """A file may have several members, one after the other; what follows the last is ignored, as in Java."""
+    parts: list[bytes] = []
+    left = DECOMPRESSED_BYTES_MAX
+    while not parts or content.startswith(_GZIP_MAGIC):
+        inflater = zlib.decompressobj(wbits=31)
+        parts.append(inflater.decompress(content, left + 1))
+        left -= len(parts[-1])
+        if left < 0:
+            raise TooLarge("gzip: the data is too large")
+        if not inflater.eof:
+            raise BadCompression("gzip: the data does not end")
+        content = inflater.unused_data
+    return b"".join(parts)
 
 
 def _write_gzip(plain: bytes) -> bytes:
@@ -74,8 +91,11 @@ def _write_gzip(plain: bytes) -> bytes:
 def _read_snappy(content: bytes) -> bytes:
     if not content.startswith(_SNAPPY_JAVA):
         return _snappy_block(content, DECOMPRESSED_BYTES_MAX)
-    parts, position, left = [], len(_SNAPPY_HEADER), DECOMPRESSED_BYTES_MAX
+    parts, position, left = [], 0, DECOMPRESSED_BYTES_MAX
     while position < len(content):
+        if content.startswith(_SNAPPY_JAVA, position):
+            position += len(_SNAPPY_HEADER)
+            continue
         (size,) = _SIZE.unpack_from(content, position)
         position += _SIZE.size
         if not 0 <= size <= len(content) - position:
@@ -88,8 +108,11 @@ def _read_snappy(content: bytes) -> bytes:
 
 def _snappy_block(block: bytes, bytes_max: int) -> bytes:
     snappy = _library().snappy
-    if snappy.decompress_raw_len(block) > bytes_max:
-        raise BadCompression("snappy: the data is too large")
+    claimed_bytes = snappy.decompress_raw_len(block)
+    if claimed_bytes > _SNAPPY_RATIO_MAX * len(block):
+        raise BadCompression(f"snappy: {len(block)} bytes cannot become {claimed_bytes}")
+    if claimed_bytes > bytes_max:
+        raise TooLarge("snappy: the data is too large")
     return bytes(snappy.decompress_raw(block))
 
 
@@ -102,7 +125,17 @@ def _write_snappy(plain: bytes) -> bytes:
 
 
 def _read_lz4(content: bytes) -> bytes:
-    return _into_room(_library().lz4.decompress_into, content)
+    """What follows the first frame is ignored, as in Kafka."""
+    flags = content[_LZ4_FLAGS_AT]
+    if not flags & _LZ4_INDEPENDENT:
+        raise BadCompression("lz4: the blocks are linked")
+    position = len(_LZ4_HEADER) + (8 if flags & _LZ4_HAS_SIZE else 0)
+    size = -1
+    while size:
+        (size,) = _LZ4_SIZE.unpack_from(content, position)
+        position += _LZ4_SIZE.size + (size & ~_LZ4_PLAIN) + (4 if size and flags & _LZ4_BLOCK_CHECKSUMS else 0)
+    end = position + (4 if flags & _LZ4_CHECKSUM else 0)
+    return _into_room(_library().lz4.decompress_into, content[:end])
 
 
 def _write_lz4(plain: bytes) -> bytes:
@@ -119,7 +152,7 @@ def _write_lz4(plain: bytes) -> bytes:
 
 
 def _read_zstd(content: bytes) -> bytes:
-    return _into_room(_library().zstd.decompress_into, content)
+    return _into_room(_library().zstd.decompress_into, content) if content else b""
 
 
 def _write_zstd(plain: bytes) -> bytes:
@@ -134,8 +167,10 @@ def _into_room(read_into: Callable[[bytes, bytearray], int], content: bytes) -> 
         try:
             return bytes(memoryview(room)[: read_into(content, room)])
         except _library().DecompressionError as error:
-            if _NO_ROOM not in str(error) or len(room) == DECOMPRESSED_BYTES_MAX:
+            if _NO_ROOM not in str(error):
                 raise
+            if len(room) == DECOMPRESSED_BYTES_MAX:
+                raise TooLarge(str(error)) from error
             room_bytes *= 4
 
 

@@ -6,7 +6,8 @@
     sync          the segment is durable, and the journal may forget it
 
 A batch that the journal could not take is in memory only, and dropping it cannot fail. A start gets from the journal what the
-segments lack (`load_journaled`).
+segments lack (`load_journaled`), and writes it to them with the first sync, when all logs have been read: a start that damage
+stops leaves the files as they were.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from coordinator.log.journal_overlap import conflict_reason, find_conflict
 from coordinator.log.log import DamagedLog, Log, LogSettings
 from coordinator.log.segment import Segment, segment_name
 from coordinator.log.sync_job import SyncJob
-from coordinator.world.disk import NO_SPACE, Disk
+from coordinator.world.disk import Disk
 
 _MAX_TIMESTAMP = Struct(">q").unpack_from
 _MAX_TIMESTAMP_AT = 35
@@ -38,14 +39,16 @@ class JournaledLog(Log):
         self.gap_end = 0
         """Behind the last gap among replayed batches, which a compaction made: from here on they are complete."""
         self._journaled: Sequence[bytes] = ()
+        self.is_unsettled = False
+        """Whether the opening found records that are not durable in the segments. The next sync makes them so."""
 
     def load_journaled(
         self, batches: Sequence[bytes], known: KnownLog | None = None, *, is_best_effort: bool = False
     ) -> None:
         """Opens the log and appends what the journal has and the segments lack. `batches`: of the journal, in order.
 
-        The appended batches are synced, unless the disk is full: then they stay in memory, and `synced_offset` is smaller than
-        `durable_offset`. Raises as `open`; DamagedLog also if the segments and the journal contradict each other.
+        The appended batches stay in memory until the next sync. Raises as `open`; DamagedLog also if the segments and the
+        journal contradict each other.
         """
         self._journaled = batches
         self.load(known, is_best_effort=is_best_effort)
@@ -129,12 +132,7 @@ class JournaledLog(Log):
             raise DamagedLog(segment.path, position, offset - 1, conflict_reason(conflict))
 
     def _settle(self) -> None:
-        self._write_again(self.segments[-1])
-        try:
-            self.sync()
-        except OSError as error:
-            if error.errno not in NO_SPACE or self.failed is not None:
-                raise
+        self.is_unsettled = True
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -189,6 +187,9 @@ class JournaledLog(Log):
 
     def sync_job(self) -> SyncJob:
         """As `Log.sync_job`, for what is durable in the journal. Raises OSError if it cannot be written to the file."""
+        if self.is_unsettled:
+            self._write_again(self.segments[-1])
+            self.is_unsettled = False
         self.flush()
         return super().sync_job()
 

@@ -8,7 +8,7 @@
         segment-list                  only if there were closed segments: what they should be (segment_list.py)
 
 A log belongs to the loop's thread, and its operations are synchronous, because reading or writing a few kilobytes in the
-page cache is faster than handing them to a thread. Only a `SyncJob` runs in a worker.
+page cache is faster than handing them to a thread. Only a `SyncJob` runs in a thread.
 
 A segment is made durable before the next one begins, so that only the last one can be torn by a crash. That costs one
 synchronous fdatasync per `segment_bytes`. If two segments could be unsynced, a crash and damage would be indistinguishable

@@ -135,7 +135,7 @@ def why_unusable(folder: str, content: SegmentList | None) -> str:
     if content is None:
         return "wrong checksum"
     if content.folder != name_of(folder):
-        return f"the list is that of {content.folder}"
+        return f"the list belongs to {content.folder}"
     return ""
 
 

@@ -1,7 +1,7 @@
 """Group commit: one fdatasync covers everything that was written while the previous one ran.
 
 A batch is written to the file at once, in the turn of the loop that created it. If no fdatasync is running, one is started
-in a worker thread. Otherwise a single further fdatasync covers all that was written in the meantime. What an fdatasync
+in a thread. Otherwise a single further fdatasync covers all that was written in the meantime. What an fdatasync
 covers is fixed when it *starts*: a batch written while it runs may or may not be on the disk when it ends. Durable
 throughput therefore grows with load, and a reply waits for one or two fdatasyncs.
 
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from coordinator.log.log import Log, SyncJob
 from coordinator.world.disk import NO_SPACE
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 FLUSH_BYTES = 8 * 1024 * 1024
 """With durability "write": bytes written before a background sync starts."""
@@ -67,7 +67,7 @@ class Writer:
         "_job",
         "_on_durable",
         "_on_failure",
-        "_run_in_worker",
+        "_run_in_thread",
         "_unsynced_bytes",
         "log",
         "offset_durable",
@@ -77,11 +77,11 @@ class Writer:
         self,
         log: Log,
         durability: str,
-        run_in_worker: RunInWorker,
+        run_in_thread: RunInThread,
         on_durable: Callable[[int], None],
         on_failure: Callable[[OSError], None],
     ) -> None:
-        """`run_in_worker(function, done)` calls the function in a worker, then `done` on the loop.
+        """`run_in_thread(function, done)` calls the function in a thread, then `done` on the loop.
 
         `on_durable(offset)`: everything before the offset is durable; the offset grows from call to call.
         `on_failure(error)`: batches that were not reported as durable may be lost. The failure is final if `log.failed`
@@ -91,7 +91,7 @@ class Writer:
         self.log = log
         self.offset_durable = log.end_offset
         self._durability = Durability(durability)
-        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
         self._on_durable = on_durable
         self._on_failure = on_failure
         self._job: SyncJob | None = None
@@ -122,7 +122,7 @@ class Writer:
     def _start(self) -> None:
         self._unsynced_bytes = 0
         job = self._job = self.log.sync_job()
-        self._run_in_worker(job.run, self._synced)
+        self._run_in_thread(job.run, self._synced)
 
     def _synced(self, outcome: Any) -> None:
         job, self._job = self._job, None

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from coordinator.api.dispatch import NO_CACHED_REQUEST, Dispatcher, RefusedFrame
-from coordinator.api.exchange import NO_TEMPLATE, Exchange, Parts, RequestTemplate, SaslSession
+from coordinator.api.exchange import Exchange, Parts, SaslSession
+from coordinator.api.recognition import NO_CACHED_REQUEST, NO_TEMPLATE, RequestTemplate
+from coordinator.network.dispatch import Dispatcher, RefusedFrame
 from coordinator.network.flow_control import FlowControl, FlowEvent
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.sasl_gate import Dispatch, SaslGate
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_is_watched", "_last", "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue",
         "_reserved_bytes", "_seen", "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host",
-        "client_id", "closed_by", "full_since_ms", "on_lost", "on_read", "principal", "requests",
+        "client_id", "closed_by", "exchanges", "frame_bytes", "full_since_ms", "on_lost", "on_read", "principal", "requests",
         "sasl", "template", "template_misses", "turn",
     )  # fmt: skip
 
@@ -100,6 +101,7 @@ class Connection(asyncio.Protocol):
         self.cached_request = NO_CACHED_REQUEST
         self.template: RequestTemplate = NO_TEMPLATE
         self.template_misses = 0
+        self.frame_bytes = 0
         self.requests = 0
         """Whole frames received so far."""
         self._seen = (now_ms(), 0, False)
@@ -125,7 +127,7 @@ class Connection(asyncio.Protocol):
         """Whole frames that wait for earlier responses to leave or for their turn. At most one while the connection reads."""
         self._waits_for_turn = False
         """Whether the connection gets a slice of a later turn."""
-        self._queue: deque[Exchange[Any]] = deque()
+        self.exchanges: deque[Exchange[Any]] = deque()
         self._transport: asyncio.Transport | None = None
         self._held: Exchange[Any] | None = None
         """A parked request: the frames behind it wait until it is answered."""
@@ -148,7 +150,7 @@ class Connection(asyncio.Protocol):
     @property
     def waiting(self) -> int:
         """The number of requests not answered yet."""
-        return len(self._queue)
+        return len(self.exchanges)
 
     @property
     def is_blocked(self) -> bool:
@@ -158,7 +160,7 @@ class Connection(asyncio.Protocol):
     @property
     def in_progress(self) -> list[Exchange[Any]]:
         """The requests that are being handled."""
-        return [exchange for exchange in self._queue if exchange.payload is None]
+        return [exchange for exchange in self.exchanges if exchange.payload is None]
 
     # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ class Connection(asyncio.Protocol):
                 self._dispatch(frames[0], self)
             except RefusedFrame as error:
                 self.refuse(str(error))
-            if len(self._queue) >= self._in_flight_max:
+            if len(self.exchanges) >= self._in_flight_max:
                 self._update_reading(FlowEvent.BACKLOG)
         elif frames:
             self._backlog.extend(frames)
@@ -213,9 +215,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._flow.on(FlowEvent.LOST)
-        for exchange in self._queue:
+        for exchange in self.exchanges:
             exchange.abandon()
-        self._queue.clear()
+        self.exchanges.clear()
         self._backlog.clear()
         self._memory.forget(self._on_memory_available)
         self._memory.give_back(self._reserved_bytes + self._backlog_bytes + self._counted_bytes)
@@ -257,11 +259,6 @@ class Connection(asyncio.Protocol):
 
     # --- requests in, responses out -----------------------------------------------------------------------------------
 
-    def expect(self, exchange: Exchange[Any]) -> None:
-        """Gives the request its place: its response leaves after those of earlier requests (called by the dispatcher)."""
-        self.client_id = exchange.client_id
-        self._queue.append(exchange)
-
     def hold(self, exchange: Exchange[Any]) -> Exchange[Any] | None:
         """Keeps the requests behind this one waiting until it is answered (called by the exchange).
 
@@ -300,7 +297,7 @@ class Connection(asyncio.Protocol):
 
     async def drained(self) -> None:
         """Returns when every request that arrived has been answered, or the connection is lost."""
-        if self._queue or self._backlog:
+        if self.exchanges or self._backlog:
             self._drained = asyncio.Event()
             self._is_watched = True
             await self._drained.wait()
@@ -368,7 +365,7 @@ class Connection(asyncio.Protocol):
 
         `is_new`: the frames have just arrived. `at_least_one`: one is handled even if no time is left.
         """
-        backlog, queue, dispatch, turn = self._backlog, self._queue, self._dispatch, self.turn
+        backlog, queue, dispatch, turn = self._backlog, self.exchanges, self._dispatch, self.turn
         left = SLICE_REQUESTS
         try:
             while backlog:
@@ -399,7 +396,7 @@ class Connection(asyncio.Protocol):
             held = self._held = None
         flow = self._flow
         self._may_have_to_wait = held is not None or bool(self._counted_bytes) or not flow.is_open
-        return len(self._queue) >= self._in_flight_max or held is not None or not flow.can_dispatch
+        return len(self.exchanges) >= self._in_flight_max or held is not None or not flow.can_dispatch
 
     def _resume(self, *, at_least_one: bool = False) -> None:
         """Handles the backlog, unless it waits for its turn or the client does not read; reads on when there is none."""
@@ -409,12 +406,12 @@ class Connection(asyncio.Protocol):
             if self._backlog_bytes:
                 self._memory.give_back(self._backlog_bytes)
                 self._backlog_bytes = 0
-            if len(self._queue) < self._in_flight_max:
+            if len(self.exchanges) < self._in_flight_max:
                 self._update_reading(FlowEvent.CAUGHT_UP)
 
     def _write(self) -> None:
         """Writes the responses at the head of the queue."""
-        queue = self._queue
+        queue = self.exchanges
         if self._transport is None or not self._flow.is_open:
             return
         out: list[bytes] = []
@@ -436,7 +433,7 @@ class Connection(asyncio.Protocol):
             self._on_written()
 
     def _on_written(self) -> None:
-        queue = self._queue
+        queue = self.exchanges
         if self._last is not None and self._last not in queue:
             self._last = None
             self.close(Closed.FAULT)
@@ -490,7 +487,7 @@ class Connection(asyncio.Protocol):
         if not self._flow.is_blocked and self._counted_bytes:
             sizes = [
                 payload.size_bytes if isinstance(payload, Parts) else len(payload)
-                for payload in (each.payload for each in self._queue)
+                for payload in (each.payload for each in self.exchanges)
                 if payload is not None
             ]
             left = sum(size for size in sizes if size > COUNTED_BYTES)

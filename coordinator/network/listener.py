@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TypedDict
 
-from coordinator.api.dispatch import Dispatcher
 from coordinator.network.connection import Closed, Connection, ConnectionLimits
+from coordinator.network.dispatch import Dispatcher
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.sasl_gate import SaslGate
-from coordinator.network.tls_accept import TlsAcceptor
 from coordinator.network.turn import Turn
 from coordinator.runtime.memory import Memory
 from coordinator.security.authenticator import API_VERSIONS, Authenticator, MechanismSetup
-from coordinator.security.tls import TlsContext, UnusableTls
+from coordinator.security.tls import TlsContext
+from coordinator.security.tls_accept import TlsAcceptor
 from coordinator.world.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ class Listener:
         """Lost connections by reason."""
         self._limits = limits
         self._memory = memory
-        self._connections_max = connections_max
-        self._connections_per_ip_max = connections_per_ip_max
-        self._connections_per_second_max = connections_per_second_max
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.connections_per_second_max = connections_per_second_max
         self._second = (0, 0)
         """The second of the clock in which the last connection was accepted, and how many were accepted in it."""
         self._now_ms = now_ms
@@ -195,9 +195,9 @@ class Listener:
         second = self._now_ms() // 1_000
         before = self._second[1] if self._second[0] == second else 0
         limit = (
-            "connections" if len(self.connections) >= self._connections_max
-            else "connections per address" if held >= self._connections_per_ip_max
-            else "connections per second" if before >= self._connections_per_second_max
+            "connections" if len(self.connections) >= self.connections_max
+            else "connections per address" if held >= self.connections_per_ip_max
+            else "connections per second" if before >= self.connections_per_second_max
             else ""
         )  # fmt: skip
         if limit:
@@ -237,18 +237,8 @@ class Listener:
             elif not connection.waiting and quiet_ms > limits.idle_ms_max:
                 connection.close(Closed.IDLE)
 
-    def _reload_tls(self) -> None:
-        """Reads certificates and keys again when their files have changed."""
-        if self._tls is None or not self._tls.has_changed():
-            return
-        try:
-            self._tls.reload()
-        except UnusableTls as error:
-            _log.error("event=tls_not_reloaded address=%s:%s reason=%s", *self.bound, error)
-        else:
-            _log.info("event=tls_reloaded address=%s:%s", *self.bound)
-
     def _sweep_again(self) -> None:
         self.sweep()
-        self._reload_tls()
+        if self._tls is not None:
+            self._tls.refresh("tls", " address={}:{}".format(*self.bound))
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_MS / 1000, self._sweep_again)

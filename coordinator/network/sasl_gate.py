@@ -7,8 +7,9 @@ needs a look at each request: the one that comes too late closes the connection 
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.api.dispatch import RefusedFrame
-from coordinator.api.exchange import Exchange, ReplyQueue, Route
+from coordinator.api.exchange import Exchange, ReplyQueue
+from coordinator.api.route import Route
+from coordinator.network.dispatch import RefusedFrame
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     SaslAuthenticateRequest,
@@ -113,7 +114,7 @@ class SaslGate:
     def _bare_message(self, message: bytes, queue: ReplyQueue) -> None:
         assert self._first_route is not None
         exchange: Exchange[Any] = Exchange(self._first_route, queue, None, 0, None)
-        queue.expect(exchange)
+        queue.exchanges.append(exchange)
         try:
             answer = self._authenticator.evaluate(message).message
         except AuthenticationFailed as error:

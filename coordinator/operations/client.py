@@ -5,20 +5,14 @@ Client libraries would be a dependency and hide the responses of a coordinator, 
 codes. This client only retries, until the timeout, while a coordinator is loading or has moved.
 """
 
-import socket
-import struct
 import time
-from contextlib import suppress
 from typing import Any, Self, cast
 
-from coordinator.config.settings import joined
-from coordinator.login.sasl import SecurityFailed
-from coordinator.operations.security import Security
-from coordinator.protocol.codec import Codec, DecodeError, EncodeError
+from coordinator.client import blocking
+from coordinator.client.blocking import UNPROTECTED, Address
+from coordinator.client.login.tls import Security
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     Message,
@@ -26,10 +20,6 @@ from coordinator.protocol.messages import (
     MetadataResponse,
 )
 
-Address = tuple[str, int]
-UNPROTECTED = Security()
-CLIENT_ID = "coordinator-cli"
-RESPONSE_BYTES_MAX = 256 << 20
 RETRY_S = 0.1
 RETRIABLE = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -54,97 +44,11 @@ def refuse_error(code: int, doing: str, message: str | None = None) -> None:
         raise OperationFailed(f"{doing}: {error_name(code)}{f' ({message})' if message else ''}")
 
 
-class Connection:
-    """A connection to one server, and the API versions that the server supports."""
+class Connection(blocking.Connection):
+    """A connection of a command to one server. All methods raise OperationFailed."""
 
-    def __init__(self, address: Address, timeout_s: float, security: Security) -> None:
-        self.name = joined(*address)
-        """HOST:PORT."""
-        self._correlation_id = 0
-        try:
-            self._socket = socket.create_connection(address, timeout=timeout_s)
-        except OSError as error:
-            raise OperationFailed(f"cannot connect to {self.name}: {error.strerror or error}") from error
-        self._socket.settimeout(timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            self._open(address[0], security)
-        except SecurityFailed as error:
-            self.close()
-            raise OperationFailed(f"{self.name}: {error}") from error
-        except OperationFailed:
-            self.close()
-            raise
-
-    def _open(self, host: str, security: Security) -> None:
-        if security.tls is not None:
-            self._socket = security.tls.wrap(self._socket, host)
-        answer = cast(ApiVersionsResponse, self._ask(ApiVersionsRequest(), 0))
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-        if security.sasl is not None:
-            security.sasl.authenticate(self.ask)
-
-    def supports(self, request: type[Message]) -> bool:
-        """Whether there is a version of this API that both sides support."""
-        return self.version_of(request, request.VERSIONS[1]) >= 0
-
-    def ask(self, request: Message, *, version_max: int | None = None) -> Any:
-        """Sends a request and returns the response, with whatever error codes it has.
-
-        `version_max` limits the version of the request.
-        """
-        version = self.version_of(type(request), request.VERSIONS[1] if version_max is None else version_max)
-        if version < 0:
-            raise OperationFailed(f"{self.name} supports no version of {_api(request)} that this command supports")
-        return self._ask(request, version)
-
-    def version_of(self, request: type[Message], version_max: int) -> int:
-        """The version in which `ask` would send the request, or -1 if there is none."""
-        assert request.API_KEY is not None
-        low, high = self._versions.get(request.API_KEY, (0, -1))
-        newest = min(high, version_max)
-        return newest if newest >= max(low, request.VERSIONS[0]) else -1
-
-    def _ask(self, request: Message, version: int) -> Message:
-        codec, name = Codec.of(), _api(request)
-        self._correlation_id += 1
-        client = CLIENT_ID.encode()
-        head = struct.pack(">hhih", request.API_KEY, version, self._correlation_id, len(client)) + client
-        if codec.is_flexible(f"{name}Request", version):
-            head += b"\0"
-        try:
-            body = codec.encoder(f"{name}Request", version)(request)
-        except EncodeError as error:
-            raise OperationFailed(f"{self.name} supports {name} only up to version {version}: {error}") from error
-        try:
-            self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-            size = int.from_bytes(self._exactly(4), signed=True)
-            if not 4 <= size <= RESPONSE_BYTES_MAX:
-                raise OperationFailed(f"{self.name} does not speak Kafka's protocol")
-            answer = self._exactly(size)
-        except TimeoutError as error:
-            raise OperationFailed(f"{self.name} did not respond to {name} in time") from error
-        except OSError as error:
-            raise OperationFailed(f"{self.name}: {error.strerror or error}") from error
-        tagged = name != "ApiVersions" and codec.is_flexible(f"{name}Response", version)
-        try:
-            message, _ = codec.decoder(f"{name}Response", version)(answer, 5 if tagged else 4)
-        except DecodeError as error:
-            raise OperationFailed(f"{self.name} sent a response that is not one to {name}: {error}") from error
-        return message
-
-    def _exactly(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            piece = self._socket.recv(min(1 << 20, count - len(data)))
-            if not piece:
-                raise OperationFailed(f"{self.name} closed the connection: is it a Kafka server?")
-            data += piece
-        return bytes(data)
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._socket.close()
+    failed = OperationFailed
+    client_id = "coordinator-cli"
 
 
 class Client:
@@ -201,11 +105,11 @@ class Client:
             self._coordinators.pop(group_id, None)
             time.sleep(RETRY_S)
 
-    def ask_leader(self, leader: Address, request: Message) -> Any:
+    def ask_leader(self, leader: Address, request: Message, *, version_max: int | None = None) -> Any:
         """Sends a request to the leader of partitions, and retries while it does not know yet that it leads them."""
         deadline = time.monotonic() + self._timeout_s
         while True:
-            answer = self.to(leader).ask(request)
+            answer = self.to(leader).ask(request, version_max=version_max)
             if ErrorCode.NOT_LEADER_OR_FOLLOWER not in _codes(answer) or time.monotonic() > deadline:
                 return answer
             time.sleep(RETRY_S)
@@ -243,10 +147,6 @@ def parse_address(text: str, what: str = "a bootstrap server") -> Address:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise OperationFailed(f"{text!r}: {what} must be HOST:PORT")
     return host.strip("[]"), int(port)
-
-
-def _api(request: Message) -> str:
-    return request.NAME.removesuffix("Request")
 
 
 def _codes(answer: Any) -> set[int]:

@@ -178,7 +178,7 @@ def _from_leader(client: KafkaClient, group_id: str, since_ms: int) -> Found:
     leader = next(each.leader_id for each in topic.partitions if each.partition_index == number)
     addresses = [(each.host, each.port) for each in answer.brokers if each.node_id == leader]
     if not addresses:
-        raise _Moved(f"nobody serves {COORDINATOR_EVENTS}-{number} at the moment")
+        raise _Moved(f"no server has {COORDINATOR_EVENTS}-{number} at the moment")
     connection = client.to(addresses[0])
     reader = _Reader(group_id)
     start = _offset(connection, number, since_ms)

@@ -1,6 +1,6 @@
 """Lists, describes and deletes groups over the Kafka protocol, and shows and resets their offsets.
 
-(What Kafka's protocol cannot do is in coordinator/control.)
+(What Kafka's protocol cannot do is in coordinator_testing/control.)
 
 In a cluster the groups are on several servers. To list them, all servers are asked; requests for one group go to its
 coordinator. Requests use the newest version that has the names of topics, because deleted topics that still have offsets

@@ -1,12 +1,12 @@
-"""How commands reach the shared journal of workers (docs/scale-out.md)."""
+"""How commands reach the engine of workers (docs/scale-out.md)."""
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from coordinator.engine.address import EngineAddress
-from coordinator.engine.engine import (
+from coordinator.cluster.engine.address import EngineAddress, engine_for
+from coordinator.cluster.engine.engine import (
     Engine,
     EngineRefused,
     EngineSettings,
@@ -14,7 +14,6 @@ from coordinator.engine.engine import (
     Fenced,
     OutcomeUnknown,
 )
-from coordinator.engine.factory import engine_for
 from coordinator.log.batch import CorruptBatch
 from coordinator.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS, COORDINATOR_EVENTS, TRANSACTION_STATE
 

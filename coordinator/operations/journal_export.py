@@ -1,4 +1,4 @@
-"""Copies the logs of a shared journal into a folder in Kafka's format: a data folder without the records of topics.
+"""Copies the logs of an engine into a folder in Kafka's format: a data folder without the records of topics.
 
 Nothing is claimed, so workers may run meanwhile. Each log is then as it was when it was read.
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from coordinator.engine.engine import Engine, EngineSettings, EngineUnavailable
+from coordinator.cluster.engine.engine import Engine, EngineSettings, EngineUnavailable
+from coordinator.cluster.workers.joining import CLUSTER_LOG
 from coordinator.log.batch import split
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
 from coordinator.operations.journal_access import TOPICS, JournalFailed, topic_of, with_engine
 from coordinator.operations.known_logs import META_PROPERTIES
 from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from coordinator.workers.joining import CLUSTER_LOG
 from coordinator.world.disk import RealDisk
 
 SUFFIX = ".unfinished-export"

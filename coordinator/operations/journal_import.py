@@ -1,4 +1,4 @@
-"""Copies the groups, offsets, transactions, events and topics of a data folder into a shared journal that is empty.
+"""Copies the groups, offsets, transactions, events and topics of a data folder into an engine that is empty.
 
 The records of topics stay where they are. The folder must be that of a stopped server, or one that `log export` made. The
 cluster's id comes last: without it the journal has no cluster, and workers that start meanwhile make this fail.
@@ -8,7 +8,8 @@ import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.engine.engine import Claim, Engine, EngineSettings, Fenced, Piece, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, EngineSettings, Fenced, Piece, Worker
+from coordinator.cluster.workers.joining import CLUSTER_LOG
 from coordinator.log.batch import BatchHeader
 from coordinator.log.recovery import DamagedLog
 from coordinator.operations.journal_access import JournalFailed, topic_of, with_engine
@@ -16,7 +17,6 @@ from coordinator.operations.known_logs import META_PROPERTIES, journaled_batches
 from coordinator.operations.log_folders import LogFolder, SegmentFile, find_log_folders
 from coordinator.server import data_folder
 from coordinator.topics.names import CONSUMER_OFFSETS
-from coordinator.workers.joining import CLUSTER_LOG
 from coordinator.world.disk import RealDisk
 from coordinator.world.entropy import RealEntropy
 

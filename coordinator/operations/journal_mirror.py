@@ -1,4 +1,4 @@
-"""Keeps a folder up to date with the groups and events of a shared journal, for readers of a log that grows.
+"""Keeps a folder up to date with the groups and events of an engine, for readers of a log that grows.
 
 The folder is a data folder, like that of `journal_export`, and gets every piece that the journal has when it looks. A shard's
 state is never behind its events: the events are read first and written last. What is in the folder is never taken back, so a
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 
-from coordinator.engine.engine import Engine, EngineSettings
+from coordinator.cluster.engine.engine import Engine, EngineSettings
 from coordinator.log.batch import split
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.recovery import DamagedLog
@@ -65,7 +65,7 @@ class JournalMirror:
             write_identity(self._folder, here)
         elif f"cluster.id={here}" not in note.read_text(encoding="ascii").split():
             raise JournalFailed(
-                f"{self._folder} follows another journal than that of cluster {here}: name another folder"
+                f"{self._folder} follows another journal than the journal of cluster {here}: name another folder"
             )
         return here
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator.log.batch import BatchHeader, CorruptBatch, TooManyRecords, UnsupportedCompression, decode_records
+from coordinator.log.batch import BatchHeader, CorruptBatch, OversizeBatch, UnsupportedCompression, decode_records
 from coordinator.operations.json_values import table
 from coordinator.operations.known_logs import data_folder_of, data_folder_problems, journaled_batches, known_logs
 from coordinator.operations.log_folders import UNREADABLE, LogFolder, Problem, SegmentFile, find_log_folders
@@ -94,7 +94,7 @@ def _check_one(folder: LogFolder, advance: Advance) -> CheckedLog:
                 checked.unknown += " unknown " in f" {shown.type} "
                 if shown.type == "EventLogOpened":
                     _note_opening(checked, offset, shown.value)
-        except (UnsupportedCompression, TooManyRecords):
+        except (UnsupportedCompression, OversizeBatch):
             checked.compressed += 1
         except (CorruptBatch, DecodeError) as error:
             checked.problems.append(

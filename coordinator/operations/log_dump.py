@@ -15,7 +15,7 @@ from coordinator.log.batch import (
     COMPRESSION_NAMES,
     BatchHeader,
     CorruptBatch,
-    TooManyRecords,
+    OversizeBatch,
     UnsupportedCompression,
     decode_records,
 )
@@ -54,7 +54,7 @@ def dump(folder: LogFolder, write: Write, report: Callable[[Problem], None], kin
         batch = _batch(folder, segment, header, position)
         try:
             records = decode_records(segment.batch(position, header), 0, header)
-        except (UnsupportedCompression, TooManyRecords) as error:
+        except (UnsupportedCompression, OversizeBatch) as error:
             write({**batch, "offset": header.base_offset, "type": f"not shown: {error}"})
             return
         except CorruptBatch as error:

@@ -1,4 +1,4 @@
-"""Where commands that read logs find them: in a folder, or in the shared journal of workers (docs/scale-out.md)."""
+"""Where commands that read logs find them: in a folder, or in the engine of workers (docs/scale-out.md)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Lists, creates, describes and deletes topics over the Kafka protocol.
+"""Lists, creates, describes, changes and deletes topics over the Kafka protocol.
 
 In Kafka the controller creates and deletes topics. Every broker passes such requests on to it (KIP-590), so any server will do.
 """
@@ -12,18 +12,24 @@ from coordinator.operations.groups import EARLIEST, LATEST, Partition, positions
 from coordinator.operations.json_values import topic_id_text
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
 
 _TOPIC = 2
-"""The type of a topic in DescribeConfigs."""
+"""The type of a topic in the APIs of configs."""
+_SET, _DELETE = 0, 1
+"""The operations of IncrementalAlterConfigs."""
 _SOURCE_TOPIC = 1
 """The source of a config that the topic itself has, in DescribeConfigs."""
 _BY_NAME = 5
@@ -104,6 +110,33 @@ def delete(client: Client, names: Sequence[str]) -> dict[str, str | None]:
         each.name: each.error_message or error_name(each.error_code) for each in answer.responses if each.error_code
     }
     return {name: errors.get(name) for name in names}
+
+
+def alter(client: Client, name: str, partitions: int | None, configs: Mapping[str, str], unset: Sequence[str]) -> None:
+    """Sets and unsets configs of a topic, and gives it more partitions. Raises OperationFailed."""
+    changes = [
+        *(
+            IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=_SET, value=text)
+            for key, text in configs.items()
+        ),
+        *(
+            IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=_DELETE, value=None)
+            for key in unset
+        ),
+    ]
+    if changes:
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=_TOPIC, resource_name=name, configs=changes
+        )
+        altered = cast(
+            IncrementalAlterConfigsResponse, client.any().ask(IncrementalAlterConfigsRequest(resources=[resource]))
+        )
+        refuse_error(altered.responses[0].error_code, f"cannot alter topic {name}", altered.responses[0].error_message)
+    if partitions is not None:
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.timeout_ms)
+        [outcome] = cast(CreatePartitionsResponse, client.any().ask(request)).results
+        refuse_error(outcome.error_code, f"cannot add partitions to topic {name}", outcome.error_message)
 
 
 def describe(client: Client, names: Sequence[str]) -> list[DescribedTopic]:

@@ -42,6 +42,15 @@ def show_creation(
     return 0
 
 
+def show_alteration(
+    client: Client, name: str, partitions: int | None, configs: Sequence[str], unset: Sequence[str]
+) -> int:
+    """Changes a topic and says so."""
+    topics.alter(client, name, partitions, _pairs(configs), unset)
+    print(f"topic {name} altered")
+    return 0
+
+
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:

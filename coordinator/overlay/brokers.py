@@ -11,9 +11,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from coordinator.api.cluster import Node
+from coordinator.client.asynchronous import Client
+from coordinator.client.conversation import LinkFailed, LinkRefused
 from coordinator.network.listener import Listener
-from coordinator.overlay.apis import Versions, common
-from coordinator.overlay.links import Address, BrokerClient, LinkFailed, LinkRefused, Links
+from coordinator.overlay.links import Address, Links
+from coordinator.overlay.offer import Versions, common
 from coordinator.protocol.messages import ApiVersionsResponse, Message, MetadataRequest, MetadataResponse
 
 _log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class Brokers:
         self.by_id: dict[int, Broker] = {}
         self.listeners: dict[int, Listener] = {}
         self._versions: dict[int, ApiVersionsResponse] = {}
-        self._clients: dict[int, BrokerClient] = {}
+        self._clients: dict[int, Client] = {}
         self._missing: dict[int, int] = {}
         """Broker id -> look-ups since the last one that listed it."""
         self._turn = 0
@@ -147,7 +149,7 @@ class Brokers:
             raise LinkFailed("there is no broker at the moment")
         return await self.ask(broker.id, request, version_max=version_max)
 
-    async def client(self, broker_id: int) -> BrokerClient:
+    async def client(self, broker_id: int) -> Client:
         """The connection of this server to a broker, for short requests. Raises LinkFailed."""
         client = self._clients.get(broker_id)
         if client is None or client.is_lost:
@@ -159,7 +161,7 @@ class Brokers:
             self._clients[broker_id] = client
         return client
 
-    async def connect(self, broker_id: int) -> BrokerClient:
+    async def connect(self, broker_id: int) -> Client:
         """A connection of its own to a broker. Raises LinkFailed."""
         broker = self.by_id.get(broker_id)
         if broker is None:

@@ -13,41 +13,28 @@ from typing import Any, cast
 
 from coordinator.api.cluster import Cluster, Node
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher, RefusedFrame
-from coordinator.api.exchange import Exchange, LearnTemplate, ReplyQueue, Route
+from coordinator.api.exchange import Exchange, ReplyQueue
+from coordinator.api.recognition import LearnTemplate
+from coordinator.api.route import Route
 from coordinator.api.server import Server
-from coordinator.groups.group_configs import RESOURCE_TYPE
+from coordinator.client.asynchronous import Link
+from coordinator.client.conversation import LinkFailed
 from coordinator.network.connection import Connection
+from coordinator.network.dispatch import Dispatcher, RefusedFrame
 from coordinator.overlay import rewrite
-from coordinator.overlay.apis import (
-    API_VERSIONS,
-    CHANGE_TOPICS,
-    FIND_COORDINATOR,
-    FORWARDED,
-    LIST_CONFIG_RESOURCES,
-    LIST_GROUPS,
-    LIST_TRANSACTIONS,
-    OF_GROUPS_OR_NOT,
-    OURS,
-    PRODUCE,
-    add_features,
-    forwarded,
-    offered,
-)
 from coordinator.overlay.brokers import Addresses, Brokers
-from coordinator.overlay.links import Link, LinkFailed, Links
-from coordinator.overlay.way import ForwardedExchange, Way
+from coordinator.overlay.links import Links
+from coordinator.overlay.offer import Offer, add_features
+from coordinator.overlay.upstream import ForwardedExchange, UpstreamConnection
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.header import decode_request_header
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse
 from coordinator.protocol.wire import read_varint
-from coordinator.requests import api_versions
+from coordinator.requests import api_versions, list_groups, produce
 from coordinator.runtime.memory import Memory
 
 NODE_IDS_FROM = 1_000_000_000
-_TRANSACTION = 1
-"""The type of key of FindCoordinator that stands for a transactional id."""
 _TRANSACTIONAL_PRODUCE, _FLEXIBLE_PRODUCE = 3, 9
 
 
@@ -160,16 +147,21 @@ class OverlayDispatcher(Dispatcher):
         learners: Mapping[int, LearnTemplate],
     ) -> None:
         """`broker_id`: the broker that the listener stands for; None for the main listener."""
-        self._is_main = broker_id is None
-        here = OURS | OF_GROUPS_OR_NOT | ({LIST_TRANSACTIONS} if self._is_main else set())
-        own = {key: api for key, api in apis.items() if key in here}
-        own[API_VERSIONS] = replace(own[API_VERSIONS], handle=self._answer_versions)
-        if not self._is_main:
-            own[LIST_GROUPS] = replace(own[LIST_GROUPS], handle=_list_no_groups)
+        is_main = broker_id is None
+        self._offer = offer = Offer(apis)
+        self._ours_or_not = offer.ours_or_not()
+        self._passing = offer.forwarded.keys() - self._ours_or_not - (offer.ours_on_main() if is_main else set())
+        """The APIs of which no request is answered here."""
+        own = {
+            key: api for key, api in apis.items() if key in offer.ours or key in offer.forwarded.keys() - self._passing
+        }
+        own[api_versions.API.key] = replace(api_versions.API, handle=self._answer_versions)
+        if not is_main:
+            own[list_groups.API.key] = replace(list_groups.API, handle=_list_no_groups)
         super().__init__(behind.server, own, codec, learners)
         self._behind = behind
         self._broker_id = broker_id
-        self._ways: dict[ReplyQueue, Way] = {}
+        self._upstreams: dict[ReplyQueue, UpstreamConnection] = {}
         self._forwarded_routes: dict[int, Route] = {}
 
     @property
@@ -183,12 +175,12 @@ class OverlayDispatcher(Dispatcher):
         else:
             self._forward(api_key, frame, cast(Connection, queue))
 
-    # --- which way ----------------------------------------------------------------------------------------------------
+    # --- which upstream ----------------------------------------------------------------------------------------------------
 
     def _is_ours(self, api_key: int, frame: bytes) -> bool:
-        if api_key in OF_GROUPS_OR_NOT:
+        if api_key in self._ours_or_not:
             return self._is_about_groups(api_key, frame)
-        return api_key not in FORWARDED or (self._is_main and api_key == LIST_TRANSACTIONS)
+        return api_key not in self._passing
 
     def _is_about_groups(self, api_key: int, frame: bytes) -> bool:
         """Whether a request is about groups. Raises RefusedFrame for one that is about groups and other things."""
@@ -198,16 +190,12 @@ class OverlayDispatcher(Dispatcher):
             request = route.decode(frame, position)[0]
         except DecodeError as error:
             raise RefusedFrame(f"malformed request: {error}") from error
-        if api_key == FIND_COORDINATOR:
-            return bool(request.key_type != _TRANSACTION)
-        if api_key == LIST_CONFIG_RESOURCES:
-            return bool(request.resource_types == [RESOURCE_TYPE])
-        kinds = {resource.resource_type == RESOURCE_TYPE for resource in request.resources}
-        if len(kinds) > 1:
-            raise RefusedFrame(
-                f"{FORWARDED[api_key]} of groups and of other resources at once; ask for them one by one"
-            )
-        return True in kinds
+        api, forwarding = self._offer.forwarded[api_key]
+        assert forwarding.is_ours is not None
+        try:
+            return forwarding.is_ours(request)
+        except ValueError as error:
+            raise RefusedFrame(f"{api.name} of {error}") from error
 
     # --- ApiVersions --------------------------------------------------------------------------------------------------
 
@@ -233,7 +221,7 @@ class OverlayDispatcher(Dispatcher):
             exchange.reply(ApiVersionsResponse(error_code=error))
             return
         broker = brokers.api_versions(self._broker_id)
-        response = api_versions.listed(offered(exchange.supported, brokers.versions(self._broker_id)))
+        response = api_versions.listed(self._offer.versions(exchange.supported, brokers.versions(self._broker_id)))
         add_features(response, broker, server.config.groups.group_coordinator_rebalance_protocols)
         if exchange.api_version < api_versions.FEATURES_FROM_ZERO_SINCE:
             response.supported_features = [each for each in response.supported_features if each.min_version]
@@ -244,7 +232,7 @@ class OverlayDispatcher(Dispatcher):
     def _forward(self, api_key: int, frame: bytes, client: Connection) -> None:
         try:
             _, version, correlation_id, client_id, position = decode_request_header(frame)
-            is_answered = api_key != PRODUCE or _expects_response(frame, position, version)
+            is_answered = api_key != produce.API.key or _expects_response(frame, position, version)
         except DecodeError as error:
             raise RefusedFrame(f"malformed request: {error}") from error
         route = self._forwarded_routes.get(api_key << 16 | version) or self._forwarded_route(api_key, version)
@@ -252,31 +240,33 @@ class OverlayDispatcher(Dispatcher):
         exchange.rewrite = None
         if rewrite.is_rewritten(api_key, version):
             exchange.rewrite = lambda response: self._rewritten(api_key, version, response)
-        elif api_key in CHANGE_TOPICS:
+        elif self._offer.forwarded[api_key][1].changes_topics:
             exchange.rewrite = self._topics_changed
-        client.expect(exchange)
-        self._way(client).forward(frame, exchange, is_answered=is_answered)
+        client.client_id = client_id
+        client.exchanges.append(exchange)
+        self._upstream(client).forward(frame, exchange, is_answered=is_answered)
 
     def _forwarded_route(self, api_key: int, version: int) -> Route:
         """How often and how fast a forwarded API is. Raises RefusedFrame for a version that is not forwarded."""
-        name = FORWARDED[api_key]
-        first, last = forwarded(self._behind.brokers.versions(self._broker_id)).get(api_key, (0, -1))
+        api, _ = self._offer.forwarded[api_key]
+        brokers = self._behind.brokers.versions(self._broker_id)
+        first, last = self._offer.forwarded_versions(brokers).get(api_key, (0, -1))
         if not first <= version <= last:
-            raise RefusedFrame(f"unsupported version {version} of {name} (supported: {first} to {last})")
-        route = Route(name, version, _never, _never, _never, _never, _never, supported={}, flexible_response=False)
+            raise RefusedFrame(f"unsupported version {version} of {api.name} (supported: {first} to {last})")
+        route = Route(api, version, None, supported={})
         self._forwarded_routes[api_key << 16 | version] = route
         return route
 
-    def _way(self, client: Connection) -> Way:
-        way = self._ways.get(client)
-        if way is None:
+    def _upstream(self, client: Connection) -> UpstreamConnection:
+        upstream = self._upstreams.get(client)
+        if upstream is None:
             behind, broker_id = self._behind, self._broker_id
-            way = self._ways[client] = Way(
+            upstream = self._upstreams[client] = UpstreamConnection(
                 client, lambda: behind.link(broker_id), behind.memory, is_bound=broker_id is not None
             )
-            client.on_lost = lambda: self._ways.pop(client).close()
-            client.on_read = way.client_reads
-        return way
+            client.on_lost = lambda: self._upstreams.pop(client).close()
+            client.on_read = upstream.client_reads
+        return upstream
 
     def _topics_changed(self, response: bytes) -> bytes:
         self._behind.topics_changed()
@@ -297,11 +287,6 @@ class OverlayDispatcher(Dispatcher):
     def _rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
         rewriting = rewrite.Rewriting(self._behind.addresses.locate, self._behind.own_nodes())
         return rewrite.rewrite(api_key, version, response, rewriting)
-
-
-def _never(*_arguments: Any) -> Any:
-    """In place of the functions of a route whose requests only pass."""
-    raise AssertionError
 
 
 def _list_no_groups(_server: Server, exchange: Exchange[ListGroupsRequest]) -> None:

@@ -19,6 +19,8 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from coordinator.client.asynchronous import Client
+from coordinator.client.conversation import LinkFailed
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import value as values
 from coordinator.groups.offsets.records import OffsetCommits
@@ -26,7 +28,6 @@ from coordinator.groups.state import Groups
 from coordinator.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, key_values, read_header
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.overlay.brokers import Brokers
-from coordinator.overlay.links import BrokerClient, LinkFailed
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import (
@@ -92,7 +93,7 @@ class Reader:
         self._verifications = 0
         self._needed_s = 0.0
         """When something last pended, or was to be verified."""
-        self._fetching: BrokerClient | None = None
+        self._fetching: Client | None = None
 
     @property
     def index(self) -> int:

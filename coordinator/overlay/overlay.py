@@ -11,15 +11,16 @@ from contextlib import suppress
 
 from coordinator.api.cluster import Cluster, Node
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher
-from coordinator.api.exchange import LearnTemplate
+from coordinator.api.recognition import LearnTemplate
 from coordinator.api.server import Server
+from coordinator.client.conversation import LinkFailed
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
+from coordinator.network.dispatch import Dispatcher
 from coordinator.network.listener import Listener
 from coordinator.overlay.brokers import Addresses, Brokers
 from coordinator.overlay.dispatch import NODE_IDS_FROM, Behind, OverlayCluster, OverlayDispatcher
-from coordinator.overlay.links import LinkFailed, Links
+from coordinator.overlay.links import Links
 from coordinator.overlay.markers import Readers
 from coordinator.overlay.topics import TopicFollower
 from coordinator.overlay.verification import ClusterVerification
@@ -28,8 +29,8 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
-from coordinator.topics.engine import Topics
 from coordinator.topics.names import CONSUMER_OFFSETS
+from coordinator.topics.topics import Topics
 from coordinator.transactions.marker_delivery import MarkerWriter
 
 _log = logging.getLogger(__name__)

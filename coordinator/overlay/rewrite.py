@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from coordinator.api.cluster import Node
-from coordinator.overlay.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
-from coordinator.overlay.links import ELEMENTS_MAX
+from coordinator.client.conversation import ELEMENTS_MAX
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import DescribeClusterResponse, FindCoordinatorResponse, MetadataResponse
 from coordinator.protocol.wire import read_varint, skip_tags, write_varint
+from coordinator.requests import describe_cluster, find_coordinator, metadata, produce
+
+PRODUCE, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = (
+    each.API.key for each in (produce, metadata, find_coordinator, describe_cluster)
+)
 
 LocateBroker = Callable[[int], tuple[str, int] | None]
 """The address at which clients reach a broker; None: there is no listener for it."""

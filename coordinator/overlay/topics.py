@@ -20,8 +20,8 @@ from typing import NamedTuple
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import MetadataResponse
 from coordinator.topics import names
-from coordinator.topics.engine import Topics
 from coordinator.topics.registry import NO_ID, Topic
+from coordinator.topics.topics import Topics
 
 _log = logging.getLogger(__name__)
 

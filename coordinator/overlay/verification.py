@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from coordinator.client.conversation import LinkFailed
 from coordinator.overlay.brokers import Brokers
-from coordinator.overlay.links import LinkFailed
 from coordinator.overlay.markers import Reader, Readers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (

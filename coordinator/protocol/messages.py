@@ -1,7 +1,7 @@
 """One class per message, with the fields of all its versions, made when it is first imported.
 
 `from coordinator.protocol.messages import JoinGroupRequest` finds the definition and builds the class; type checkers read
-`messages.pyi`, which `python -m coordinator.protocol.stubs` writes. Decoding a version without a field leaves it at its
+`messages.pyi`, which `make check` writes. Decoding a version without a field leaves it at its
 default, and encoding one refuses a value that would be lost, so handlers are independent of versions. Dialects share the
 classes: they arrange fields differently on the wire and add none.
 

@@ -2,8 +2,8 @@
 
     python -m coordinator.protocol.stubs
 
-The classes are built from definitions when they are imported, so no type checker can see their fields. A test fails if the stub
-is out of date.
+The classes are built from definitions when they are imported, so no type checker can see their fields. `make check` writes the
+stub before it calls mypy; it is not in git.
 """
 
 import sys

@@ -97,14 +97,15 @@ def _text(names: Names) -> str:
 def _changes(current: Mapping[str, float], names: Names, values: Mapping[str, float | None]) -> list[ClientQuotaRecord]:
     _check_names(names)
     bounds = _keys_of(names)
-    records = []
+    changed = []
     for key in hash_map_order(values, len(values)):
         value = values[key]
         if value is not None:
             _check_value(bounds, key, value)
         if value != current.get(key):
-            records.append(quota_record(names, key, value))
-    return records
+            changed.append(key)
+    # Kafka's broker collects the changes in a HashMap of its own (`ClientQuotaDelta`) before it adds them to the others.
+    return [quota_record(names, key, values[key]) for key in hash_map_order(changed)]
 
 
 def _check_names(names: Names) -> None:

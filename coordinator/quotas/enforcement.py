@@ -4,9 +4,9 @@ Nothing is counted for a client that no quota limits. Kafka counts it as soon as
 quota that is set later knows what the client did in the last seconds.
 """
 
-from enum import StrEnum
 from typing import NamedTuple
 
+from coordinator.api.declaration import QuotaType
 from coordinator.config.settings import QuotasConfig
 from coordinator.quotas.address_limits import AddressLimits
 from coordinator.quotas.client_quota import MutationQuota, RateQuota
@@ -23,16 +23,6 @@ from coordinator.topics.client_quotas import Quotas
 BUDGETS_MAX = 10_000
 """Clients whose limits are remembered; beyond that, all are looked up again."""
 _PERCENT_PER_NS = 100 / 1_000_000_000
-
-
-class QuotaType(StrEnum):
-    """What a quota limits. The values are labels of metrics."""
-
-    PRODUCE = "produce"
-    FETCH = "fetch"
-    REQUEST = "request"
-    CONTROLLER_MUTATION = "controller_mutation"
-    CONNECTION = "connection"
 
 
 KEYS = {

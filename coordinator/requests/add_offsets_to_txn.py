@@ -4,11 +4,12 @@ The partition of `__consumer_offsets` that holds the group joins the transaction
 transaction.version 2 do not send this request: TxnOffsetCommit v5 adds the partition by itself (KIP-890).
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator
+from coordinator.api.error_families import TRANSACTION_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.runtime.result import Producer, RequestContext, Result
@@ -54,4 +55,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=TRANSACTION_ERRORS | {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID},
+    coordinator=Coordinator.TRANSACTION,
 )

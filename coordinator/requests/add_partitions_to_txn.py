@@ -10,7 +10,8 @@ earlier versions INVALID_PRODUCER_EPOCH.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator
+from coordinator.api.error_families import TOPIC_ERRORS, TRANSACTION_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
 from coordinator.api.permits import Permits
@@ -22,7 +23,7 @@ from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Fact, Producer, Record, RequestContext, Result, Timer
 from coordinator.security.access import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.topics import names
-from coordinator.topics.engine import Topics
+from coordinator.topics.topics import Topics
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import Partition
@@ -178,4 +179,7 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=TRANSACTION_ERRORS | TOPIC_ERRORS | {ErrorCode.OPERATION_NOT_ATTEMPTED},
+    elements=("transactions.topics.partitions", "v3_and_below_topics.partitions"),
+    coordinator=Coordinator.TRANSACTION,
 )

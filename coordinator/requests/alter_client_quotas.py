@@ -53,6 +53,10 @@ def refuse(request: AlterClientQuotasRequest, error: KafkaError, _api_version: i
     )
 
 
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+})  # fmt: skip
+
 API = Api(
     key=49,
     name="AlterClientQuotas",
@@ -61,4 +65,5 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guarded_by_cluster(ALTER_CLUSTER_CONFIGS, handle),
+    errors=_ERRORS,
 )

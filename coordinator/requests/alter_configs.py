@@ -4,7 +4,9 @@ Superseded by IncrementalAlterConfigs (KIP-339), because a client that sets one 
 Old tools still send it.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.config_resources import is_of_groups
+from coordinator.api.declaration import Api, Forwarded
+from coordinator.api.error_families import CONFIGS_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
@@ -46,4 +48,7 @@ API = Api(
     access=(ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS),
     handle=handle,
     refuse=refuse,
+    errors=CONFIGS_ERRORS,
+    elements=("resources",),
+    overlay=Forwarded(last=2, is_ours=is_of_groups),
 )

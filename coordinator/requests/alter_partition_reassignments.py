@@ -5,6 +5,7 @@ refused, and there is never a move to cancel. As in Kafka, a request that may ta
 """
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -84,6 +85,10 @@ def _result(
     return _Partition(partition_index=partition_index, error_code=error.code, error_message=error.message)
 
 
+_ERRORS = CONTROLLER_ERRORS | TOPIC_ERRORS | {
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+}  # fmt: skip
+
 API = Api(
     key=45,
     name="AlterPartitionReassignments",
@@ -93,4 +98,6 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     writes=False,
+    errors=_ERRORS,
+    elements=("topics.partitions",),
 )

@@ -5,6 +5,7 @@ A partition that the request names twice is answered once, for the last path.
 """
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -81,4 +82,6 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     writes=False,
+    errors=LEADER_ERRORS | {ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.CLUSTER_AUTHORIZATION_FAILED},
+    elements=("dirs.topics.partitions",),
 )

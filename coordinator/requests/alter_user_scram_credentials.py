@@ -116,6 +116,11 @@ def refuse(
     return AlterUserScramCredentialsResponse(results=[_result(user, error) for user in users])
 
 
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_RESOURCE,
+    ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.UNACCEPTABLE_CREDENTIAL, ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+})  # fmt: skip
+
 API = Api(
     key=51,
     name="AlterUserScramCredentials",
@@ -124,4 +129,5 @@ API = Api(
     handle=handle,
     guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     refuse=refuse,
+    errors=_ERRORS,
 )

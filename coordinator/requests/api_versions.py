@@ -4,28 +4,22 @@ Every client opens a connection with this request, in the newest version that it
 answers an unsupported version: in version 0, with UNSUPPORTED_VERSION and the range of ApiVersions itself, so that the client
 can ask again. v3 names the client's software (KIP-511).
 
-Features (KIP-584): clients look at two levels. `transaction.version` selects the transaction protocol, and `streams.version`
-says whether streams groups are available. Both are settings that never change while the server runs, so the epoch is always 0.
-As in Kafka, a feature at level 0 is not listed, and a supported range that begins at 0 is sent from v4 on only: earlier
-clients cannot read it.
+Features (KIP-584; config/features.py): clients look at the levels. The epoch is 0 until a client has set one of them, then the
+end of the metadata log, which grows. As in Kafka, a feature at level 0 is not listed, and a supported range that begins at 0 is
+sent from v4 on only: earlier clients cannot read it.
 """
 
 import re
 from collections.abc import Mapping
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.config.settings import ServerConfig
-from coordinator.groups.kinds import Kind
+from coordinator.config import features
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_VERSIONS = (0, 2)
-STREAMS_VERSION = "streams.version"
-STREAMS_VERSIONS = (0, 1)
 FEATURES_FROM_ZERO_SINCE = 4
 """Earlier clients cannot read a supported range that begins at 0."""
 _PRODUCE = 0
@@ -48,7 +42,7 @@ def respond(
     if error is not ErrorCode.NONE:
         return ApiVersionsResponse(error_code=error)
     response = listed(supported)
-    _add_features(response, server.config, api_version)
+    _add_features(response, server, api_version)
     return response
 
 
@@ -72,17 +66,21 @@ def listed(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
     return ApiVersionsResponse(api_keys=[_entry(key, versions) for key, versions in sorted(supported.items())])
 
 
-def _add_features(response: ApiVersionsResponse, config: ServerConfig, api_version: int) -> None:
-    serves_streams = Kind.STREAMS.label in config.groups.group_coordinator_rebalance_protocols
-    levels = {STREAMS_VERSION: int(serves_streams), TRANSACTION_VERSION: config.transactions.transaction_version}
-    if api_version >= FEATURES_FROM_ZERO_SINCE:
-        response.supported_features = [
-            ApiVersionsResponse.SupportedFeatureKey(STREAMS_VERSION, *STREAMS_VERSIONS),
-            ApiVersionsResponse.SupportedFeatureKey(TRANSACTION_VERSION, *TRANSACTION_VERSIONS),
-        ]
-    response.finalized_features_epoch = 0
+def _add_features(response: ApiVersionsResponse, server: Server, api_version: int) -> None:
+    registry = server.topics.registry
+    response.supported_features = [
+        ApiVersionsResponse.SupportedFeatureKey(name, first, last)
+        for name, (first, last) in features.SUPPORTED.items()
+        if first or api_version >= FEATURES_FROM_ZERO_SINCE
+    ]
+    if registry.feature_levels:
+        response.finalized_features_epoch = server.topics.metadata.high_watermark
+    else:
+        response.finalized_features_epoch = 0
     response.finalized_features = [
-        ApiVersionsResponse.FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level
+        ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
+        for name, level in features.levels(server.config, registry).items()
+        if level
     ]
 
 
@@ -111,4 +109,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=frozenset({ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
+    overlay=HERE,
 )

@@ -5,14 +5,16 @@ v1 adds the protocol that each member uses (KIP-1099).
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import Api
-from coordinator.api.described_groups import describe_groups, hide_by_topics, invalid_ids_first
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.config.features import serves
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from coordinator.requests.describe_groups import describe_groups, hide_by_topics, invalid_ids_first
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
@@ -20,7 +22,7 @@ _HIDDEN = "The group has described topic(s) that the client is not authorized to
 
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
-    if Kind.CONSUMER.label not in server.config.groups.group_coordinator_rebalance_protocols:
+    if not serves(server.config, server.topics.registry, Kind.CONSUMER):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
 
@@ -62,4 +64,8 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+    elements=("group_ids",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
 )

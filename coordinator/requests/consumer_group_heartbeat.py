@@ -4,11 +4,15 @@ v1 lets a member subscribe by a regular expression, and requires it to choose it
 generates an id for a member that sends none.
 """
 
-from coordinator.api.declaration import Api
+from typing import Any
+
+from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api.error_families import EPOCH_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.config.features import serves
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -43,7 +47,26 @@ def refuse(
 
 
 def _is_enabled(server: Server) -> bool:
-    return Kind.CONSUMER.label in server.config.groups.group_coordinator_rebalance_protocols
+    return serves(server.config, server.topics.registry, Kind.CONSUMER)
+
+
+def _recorded_request(seen: Seen, request: Any) -> Fields:
+    fields = seen.fields(request)
+    fields["topic_partitions"] = _by_id(seen, request.topic_partitions)
+    return fields
+
+
+def _recorded_response(seen: Seen, response: Any) -> Fields:
+    fields = seen.fields(response)
+    assignment = response.assignment
+    fields["assignment"] = None if assignment is None else _by_id(seen, assignment.topic_partitions)
+    return fields
+
+
+def _by_id(seen: Seen, topics: list[Any] | None) -> list[Fields] | None:
+    if topics is None:
+        return None
+    return [{"topic": seen.topic(topic), "partition": index} for topic in topics for index in topic.partitions]
 
 
 API = Api(
@@ -56,4 +79,9 @@ API = Api(
     guard=guard,
     is_guarded_whole=True,
     is_cacheable=True,
+    errors=EPOCH_ERRORS | {ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.INVALID_REGULAR_EXPRESSION},
+    mentions=("subscribed_topic_names", "topic_partitions"),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
+    recorded=Recorded(_recorded_request, _recorded_response),
 )

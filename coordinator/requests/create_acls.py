@@ -5,14 +5,15 @@ The valid ACLs of a request are one batch. An ACL that exists already is created
 
 from typing import TYPE_CHECKING
 
-from coordinator.api.acl_requests import CHANGES_MAX, NO_AUTHORIZER, close_unread
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import CONTROLLER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AccessControlEntryRecord, CreateAclsRequest, CreateAclsResponse
+from coordinator.requests.describe_acls import CHANGES_MAX, NO_AUTHORIZER, close_unread
 from coordinator.security import hosts
 from coordinator.security.access import ALTER_CLUSTER, AclOperation, ResourceType
 from coordinator.security.acls import Acl, PatternType, PermissionType
@@ -167,4 +168,5 @@ API = Api(
     handle=handle,
     guard=guard,
     refuse=refuse,
+    errors=CONTROLLER_ERRORS | {ErrorCode.SECURITY_DISABLED, ErrorCode.POLICY_VIOLATION},
 )

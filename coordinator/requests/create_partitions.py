@@ -1,6 +1,7 @@
 """CreatePartitions (key 37): adds partitions to topics (topics/create_partitions.py). Answered when the partitions exist."""
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded, QuotaType
+from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices, named_once, with_topics
 from coordinator.api.permits import Permits
@@ -38,6 +39,10 @@ def refuse(request: CreatePartitionsRequest, error: KafkaError, _api_version: in
     return CreatePartitionsResponse(results=[refusal(topic.name, error) for topic in request.topics])
 
 
+_ERRORS = CONTROLLER_ERRORS | TOPIC_ERRORS | {
+    ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.REASSIGNMENT_IN_PROGRESS,
+}  # fmt: skip
+
 API = Api(
     key=37,
     name="CreatePartitions",
@@ -46,4 +51,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=_ERRORS,
+    elements=("topics",),
+    quotas=frozenset({QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION}),
+    mutations_strict_since=3,
+    overlay=Forwarded(changes_topics=True),
 )

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded, QuotaType
+from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices, named_once, with_topics
 from coordinator.api.permits import Permits
@@ -75,6 +76,11 @@ def refuse(request: CreateTopicsRequest, error: KafkaError, _api_version: int) -
     return CreateTopicsResponse(topics=[refusal(topic.name, error) for topic in request.topics])
 
 
+_ERRORS = CONTROLLER_ERRORS | TOPIC_ERRORS | {
+    ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.INVALID_CONFIG,
+}  # fmt: skip
+
 API = Api(
     key=19,
     name="CreateTopics",
@@ -83,4 +89,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=_ERRORS,
+    elements=("topics",),
+    quotas=frozenset({QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION}),
+    mutations_strict_since=6,
+    overlay=Forwarded(changes_topics=True),
 )

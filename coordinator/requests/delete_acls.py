@@ -5,14 +5,22 @@ Kafka: `AclApis.handleDeleteAcls`, `AclControlManager.deleteAcls`.
 
 from typing import TYPE_CHECKING
 
-from coordinator.api.acl_requests import CHANGES_MAX, NO_AUTHORIZER, close_unread, has_unknown_code, read_filter, select
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import CONTROLLER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteAclsRequest, DeleteAclsResponse, RemoveAccessControlEntryRecord
+from coordinator.requests.describe_acls import (
+    CHANGES_MAX,
+    NO_AUTHORIZER,
+    close_unread,
+    has_unknown_code,
+    read_filter,
+    select,
+)
 from coordinator.security.access import ALTER_CLUSTER
 from coordinator.security.acls import Acl, AclFilter
 
@@ -123,4 +131,5 @@ API = Api(
     handle=handle,
     guard=guard,
     refuse=refuse,
+    errors=CONTROLLER_ERRORS | {ErrorCode.SECURITY_DISABLED},
 )

@@ -5,11 +5,15 @@ and the results come in the order of the request, whatever shards hold the group
 may not delete.
 """
 
-from coordinator.api.declaration import Api
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import split_by_permit
+from coordinator.api.guards import ask_in_slices
 from coordinator.api.server import Server
-from coordinator.groups.delete_groups import delete_groups
+from coordinator.groups.delete_groups import delete_groups, deletion_weight
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, Message
 from coordinator.security.access import DELETE_GROUP
@@ -18,16 +22,23 @@ _Result = DeleteGroupsResponse.DeletableGroupResult
 
 
 def handle(server: Server, exchange: Exchange[DeleteGroupsRequest]) -> None:
-    group_ids, denied = split_by_permit(
-        exchange.permits, DELETE_GROUP, list(dict.fromkeys(exchange.request.groups_names)), str
-    )
+    named = list(dict.fromkeys(exchange.request.groups_names))
+    ask_in_slices(exchange, exchange.permits, DELETE_GROUP, named, partial(_delete, server, exchange, named))
+
+
+def _delete(
+    server: Server, exchange: Exchange[DeleteGroupsRequest], named: Sequence[str], allowed: Collection[str]
+) -> None:
+    group_ids = [group_id for group_id in named if group_id in allowed]
 
     def combine(parts: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
         results = {result.group_id: result for part in parts for result in part.results}
-        refused = [_Result(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in denied]
+        refused = [
+            _Result(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED) for group_id in named if group_id not in allowed
+        ]
         return DeleteGroupsResponse(results=[*(results[group_id] for group_id in group_ids), *refused])
 
-    server.groups.gather_by_group(group_ids, delete_groups, exchange, combine, refused=_refused)
+    server.groups.gather_by_group(group_ids, delete_groups, exchange, combine, refused=_refused, weigh=deletion_weight)
 
 
 def refuse(request: DeleteGroupsRequest, error: KafkaError, api_version: int) -> Message:
@@ -45,4 +56,8 @@ API = Api(
     access=(DELETE_GROUP,),
     handle=handle,
     refuse=refuse,
+    errors=GROUP_ERRORS | {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_DELETION_FAILED},
+    elements=("groups_names",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
 )

@@ -1,11 +1,12 @@
 """DeleteRecords (key 21): moves the start of partitions forward (KIP-107; topics/delete_records.py)."""
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from coordinator.security.access import DELETE_TOPIC
 from coordinator.topics.delete_records import delete_records, refusal
@@ -36,4 +37,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=LEADER_ERRORS | {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.POLICY_VIOLATION},
+    elements=("topics.partitions",),
 )

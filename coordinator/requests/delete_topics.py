@@ -5,11 +5,12 @@ Answered when the topics are gone.
 
 from functools import partial
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded, QuotaType
+from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.security.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from coordinator.topics.delete import Rights, delete_topics, wanted
@@ -58,4 +59,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=CONTROLLER_ERRORS | TOPIC_ERRORS | {ErrorCode.TOPIC_DELETION_DISABLED},
+    elements=("topics", "topic_names"),
+    quotas=frozenset({QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION}),
+    mutations_strict_since=5,
+    overlay=Forwarded(changes_topics=True),
 )

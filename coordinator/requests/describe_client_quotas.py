@@ -4,7 +4,7 @@ from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from coordinator.quotas.describe import find_quotas
 from coordinator.security.access import DESCRIBE_CLUSTER_CONFIGS
@@ -29,4 +29,5 @@ API = Api(
     refuse=refuse,
     guard=guarded_by(DESCRIBE_CLUSTER_CONFIGS, lambda _request: CLUSTER_NAME, handle),
     writes=False,
+    errors=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
 )

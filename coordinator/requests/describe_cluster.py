@@ -4,7 +4,7 @@ v1 names the type of endpoint that the client expects (KIP-919). A client that e
 MISMATCHED_ENDPOINT_TYPE, as by any broker.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import cluster_operations
 from coordinator.api.server import Server
@@ -41,6 +41,10 @@ def refuse(_request: DescribeClusterRequest, error: KafkaError, _api_version: in
     return DescribeClusterResponse(error_code=error.code, error_message=error.message)
 
 
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+})  # fmt: skip
+
 API = Api(
     key=60,
     name="DescribeCluster",
@@ -49,4 +53,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=_ERRORS,
+    overlay=Forwarded(last=2),
 )

@@ -4,16 +4,107 @@ v3 may request the operations that the client is authorized to perform (KIP-430)
 group (KIP-1043), where earlier versions report it as Dead.
 """
 
-from coordinator.api.declaration import Api
-from coordinator.api.described_groups import describe_groups
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names, ask_in_slices
+from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.machine import GroupMachine
+from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
-from coordinator.security.access import DESCRIBE_GROUP
+from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse, Message
+from coordinator.runtime.internal_request import DONE
+from coordinator.runtime.result import RequestContext, Result
+from coordinator.runtime.router import Router
+from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC, ResourceType
 
 _Described = DescribeGroupsResponse.DescribedGroup
+
+
+class DescribeRequest(Protocol):
+    """Such a request: it may ask what the client is allowed to do with the groups (KIP-430)."""
+
+    include_authorized_operations: bool
+
+
+class DescribedGroup(Protocol):
+    """Such a response's entry."""
+
+    group_id: str
+    error_code: int
+    authorized_operations: int
+
+
+R = TypeVar("R", bound=DescribeRequest)
+D = TypeVar("D", bound=DescribedGroup)
+
+
+def describe_groups(
+    groups: Router[GroupMachine],
+    group_ids: Sequence[str],
+    exchange: Exchange[R],
+    describe: Callable[[Groups, str], D],
+    response: Callable[[list[D]], Message],
+    *,
+    refused: Callable[[str, ErrorCode], D],
+    hide: Callable[[Permits, list[D]], list[D]] | None = None,
+    sort: Callable[[list[str]], list[str]] = list,
+) -> None:
+    """Describes every group on its own shard, and answers `response(descriptions)`.
+
+    They come in the order of the ids, or as `sort` orders these. Groups that the client may not describe come first, as
+    `refused(group id, error)`, which also stands for those of a shard that is loading or elsewhere. `hide` replaces
+    descriptions of which the client may not see all.
+    """
+    permits = exchange.permits
+    described: dict[str, D] = {}
+    may: set[str] = set()
+
+    def describe_on_shard(state: Groups, ids: list[str], _context: RequestContext, _now_ms: int) -> Result:
+        for group_id in ids:
+            group = described[group_id] = describe(state, group_id)
+            if exchange.request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+                group.authorized_operations = permits.operations(ResourceType.GROUP, group_id)
+        return Result(DONE)
+
+    def refuse_part(ids: list[str], error: ErrorCode) -> object:
+        described.update({group_id: refused(group_id, error) for group_id in ids})
+        return DONE
+
+    def combine(_parts: list[object]) -> Message:
+        descriptions = [refused(each, ErrorCode.GROUP_AUTHORIZATION_FAILED) for each in group_ids if each not in may]
+        descriptions += [described[each] for each in sort([each for each in group_ids if each in may])]
+        return response(descriptions if hide is None or permits.everything else hide(permits, descriptions))
+
+    def describe_allowed(allowed: frozenset[str]) -> None:
+        may.update(allowed)
+        ids = [group_id for group_id in dict.fromkeys(group_ids) if group_id in allowed]
+        groups.gather_by_group(ids, describe_on_shard, exchange, combine, refused=refuse_part)
+
+    ask_in_slices(exchange, permits, DESCRIBE_GROUP, group_ids, describe_allowed)
+
+
+def hide_by_topics(
+    topics_of: Callable[[D], Iterable[str]], refused: Callable[[str], D]
+) -> Callable[[Permits, list[D]], list[D]]:
+    """What `hide` may be: a description with a topic that the client may not describe becomes `refused(group id)`."""
+
+    def hide(permits: Permits, descriptions: list[D]) -> list[D]:
+        named = {id(each): set(topics_of(each)) for each in descriptions}
+        visible = allowed_names(permits, DESCRIBE_TOPIC, sorted(set().union(*named.values())))
+        return [each if named[id(each)] <= visible else refused(each.group_id) for each in descriptions]
+
+    return hide
+
+
+def invalid_ids_first(group_ids: Sequence[str]) -> list[str]:
+    """Kafka answers ids that no group can have (empty ones) before it looks for groups."""
+    return sorted(group_ids, key=bool)
 
 
 def handle(server: Server, exchange: Exchange[DescribeGroupsRequest]) -> None:
@@ -44,4 +135,8 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=GROUP_ERRORS,
+    elements=("groups",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
 )

@@ -3,7 +3,7 @@
 Null selects every partition. Partitions that do not exist are left out without an error, as in Kafka.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, ErrorPlaces
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -12,6 +12,8 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
 
+_ERROR_SINCE = 3
+"""Earlier versions have an error for each folder alone."""
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 _Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
@@ -44,6 +46,16 @@ def _topics(server: Server, request: DescribeLogDirsRequest) -> list[DescribeLog
     return list(found.values())
 
 
+def _shape(_request: DescribeLogDirsRequest, error: KafkaError, version: int) -> DescribeLogDirsResponse | None:
+    if version >= _ERROR_SINCE:
+        return None
+    return DescribeLogDirsResponse(results=[_Result(error_code=error.code)])
+
+
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LOG_DIR_NOT_FOUND,
+})  # fmt: skip
+
 API = Api(
     key=35,
     name="DescribeLogDirs",
@@ -53,4 +65,7 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
+    errors=_ERRORS,
+    mentions=("topics",),
+    places=ErrorPlaces(shape=_shape),
 )

@@ -1,6 +1,7 @@
 """DescribeProducers (key 61): the producers that have written to partitions (KIP-664; topics/describe_producers.py)."""
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
 from coordinator.api.permits import Permits
@@ -40,4 +41,6 @@ API = Api(
     refuse=refuse,
     guard=guard,
     writes=False,
+    errors=LEADER_ERRORS,
+    elements=("topics.partition_indexes",),
 )

@@ -5,7 +5,7 @@ UNKNOWN_TOPIC_OR_PARTITION. v2 lists the controllers' listeners. Here the node i
 this server speaks Kafka's quorum protocol.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -13,7 +13,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
 from coordinator.topics import names
-from coordinator.topics.engine import LEADER_EPOCH
+from coordinator.topics.topics import LEADER_EPOCH
 
 _METADATA = {(names.CLUSTER_METADATA, 0)}
 _NODES_SINCE = 2
@@ -78,6 +78,11 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     )
 
 
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+})  # fmt: skip
+
 API = Api(
     key=55,
     name="DescribeQuorum",
@@ -87,4 +92,7 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
+    errors=_ERRORS,
+    elements=("topics.partitions",),
+    overlay=Forwarded(last=1),
 )

@@ -11,16 +11,17 @@ page (`DescribeTopicPartitionsRequestHandler`).
 from collections.abc import Sequence
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
-from coordinator.api.leaders import leaders, replicas
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from coordinator.requests.metadata import leaders, replicas
 from coordinator.security.access import DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
-from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
+from coordinator.topics.topics import LEADER_EPOCH, NO_LEADER
 
 _PARTITIONS_MAX = 2_000
 _PIECE_TOPICS = 100
@@ -124,4 +125,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=TOPIC_ERRORS | {ErrorCode.LEADER_NOT_AVAILABLE},
+    elements=("topics",),
 )

@@ -3,7 +3,8 @@
 A client gets the partitions of the topics that it may describe.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator
+from coordinator.api.error_families import COORDINATOR_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
 from coordinator.api.server import Server
@@ -40,6 +41,10 @@ def _refused(transactional_ids: list[str], error: ErrorCode) -> DescribeTransact
     return DescribeTransactionsResponse(transaction_states=[_State(error, each) for each in transactional_ids])
 
 
+_ERRORS = COORDINATOR_ERRORS | {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+}  # fmt: skip
+
 API = Api(
     key=65,
     name="DescribeTransactions",
@@ -48,4 +53,7 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=_ERRORS,
+    elements=("transactional_ids",),
+    coordinator=Coordinator.TRANSACTION,
 )

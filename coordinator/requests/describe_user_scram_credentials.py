@@ -22,6 +22,8 @@ def handle(server: Server, exchange: Exchange[DescribeUserScramCredentialsReques
     credentials = server.topics.registry.scram_credentials
     by_user: dict[str, list[_Info]] = {}
     for (user, mechanism), credential in credentials.items():
+        if not user:  # the key of made-up salts
+            continue
         by_user.setdefault(user, []).append(_Info(mechanism, credential.iterations))
     names = Counter([each.name for each in exchange.request.users or ()] or list(by_user))
     results = [_described(name, times, by_user.get(name)) for name, times in names.items()]
@@ -52,6 +54,10 @@ def refuse(
     return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=results)
 
 
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.DUPLICATE_RESOURCE, ErrorCode.RESOURCE_NOT_FOUND,
+})  # fmt: skip
+
 API = Api(
     key=50,
     name="DescribeUserScramCredentials",
@@ -61,4 +67,5 @@ API = Api(
     guard=guarded_by(DESCRIBE_CLUSTER, lambda _request: CLUSTER_NAME, handle),
     refuse=refuse,
     writes=False,
+    errors=_ERRORS,
 )

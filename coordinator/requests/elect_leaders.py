@@ -4,6 +4,7 @@ A request for all partitions (null) is answered without any: partitions that hav
 """
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -62,6 +63,11 @@ def _result(server: Server, name: str, index: int) -> ElectLeadersResponse.Parti
     return _Partition(partition_id=index, error_code=error, error_message=message)
 
 
+_ERRORS = CONTROLLER_ERRORS | TOPIC_ERRORS | {
+    ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}  # fmt: skip
+
 API = Api(
     key=43,
     name="ElectLeaders",
@@ -71,4 +77,6 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(ALTER_CLUSTER, handle),
     writes=False,
+    errors=_ERRORS,
+    elements=("topic_partitions.partitions",),
 )

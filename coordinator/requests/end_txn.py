@@ -7,7 +7,8 @@ carries the producer id and epoch of the next transaction (KIP-890).
 from functools import partial
 from operator import attrgetter
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator
+from coordinator.api.error_families import TRANSACTION_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
@@ -37,4 +38,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guarded_by(WRITE_TRANSACTIONAL_ID, attrgetter("transactional_id"), handle),
+    errors=TRANSACTION_ERRORS,
+    coordinator=Coordinator.TRANSACTION,
 )

@@ -3,18 +3,27 @@
 A request that waits for data is cancelled when its connection closes.
 """
 
+from copy import copy
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, ErrorPlaces, Fields, Forwarded, IsHit, Patched, QuotaType, Recorded, Seen
+from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import PIECE_NAMES
+from coordinator.api.payloads import error_name
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
-from coordinator.protocol.errors import KafkaError
+from coordinator.log.batch import whole_batches
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
 from coordinator.topics.fetch import IDS_SINCE, Fetch, IsDenied, refusal
+from coordinator.topics.fetch_sessions import FINAL, FULL
+from coordinator.topics.topics import Topics
 
 
 def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
@@ -70,6 +79,131 @@ def refuse(request: FetchRequest, error: KafkaError, api_version: int) -> FetchR
     return response
 
 
+def _explicit(request: FetchRequest, version: int, topics: Topics) -> FetchRequest:
+    """The request with the partitions of its session that it does not name again."""
+    by_id = version >= IDS_SINCE
+    found: dict[tuple[str | bytes, int], tuple[str, bytes, FetchRequest.FetchPartition]] = {}
+    session = topics.fetch_sessions.find(request.session_id) if request.session_epoch not in {FULL, FINAL} else None
+    if session is not None and session.epoch == request.session_epoch:
+        for key, each in session.partitions.items():
+            found[key] = ("" if by_id else each.topic or "", each.topic_id, each.requested)
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                found.pop((forgotten.topic_id if by_id else forgotten.topic, index), None)
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = (topic.topic_id if by_id else topic.topic, partition.partition)
+            found[key] = (topic.topic, topic.topic_id, partition)
+    explicit = copy(request)
+    explicit.topics = [
+        FetchRequest.FetchTopic(name, topic_id, [partition for _, _, partition in group])
+        for (name, topic_id), group in groupby(found.values(), itemgetter(0, 1))
+    ]
+    return explicit
+
+
+def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched | None:
+    """Replaces what was found in these partitions by the error, or adds it where the session had nothing new."""
+    hit = [
+        (topic, each.partition)
+        for topic in seen.explicit.topics
+        for each in topic.partitions
+        if is_hit(None, seen.topic(topic), each.partition)
+    ]
+    if not hit:
+        return None
+    request = copy(seen.request)
+    request.max_wait_ms = 0  # an error is answered at once
+
+    def patch(response: Any) -> None:
+        topics = {(topic.topic, topic.topic_id): topic for topic in response.responses}
+        for named, index in hit:
+            key = (named.topic, named.topic_id)
+            topic = topics.get(key)
+            if topic is None:
+                topic = topics[key] = FetchResponse.FetchableTopicResponse(*key)
+                response.responses.append(topic)
+            topic.partitions = [data for data in topic.partitions if data.partition_index != index]
+            topic.partitions.append(refusal(index, code))
+
+    return Patched(request, patch)
+
+
+def _recorded_request(seen: Seen, request: Any) -> Fields:
+    return {
+        "max_wait_ms": request.max_wait_ms,
+        "min_bytes": request.min_bytes,
+        "max_bytes": request.max_bytes,
+        "isolation_level": request.isolation_level,
+        "session_id": request.session_id,
+        "session_epoch": request.session_epoch,
+        "partitions": [
+            {"topic": seen.topic(topic), "partition": each.partition, "fetch_offset": each.fetch_offset}
+            for topic in seen.explicit.topics
+            for each in topic.partitions
+        ],
+    }
+
+
+def _recorded_response(seen: Seen, response: Any) -> Fields:
+    offsets = {
+        (seen.topic(topic), each.partition): each.fetch_offset
+        for topic in seen.explicit.topics
+        for each in topic.partitions
+    }
+    partitions = []
+    for topic in response.responses:
+        name = seen.topic(topic)
+        for data in topic.partitions:
+            fetch_offset = offsets.get((name, data.partition_index))
+            first, last, count = _delivered(data.records or b"", fetch_offset or 0)
+            partitions.append(
+                {
+                    "topic": name,
+                    "partition": data.partition_index,
+                    "fetch_offset": fetch_offset,
+                    "first_offset": first,
+                    "last_offset": last,
+                    "count": count,
+                    "high_watermark": data.high_watermark,
+                    "last_stable_offset": data.last_stable_offset,
+                    "error": error_name(data.error_code),
+                }
+            )
+    return {
+        "throttle_time_ms": response.throttle_time_ms,
+        "error": error_name(response.error_code),
+        "session_id": response.session_id,
+        "partitions": partitions,
+    }
+
+
+def _delivered(records: bytes, fetch_offset: int) -> tuple[int | None, int | None, int]:
+    """The first and last offset and the number of the records that a client gets: none before its offset, no markers."""
+    first = last = None
+    count = 0
+    for header in whole_batches(records):
+        if header.is_control or header.last_offset < fetch_offset:
+            continue
+        begins = max(header.base_offset, fetch_offset)
+        first = begins if first is None else first
+        last = header.last_offset
+        count += min(header.record_count, header.next_offset - begins)
+    return first, last, count
+
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_ERRORS = LEADER_ERRORS | _SESSION_ERRORS | {
+    ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.OFFSET_NOT_AVAILABLE,
+}  # fmt: skip
+
 API = Api(
     key=1,
     name="Fetch",
@@ -79,4 +213,11 @@ API = Api(
     refuse=refuse,
     guard=guard,
     writes=False,
+    errors=_ERRORS,
+    elements=("topics.partitions",),
+    quotas=frozenset({QuotaType.REQUEST, QuotaType.FETCH}),
+    overlay=Forwarded(last=15),
+    places=ErrorPlaces(of_whole=_SESSION_ERRORS, patch=_patch),
+    explicit=_explicit,
+    recorded=Recorded(_recorded_request, _recorded_response),
 )

@@ -13,10 +13,11 @@ that worker does not have gets COORDINATOR_NOT_AVAILABLE.
 from typing import Any
 
 from coordinator.api.cluster import Node
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator, Forwarded
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from coordinator.runtime.router import Router
@@ -25,12 +26,15 @@ from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
+_PIECE_KEYS = 200
+"""Keys that are looked up in a millisecond, with their permissions."""
 _SHARE_SINCE = 6
 _NO_NODE = -1
 _REFUSALS = {SHARE: ""}
 _NOT_AVAILABLE = "The coordinator is not available."
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
 _ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
+_FIELDS = {GROUP: "group", TRANSACTION: "transactional_id"}
 _Coordinator = FindCoordinatorResponse.Coordinator
 
 
@@ -47,16 +51,20 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
         exchange.reply(FindCoordinatorResponse(error_message="NONE", node_id=node.id, host=node.host, port=node.port))
         return
-    exchange.reply_in_slices(
-        FindCoordinatorResponse(
-            coordinators=[
+
+    def pieces() -> Pieces:
+        found: list[_Coordinator] = []
+        for start in range(0, len(request.coordinator_keys), _PIECE_KEYS):
+            found += [
                 _described(key, _coordinator(server, exchange, key))
                 if permits.allows(access, key)
                 else _nowhere(key, DENIED[access.resource_type])
-                for key in request.coordinator_keys
+                for key in request.coordinator_keys[start : start + _PIECE_KEYS]
             ]
-        )
-    )
+            yield
+        exchange.reply_in_slices(FindCoordinatorResponse(coordinators=found))
+
+    exchange.run_in_slices(pieces())
 
 
 def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: Permits) -> None:
@@ -91,6 +99,21 @@ def _nowhere(key: str, error: ErrorCode, text: str = "") -> _Coordinator:
     return _Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=text)
 
 
+def _looked_up(request: FindCoordinatorRequest) -> list[tuple[str | None, str]]:
+    field = _FIELDS.get(request.key_type)
+    return [(field, key) for key in request.coordinator_keys or ([request.key] if request.key else [])]
+
+
+def _is_of_groups(request: FindCoordinatorRequest) -> bool:
+    return request.key_type != TRANSACTION
+
+
+_ERRORS = frozenset({
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+})  # fmt: skip
+
 API = Api(
     key=10,
     name="FindCoordinator",
@@ -100,4 +123,9 @@ API = Api(
     refuse=refuse,
     guard=guard,
     writes=False,
+    errors=_ERRORS,
+    elements=("coordinator_keys",),
+    coordinator=Coordinator.FOUND,
+    overlay=Forwarded(last=6, is_ours=_is_of_groups),
+    looked_up=_looked_up,
 )

@@ -6,7 +6,8 @@ a short restart.
 
 from operator import attrgetter
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import GENERATION_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
@@ -36,4 +37,7 @@ API = Api(
     is_guarded_whole=True,
     is_cacheable=True,
     writes=False,
+    errors=GENERATION_ERRORS - {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS},
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
 )

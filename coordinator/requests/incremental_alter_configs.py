@@ -13,8 +13,10 @@ from coordinator.api.config_resources import (
     ConfigResourceType,
     config_access,
     config_resource,
+    is_of_groups,
 )
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded
+from coordinator.api.error_families import CONFIGS_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits, denial
 from coordinator.api.server import Server
@@ -29,6 +31,8 @@ _R = TypeVar("_R")
 _TYPES = frozenset(ConfigResourceType)
 _PIECE_RESOURCES = 20
 """Resources whose change is decided in about a millisecond."""
+_PIECE_CHARACTERS = 10_000
+"""Characters of values, which may be long lists, that are checked in about a millisecond."""
 
 
 class _Resource(Protocol):
@@ -53,7 +57,10 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
     def altered(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> Altered:
         entries = [ConfigChange(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
         return Altered(
-            resource.resource_type, resource.resource_name, entries, lambda kind: incremental(entries, kind.lists)
+            resource.resource_type,
+            resource.resource_name,
+            entries,
+            lambda kind: incremental(entries, kind.lists, kind.why_not),
         )
 
     def reply(errors: list[KafkaError | None]) -> None:
@@ -89,8 +96,12 @@ def alter_resources(
 
     if not requested:
         reply([])
+    resources = characters = 0
     for index, resource in enumerate(requested):
-        if not (index + 1) % _PIECE_RESOURCES:
+        resources += 1
+        characters += sum(len(entry.value or "") for entry in resource.entries)
+        if resources >= _PIECE_RESOURCES or characters >= _PIECE_CHARACTERS:
+            resources = characters = 0
             yield
         try:
             _alter(
@@ -168,4 +179,7 @@ API = Api(
     access=(ALTER_CLUSTER_CONFIGS, ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS),
     handle=handle,
     refuse=refuse,
+    errors=CONFIGS_ERRORS,
+    elements=("resources",),
+    overlay=Forwarded(last=1, is_ours=is_of_groups),
 )

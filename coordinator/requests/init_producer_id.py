@@ -8,7 +8,8 @@ commit, KIP-939) is unstable in Kafka and not supported here.
 
 from functools import partial
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator
+from coordinator.api.error_families import TRANSACTION_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
@@ -66,4 +67,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=TRANSACTION_ERRORS | {ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TRANSACTION_TIMEOUT},
+    coordinator=Coordinator.TRANSACTION,
 )

@@ -5,14 +5,19 @@ v3 names several members, by member id or instance id, and answers each (KIP-345
 
 from operator import attrgetter
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
+from coordinator.api.error_families import MEMBER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import leave_group
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from coordinator.security.access import READ_GROUP
+
+_MEMBERS_SINCE = 3
+_MEMBERS_ERRORS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+"""Each member has its own."""
 
 
 def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:
@@ -23,6 +28,16 @@ def refuse(request: LeaveGroupRequest, error: KafkaError, api_version: int) -> L
     return LeaveGroupResponse(error_code=error.code)
 
 
+def _shape(request: LeaveGroupRequest, error: KafkaError, version: int) -> LeaveGroupResponse | None:
+    if version < _MEMBERS_SINCE or error.code not in _MEMBERS_ERRORS:
+        return None
+    members = [
+        LeaveGroupResponse.MemberResponse(each.member_id, each.group_instance_id, error.code)
+        for each in request.members
+    ]
+    return LeaveGroupResponse(members=members)
+
+
 API = Api(
     key=13,
     name="LeaveGroup",
@@ -31,4 +46,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
+    errors=MEMBER_ERRORS,
+    elements=("members",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
+    places=ErrorPlaces(of_elements=_MEMBERS_ERRORS, shape=_shape),
 )

@@ -4,7 +4,7 @@ v0 lists client metrics only, which do not exist here. v1 lists the requested ty
 """
 
 from coordinator.api.config_resources import RESOURCES, ConfigResourceType
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -37,6 +37,10 @@ def refuse(_request: ListConfigResourcesRequest, error: KafkaError, _api_version
     return ListConfigResourcesResponse(error_code=error.code)
 
 
+def _is_of_groups(request: ListConfigResourcesRequest) -> bool:
+    return request.resource_types == [ConfigResourceType.GROUP]
+
+
 API = Api(
     key=74,
     name="ListConfigResources",
@@ -46,4 +50,6 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER_CONFIGS, handle),
     writes=False,
+    errors=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
+    overlay=Forwarded(last=1, is_ours=_is_of_groups),
 )

@@ -1,10 +1,11 @@
 """ListOffsets (key 2): the offset of a timestamp, or the first or last one, of partitions (topics/list_offsets.py)."""
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import Reply, guarded_by_topic
 from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.security.access import DESCRIBE_TOPIC
 from coordinator.topics.list_offsets import list_offsets
@@ -44,4 +45,6 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_topic(DESCRIBE_TOPIC, lambda topic: topic.name, _serve, refuse, "topics"),
     writes=False,
+    errors=LEADER_ERRORS | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT},
+    elements=("topics.partitions",),
 )

@@ -4,6 +4,7 @@ Unknown topics and partitions are left out without an error, as in Kafka.
 """
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
 from coordinator.api.server import Server
@@ -41,4 +42,6 @@ API = Api(
     refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
+    errors=CONTROLLER_ERRORS | TOPIC_ERRORS,
+    mentions=("topics",),
 )

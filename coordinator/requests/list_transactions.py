@@ -4,14 +4,18 @@ v1 filters by the time since the transaction began (KIP-994), v2 by a regular ex
 A client gets the ids that it may describe.
 """
 
-from coordinator.api.declaration import Api
+from collections.abc import Callable
+
+from coordinator.api.declaration import Api, Forwarded
+from coordinator.api.error_families import COORDINATOR_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.api.visible_lists import reply_with_list
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
+from coordinator.protocol.patterns import Matched
+from coordinator.requests.list_groups import reply_with_list
 from coordinator.security.access import DESCRIBE_TRANSACTIONAL_ID
-from coordinator.transactions.listing import matching, parse_filters
+from coordinator.transactions.listing import check_pattern, matching, parse_filters
 from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import NAMES
 
@@ -19,10 +23,10 @@ _State = ListTransactionsResponse.TransactionState
 
 
 def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
-    request, permits = exchange.request, exchange.permits
-    filters, unknown = parse_filters(
-        request.state_filters, request.producer_id_filters, request.duration_filter, request.transactional_id_pattern
-    )
+    request, permits, pattern = exchange.request, exchange.permits, exchange.request.transactional_id_pattern
+    if pattern:
+        check_pattern(pattern, server.config.groups.limit_pattern_bytes)
+    filters, unknown = parse_filters(request.state_filters, request.producer_id_filters, request.duration_filter)
 
     def view(transactions: Transactions, now_ms: int) -> list[_State]:
         return [
@@ -36,7 +40,21 @@ def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
     def may_see(state: _State) -> bool:
         return permits.allows(DESCRIBE_TRANSACTIONAL_ID, state.transactional_id, quiet=True)
 
-    reply_with_list(server.transactions, view, exchange, response, None if permits.everything else may_see)
+    def match(states: list[_State], proceed: Callable[[list[_State]], None]) -> None:
+        def on_matched(matched: Matched) -> None:
+            found = matched[pattern or ""] or ()
+            proceed([state for state in states if state.transactional_id in found])
+
+        server.match_patterns((pattern or "",), [state.transactional_id for state in states], None, on_matched)
+
+    reply_with_list(
+        server.transactions,
+        view,
+        exchange,
+        response,
+        may_see=None if permits.everything else may_see,
+        match=match if pattern else None,
+    )
 
 
 def refuse(_request: ListTransactionsRequest, error: KafkaError, _api_version: int) -> ListTransactionsResponse:
@@ -51,4 +69,6 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=COORDINATOR_ERRORS | {ErrorCode.INVALID_REGULAR_EXPRESSION},
+    overlay=Forwarded(is_ours_on_main=True),
 )

@@ -6,7 +6,7 @@ id (KIP-516): as soon as one entry has an id, entries without one are ignored, a
 A missing topic is created if both the client and `auto.create.topics.enable` allow it. The response does not wait for that:
 it carries UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the client asks again until the topic exists.
 
-A topic is encoded once per change (api/encoded_topics.py), and a response with many is built in slices.
+A topic is encoded once per change (topics/encoded_topics.py), and a response with many is built in slices.
 
 A client sees the topics that it may describe. Of all topics the others are left out; named ones are refused behind the rest,
 without a word on whether they exist, and a missing topic that the client may not create is refused instead of created
@@ -16,33 +16,61 @@ A partition whose log is damaged has no leader and LEADER_NOT_AVAILABLE, as in K
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from copy import copy
+from typing import Any
 
-from coordinator.api import authorized_operations
-from coordinator.api.declaration import Api
-from coordinator.api.encoded_topics import (
+from coordinator.api.declaration import Api, ErrorPlaces, Forwarded, IsHit, Patched, QuotaType, Seen
+from coordinator.api.error_families import TOPIC_ERRORS
+from coordinator.api.exchange import Exchange
+from coordinator.api.guards import cluster_operations
+from coordinator.api.permits import Permits
+from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import MetadataRequest, MetadataResponse
+from coordinator.protocol.spliced_array import PIECE_ELEMENTS
+from coordinator.security import authorized_operations
+from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, ResourceType
+from coordinator.topics import names
+from coordinator.topics.encoded_topics import (
     Form,
     ResponseTopic,
     around_topics,
     encode_topic,
     encode_topics,
 )
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import cluster_operations
-from coordinator.api.leaders import leaders, replicas
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
-from coordinator.api.spliced_array import PIECE_ELEMENTS
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import MetadataRequest, MetadataResponse
-from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, ResourceType
-from coordinator.topics import names
-from coordinator.topics.engine import LEADER_EPOCH, NO_LEADER
 from coordinator.topics.registry import NO_ID, Topic
+from coordinator.topics.topics import LEADER_EPOCH, NO_LEADER, Topics
 
 _IDS_SINCE = 12
 _CREATED_AT_ONCE = 10
 """Topics whose creation takes about a millisecond."""
+
+
+_ANYWHERE = ("", 0)
+
+
+def leaders(server: Server, topic: str) -> Callable[[int], int]:
+    """Index of a partition -> id of its leader, or NO_LEADER: its log is damaged, or no node has it at the moment."""
+    if topic in names.INTERNAL and server.cluster.moves:
+        return lambda index: _owner(server, topic, index)
+    elsewhere = server.cluster.data_leader()
+    if elsewhere is not None:
+        return lambda _index: elsewhere
+    offline = server.topics.offline.get(topic, frozenset())
+    return lambda index: NO_LEADER if index in offline else server.node_id
+
+
+def replicas(server: Server, leader: int) -> list[int]:
+    """The nodes that have a partition: its leader; without one this server, whose log is damaged; none without records."""
+    if leader != NO_LEADER:
+        return [leader]
+    return [server.node_id] if server.topics.has_data else []
+
+
+def _owner(server: Server, topic: str, index: int) -> int:
+    node = server.cluster.leader(topic, index, _ANYWHERE)
+    return NO_LEADER if node is None else node.id
 
 
 def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
@@ -247,6 +275,42 @@ def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, 
     return encoded
 
 
+def _shape(request: MetadataRequest, error: KafkaError, version: int) -> MetadataResponse:
+    if error.code in _WHOLE_ERRORS:
+        return MetadataResponse(error_code=error.code)
+    return MetadataResponse(topics=refuse(request, error, version).topics)
+
+
+def _explicit(request: MetadataRequest, version: int, topics: Topics) -> MetadataRequest:
+    """A request for all topics (null, or none in version 0) names each."""
+    if request.topics or (request.topics is not None and version > 0):
+        return request
+    explicit = copy(request)
+    explicit.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics.topic_names()]
+    return explicit
+
+
+def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched:
+    """Takes the leaders of these partitions away."""
+
+    def patch(response: Any) -> None:
+        for topic in response.topics:
+            for each in topic.partitions:
+                if is_hit(None, seen.topic(topic), each.partition_index):
+                    each.error_code, each.leader_id = code, NO_LEADER
+
+    return Patched(seen.request, patch)
+
+
+_WHOLE_ERRORS = frozenset({ErrorCode.REBOOTSTRAP_REQUIRED})
+
+
+_ERRORS = TOPIC_ERRORS | {
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND,
+    ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.REBOOTSTRAP_REQUIRED,
+}  # fmt: skip
+
 API = Api(
     key=3,
     name="Metadata",
@@ -254,4 +318,10 @@ API = Api(
     access=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
     handle=handle,
     refuse=refuse,
+    errors=_ERRORS,
+    elements=("topics",),
+    quotas=frozenset({QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION}),
+    overlay=Forwarded(last=13),
+    places=ErrorPlaces(of_whole=_WHOLE_ERRORS, shape=_shape, patch=_patch),
+    explicit=_explicit,
 )

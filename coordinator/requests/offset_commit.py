@@ -7,19 +7,22 @@ Partitions that do not exist, or whose topic the client may not read, are refuse
 (groups/offsets/commit.py).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from typing import Any
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api.error_families import COMMIT_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.large_commit import is_large, prepare
+from coordinator.api.guards import allowed_in_pieces
+from coordinator.api.payloads import error_name
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
-from coordinator.api.topic_existence import NONE_DENIED, denied_topics, fill_in_topics, split_commit
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit import ANSWERS, commit, commit_rest, expire_timestamp_ms
 from coordinator.groups.offsets.partial_commit import PartialCommit
-from coordinator.groups.offsets.validate_partitions import Validated, fail
+from coordinator.groups.offsets.topic_existence import NONE_DENIED, Commit, fill_in_topics, split_commit
+from coordinator.groups.offsets.validate_partitions import Answers, Validated, fail, validate_in_pieces
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetCommitRequest
@@ -27,15 +30,59 @@ from coordinator.runtime.result import RequestContext, Result
 from coordinator.security.access import READ_GROUP, READ_TOPIC
 
 TOPIC_IDS_SINCE = 10
+LARGE_ELEMENTS = 1_000
+"""Topics and partitions of a commit that takes about a millisecond. A larger one is prepared in slices."""
+
+
+def denied_topics(request: Commit, permits: Permits) -> Collection[str]:
+    """The names of the topics of a request that the client may not read. Topics were filled in."""
+    names = dict.fromkeys([topic.name for topic in request.topics])
+    return [name for name in names if not permits.allows(READ_TOPIC, name)]
+
+
+def is_large(request: Commit) -> bool:
+    """Whether the commit is to be prepared in slices."""
+    elements = len(request.topics)
+    for topic in request.topics:
+        elements += len(topic.partitions)
+    return elements > LARGE_ELEMENTS
+
+
+def prepare(
+    server: Server,
+    exchange: Exchange[Any],
+    answers: Answers,
+    *,
+    by_id: bool,
+    now_ms: int,
+    expire_timestamp_ms: int | None,
+) -> Generator[None, None, tuple[PartialCommit, Validated]]:
+    """Refuses and validates partitions of a large commit, some in each step. What is left is for the group.
+
+    The group decides about the whole commit, and its records are one batch: that takes place at once. So the offsets have the
+    time at which this began. A topic that is deleted meanwhile is committed as if the group had been asked first, as in Kafka.
+    """
+    request = exchange.request
+    yield  # decoding has taken some milliseconds
+    fill_in_topics(request, server.topics, by_id=by_id)
+    yield
+    names = list(dict.fromkeys(topic.name for topic in request.topics))
+    allowed = yield from allowed_in_pieces(exchange.permits, READ_TOPIC, names)
+    denied = set(names) - allowed
+    partial = split_commit(request, server.topics, answers, by_id=by_id, denied=denied)
+    exchange.with_request(partial)  # an error answers the partitions that are refused here as well
+    yield
+    metadata_max = server.groups.shard_of(request.group_id).state.config.offset_metadata_max_bytes
+    validated = yield from validate_in_pieces(partial.rest, answers, metadata_max, now_ms, expire_timestamp_ms)
+    return partial, validated
 
 
 def handle(server: Server, exchange: Exchange[OffsetCommitRequest]) -> None:
-    request = exchange.request
-    by_id = exchange.api_version >= TOPIC_IDS_SINCE
-    if is_large(request):
-        exchange.run_in_slices(_commit_in_slices(server, exchange), even_if_lost=True)
-    elif fill_in_topics(request, server.topics, by_id=by_id):
+    request, by_id = exchange.request, exchange.api_version >= TOPIC_IDS_SINCE
+    if fill_in_topics(request, server.topics, by_id=by_id, elements_max=LARGE_ELEMENTS):
         server.groups.submit(request.group_id, commit, exchange)
+    elif is_large(request):
+        exchange.run_in_slices(_commit_in_slices(server, exchange), even_if_lost=True)
     else:
         _commit_partly(server, exchange, NONE_DENIED)
 
@@ -111,6 +158,52 @@ def refuse(request: OffsetCommitRequest | PartialCommit, error: KafkaError, api_
     return fail(request, ANSWERS, error.code)
 
 
+def _recorded_request(seen: Seen, request: Any) -> Fields:
+    return {
+        **_committer(request),
+        "partitions": [
+            {
+                "topic": seen.topic(topic),
+                "partition": each.partition_index,
+                "offset": each.committed_offset,
+                "leader_epoch": each.committed_leader_epoch,
+                "metadata": each.committed_metadata,
+            }
+            for topic in request.topics
+            for each in topic.partitions
+        ],
+    }
+
+
+def _recorded_response(seen: Seen, response: Any) -> Fields:
+    return {
+        "throttle_time_ms": response.throttle_time_ms,
+        "partitions": [
+            {"topic": seen.topic(topic), "partition": each.partition_index, "error": error_name(each.error_code)}
+            for topic in response.topics
+            for each in topic.partitions
+        ],
+    }
+
+
+def _committer(request: Any) -> Fields:
+    """Who commits: the fields that the request has."""
+    named = {
+        "transactional_id": "transactional_id",
+        "group_id": "group_id",
+        "producer_id": "producer_id",
+        "producer_epoch": "producer_epoch",
+        "member_id": "member_id",
+        "group_instance_id": "group_instance_id",
+        "generation_id_or_member_epoch": "epoch",
+    }
+    return {to: getattr(request, name) for name, to in named.items() if name in type(request).__slots__}
+
+
+RECORDED = Recorded(_recorded_request, _recorded_response)
+"""Of TxnOffsetCommit, too."""
+
+
 API = Api(
     key=8,
     name="OffsetCommit",
@@ -119,4 +212,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=COMMIT_ERRORS,
+    elements=("topics.partitions",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
+    recorded=RECORDED,
 )

@@ -4,41 +4,42 @@ Unknown topics and partitions, and topics that the client may not read, are refu
 a commit, the request goes to its group even if nothing is left of it, and an error of the group is then the whole response.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
+from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import allowed_in_pieces, allowed_names
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.security.access import DELETE_GROUP, READ_TOPIC
-from coordinator.topics.engine import Topics
+from coordinator.topics.topics import Topics
 
 _RequestedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
+PIECE_ELEMENTS = 200
+"""Topics and partitions whose offsets are deleted in about a millisecond. A larger request is handled in slices."""
+_PARTITIONS_ERRORS = TOPIC_ERRORS | {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+"""Each partition has its own."""
+
 
 def handle(server: Server, exchange: Exchange[OffsetDeleteRequest]) -> None:
-    _delete(server, exchange, frozenset())
-
-
-def guard(server: Server, exchange: Exchange[OffsetDeleteRequest], permits: Permits) -> None:
-    request = exchange.request
-    permits.require(DELETE_GROUP, request.group_id)
-    names = [topic.name for topic in request.topics]
-    _delete(server, exchange, set(names) - allowed_names(permits, READ_TOPIC, names))
-
-
-def _delete(server: Server, exchange: Exchange[OffsetDeleteRequest], denied: Collection[str]) -> None:
     request = exchange.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    if sum(1 + len(topic.partitions) for topic in request.topics) > PIECE_ELEMENTS:
+        exchange.run_in_slices(_delete_in_slices(server, exchange), even_if_lost=True)
+        return
+    names = [topic.name for topic in request.topics]
+    denied = set(names) - allowed_names(exchange.permits, READ_TOPIC, names)
     refused = _refuse_some(request, server.topics, denied)
 
     def delete_known(groups: Groups, request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
@@ -48,6 +49,55 @@ def _delete(server: Server, exchange: Exchange[OffsetDeleteRequest], denied: Col
         return result
 
     server.groups.submit(request.group_id, delete_known if refused else delete, exchange)
+
+
+def guard(server: Server, exchange: Exchange[OffsetDeleteRequest], permits: Permits) -> None:
+    permits.require(DELETE_GROUP, exchange.request.group_id)
+    handle(server, exchange)
+
+
+def _delete_in_slices(server: Server, exchange: Exchange[OffsetDeleteRequest]) -> Pieces:
+    """Each partition has its own answer, so the group is asked about some at a time.
+
+    If the group refuses a part although it let an earlier one pass, the partitions of that part have its error.
+    """
+    request = exchange.request
+    names = list(dict.fromkeys(topic.name for topic in request.topics))
+    denied = set(names) - (yield from allowed_in_pieces(exchange.permits, READ_TOPIC, names))
+    parts = list(_parts(request))
+    refused: list[_Topic] = []
+    for part in parts:
+        refused += _refuse_some(part, server.topics, denied)
+        yield
+
+    def refuse_part(part: OffsetDeleteRequest, error: ErrorCode) -> OffsetDeleteResponse:
+        topics = [
+            _Topic(topic.name, [_Partition(each.partition_index, error) for each in topic.partitions])
+            for topic in part.topics
+        ]
+        return OffsetDeleteResponse(error_code=error, topics=topics)
+
+    def combine(answers: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
+        if all(answer.error_code for answer in answers):
+            return OffsetDeleteResponse(error_code=answers[0].error_code)
+        return OffsetDeleteResponse(topics=_joined(refused, [each for answer in answers for each in answer.topics]))
+
+    yield from server.groups.gather_of_group(request.group_id, parts, delete, exchange, combine, refused=refuse_part)
+
+
+def _parts(request: OffsetDeleteRequest) -> Iterator[OffsetDeleteRequest]:
+    """The request in parts that take about a millisecond each."""
+    part, elements = OffsetDeleteRequest(request.group_id), 0
+    for topic in request.topics:
+        for first in range(0, len(topic.partitions) or 1, PIECE_ELEMENTS):
+            partitions = topic.partitions[first : first + PIECE_ELEMENTS]
+            part.topics.append(_RequestedTopic(topic.name, partitions))
+            elements += 1 + len(partitions)
+            if elements >= PIECE_ELEMENTS:
+                yield part
+                part, elements = OffsetDeleteRequest(request.group_id), 0
+    if part.topics:
+        yield part
 
 
 def refuse(request: OffsetDeleteRequest, error: KafkaError, api_version: int) -> Message:
@@ -77,8 +127,21 @@ def _joined(refused: Sequence[_Topic], topics: Sequence[_Topic]) -> list[_Topic]
     joined: dict[str, _Topic] = {}
     for topic in (*refused, *topics):
         first = joined.get(topic.name)
-        joined[topic.name] = topic if first is None else _Topic(topic.name, first.partitions + topic.partitions)
+        if first is None:
+            joined[topic.name] = topic
+        else:
+            first.partitions += topic.partitions
     return list(joined.values())
+
+
+def _shape(request: OffsetDeleteRequest, error: KafkaError, _version: int) -> OffsetDeleteResponse | None:
+    if error.code not in _PARTITIONS_ERRORS:
+        return None
+    topics = [
+        _Topic(topic.name, [_Partition(each.partition_index, error.code) for each in topic.partitions])
+        for topic in request.topics
+    ]
+    return OffsetDeleteResponse(topics=topics)
 
 
 API = Api(
@@ -89,4 +152,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=GROUP_ERRORS | _PARTITIONS_ERRORS | {ErrorCode.NON_EMPTY_GROUP},
+    elements=("topics.partitions",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
+    places=ErrorPlaces(of_elements=_PARTITIONS_ERRORS, shape=_shape),
 )

@@ -12,21 +12,24 @@ A topic that the client may not describe is refused behind the others; of all of
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from operator import attrgetter
-from typing import TypeVar
+from functools import cache, partial
+from typing import Any, TypeVar
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces, Fields, IsHit, Patched, Recorded, Seen
+from coordinator.api.error_families import MEMBER_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names, split_by_permit
+from coordinator.api.guards import PIECE_NAMES, allowed_in_pieces
+from coordinator.api.payloads import error_name
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.api.sliced_work import Pieces
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.offsets.fetch import fetch, fetch_group
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from coordinator.runtime.result import RequestContext, Result
-from coordinator.runtime.router import PART_GROUPS
+from coordinator.runtime.router import PART_WEIGHT
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 GROUP_ERROR_SINCE = 2
@@ -34,6 +37,8 @@ BATCH_SINCE = 8
 TOPIC_IDS_SINCE = 10
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
+_PIECE_GROUPS = 200
+"""Requested groups that are prepared in about a millisecond."""
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 _RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -42,6 +47,8 @@ _GroupTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 _GroupPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
+MaySee = Callable[[str], bool]
+"""Whether the client may describe the topic of a name; it remembers what it has said."""
 P = TypeVar("P")
 T = TypeVar("T", _Topic, _GroupTopic)
 
@@ -54,19 +61,61 @@ def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
 
 
 def guard(server: Server, exchange: Exchange[OffsetFetchRequest], permits: Permits) -> None:
+    is_batch = exchange.api_version >= BATCH_SINCE
+    exchange.run_in_slices((_fetch_visible_groups if is_batch else _fetch_visible)(server, exchange, permits))
+
+
+def _fetch_visible(server: Server, exchange: Exchange[OffsetFetchRequest], permits: Permits) -> Pieces:
     request = exchange.request
-    if exchange.api_version < BATCH_SINCE:
-        permits.require(DESCRIBE_GROUP, request.group_id)
-        server.groups.submit(request.group_id, _visible_part(request, permits), exchange)
-        return
-    catalog = server.topics if exchange.api_version >= TOPIC_IDS_SINCE else None
-    visible = [_VisiblePart(group, permits, catalog) for group in request.groups]
+    permits.require(DESCRIBE_GROUP, request.group_id)
+    named = list(dict.fromkeys(topic.name for topic in request.topics or ()))
+    allowed = yield from allowed_in_pieces(permits, DESCRIBE_TOPIC, named)
+    may_see = cache(partial(permits.allows, DESCRIBE_TOPIC, quiet=True))
+    if request.topics is None:
+        yield from _ask_about_committed(server, [request.group_id], may_see)
+    server.groups.submit(request.group_id, _visible_part(request, allowed, may_see), exchange)
+
+
+def _fetch_visible_groups(server: Server, exchange: Exchange[OffsetFetchRequest], permits: Permits) -> Pieces:
+    groups, by_id = exchange.request.groups, exchange.api_version >= TOPIC_IDS_SINCE
+    group_ids = list(dict.fromkeys(group.group_id for group in groups))
+    allowed_groups = yield from allowed_in_pieces(permits, DESCRIBE_GROUP, group_ids)
+    names = {
+        server.topics.topic_name(topic.topic_id) if by_id else topic.name: None
+        for group in groups
+        if group.group_id in allowed_groups
+        for topic in group.topics or ()
+    }
+    allowed = yield from allowed_in_pieces(permits, DESCRIBE_TOPIC, [name for name in names if name is not None])
+    may_see = cache(partial(permits.allows, DESCRIBE_TOPIC, quiet=True))
+    all_of = [group.group_id for group in groups if group.topics is None and group.group_id in allowed_groups]
+    yield from _ask_about_committed(server, dict.fromkeys(all_of), may_see)
+    catalog = server.topics if by_id else None
+    visible: list[_VisiblePart] = []
+    for number, group in enumerate(groups, 1):
+        is_refused = group.group_id not in allowed_groups
+        visible.append(_VisiblePart(group, allowed, may_see, catalog, is_refused=is_refused))
+        if not number % _PIECE_GROUPS:
+            yield
 
     def compose(fetched: Iterable[_Group]) -> list[_Group]:
         each_fetched = iter(fetched)
         return [each.refusal() if each.is_refused else each.answer(next(each_fetched)) for each in visible]
 
     _fetch_groups(server, exchange, [each.rest for each in visible if not each.is_refused], compose)
+
+
+def _ask_about_committed(server: Server, group_ids: Iterable[str], may_see: MaySee) -> Pieces:
+    """Asks about the topics that groups have offsets of, before all of these are fetched. `may_see` remembers the answers."""
+    done = 0
+    for group_id in group_ids:
+        committed = server.groups.shard_of(group_id).state.offsets.by_group.get(group_id, ())
+        for name in ("", *dict.fromkeys(topic for topic, _ in committed)):
+            if name:
+                may_see(name)
+            done += 1  # to look a group up costs as much as to ask about a name
+            if not done % PIECE_NAMES:
+                yield
 
 
 def _fetch_groups(
@@ -107,32 +156,32 @@ def _fetch_groups(
                 fetched.setdefault(group.group_id, deque()).append(group)
         return OffsetFetchResponse(groups=compose([fetched[group.group_id].popleft() for group in groups]))
 
-    # All offsets of one group may be many.
-    part_groups = 1 if any(group.topics is None for group in groups) else PART_GROUPS
-    server.groups.gather_by_group(
-        requested, fetch_on_shard, exchange, combine, refused=refused, part_groups=part_groups
-    )
+    def weigh(_groups: Groups, group_id: str) -> int:
+        # All offsets of one group may be many.
+        return PART_WEIGHT if any(each.topics is None for each in requested[group_id]) else 1
+
+    server.groups.gather_by_group(requested, fetch_on_shard, exchange, combine, refused=refused, weigh=weigh)
 
 
 # --- what the client may see ------------------------------------------------------------------------------------------
 
 
 def _visible_part(
-    request: OffsetFetchRequest, permits: Permits
+    request: OffsetFetchRequest, allowed: frozenset[str], may_see: MaySee
 ) -> Callable[[Groups, OffsetFetchRequest, RequestContext, int], Result]:
     """`fetch` for the topics that the client may describe; others come last in the response, if the client has named them."""
     rest = copy(request)
     refused: list[_Topic] = []
     if request.topics is not None:
-        rest.topics, denied = split_by_permit(permits, DESCRIBE_TOPIC, request.topics, attrgetter("name"))
-        refused += [_refused(topic, _DENIED) for topic in denied]
+        rest.topics = [topic for topic in request.topics if topic.name in allowed]
+        refused += [_refused(topic, _DENIED) for topic in request.topics if topic.name not in allowed]
 
     def fetch_visible(groups: Groups, _request: OffsetFetchRequest, context: RequestContext, now_ms: int) -> Result:
         result = fetch(groups, rest, context, now_ms)
         response = result.reply
         assert isinstance(response, OffsetFetchResponse)
         if rest.topics is None:
-            response.topics = _visible(response.topics, permits)
+            response.topics = _visible(response.topics, may_see)
         response.topics += refused
         return result
 
@@ -142,19 +191,26 @@ def _visible_part(
 class _VisiblePart:
     """What the client may see of a requested group (v8 and later)."""
 
-    __slots__ = ("_permits", "_refused", "is_refused", "rest")
+    __slots__ = ("_may_see", "_refused", "is_refused", "rest")
 
-    def __init__(self, requested: _RequestedGroup, permits: Permits, catalog: Catalog | None) -> None:
-        """`catalog`: finds the names of topics that are named by id; None: they are named by name."""
-        self._permits = permits
+    def __init__(
+        self,
+        requested: _RequestedGroup,
+        allowed: frozenset[str],
+        may_see: MaySee,
+        catalog: Catalog | None,
+        *,
+        is_refused: bool,
+    ) -> None:
+        """`allowed`: the named topics that may be seen. `catalog`: has the names of topics named by id; else None."""
+        self._may_see = may_see
         self._refused: list[_GroupTopic] = []
         self.rest = copy(requested)
         """The request without the topics that are refused here."""
-        self.is_refused = not permits.allows(DESCRIBE_GROUP, requested.group_id)
+        self.is_refused = is_refused
         if self.is_refused or requested.topics is None:
             return
         names = [topic.name if catalog is None else catalog.topic_name(topic.topic_id) for topic in requested.topics]
-        allowed = allowed_names(permits, DESCRIBE_TOPIC, (name for name in names if name is not None))
         self.rest.topics = []
         for topic, name in zip(requested.topics, names, strict=True):
             if name in allowed:
@@ -171,13 +227,13 @@ class _VisiblePart:
         """The group's entry of the response: what was fetched of `rest`, then the refused topics."""
         if not fetched.error_code:
             if self.rest.topics is None:
-                fetched.topics = _visible(fetched.topics, self._permits)
+                fetched.topics = _visible(fetched.topics, self._may_see)
             fetched.topics += self._refused
         return fetched
 
 
-def _visible(topics: Iterable[T], permits: Permits) -> list[T]:
-    return [each for each in topics if permits.allows(DESCRIBE_TOPIC, each.name, quiet=True)]
+def _visible(topics: Iterable[T], may_see: MaySee) -> list[T]:
+    return [each for each in topics if may_see(each.name)]
 
 
 def refuse(request: OffsetFetchRequest, error: KafkaError, api_version: int) -> Message:
@@ -197,6 +253,71 @@ def _refused_partition(make: Callable[[int, int, int, str, int], P], index: int,
     return make(index, NO_OFFSET, NO_LEADER_EPOCH, "", code)
 
 
+def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched:
+    """Replaces the offsets of these partitions by the error."""
+
+    def patch(response: Any) -> None:
+        for group_id, topics in [(None, response.topics), *((each.group_id, each.topics) for each in response.groups)]:
+            for topic in topics:
+                name = seen.topic(topic)
+                topic.partitions = [
+                    _refused_partition(type(each), each.partition_index, code)
+                    if is_hit(group_id, name, each.partition_index)
+                    else each
+                    for each in topic.partitions
+                ]
+
+    return Patched(seen.request, patch)
+
+
+def _recorded_request(seen: Seen, request: Any) -> Fields:
+    groups = request.groups or [request]
+    return {
+        "require_stable": request.require_stable,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "member_id": getattr(group, "member_id", None),
+                "member_epoch": getattr(group, "member_epoch", None),
+                "partitions": None
+                if group.topics is None
+                else [
+                    {"topic": seen.topic(topic), "partition": index}
+                    for topic in group.topics
+                    for index in topic.partition_indexes
+                ],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _recorded_response(seen: Seen, response: Any) -> Fields:
+    groups = response.groups or [response]
+    return {
+        "throttle_time_ms": response.throttle_time_ms,
+        "groups": [
+            {
+                "group_id": getattr(group, "group_id", None) or getattr(seen.request, "group_id", None),
+                "error": error_name(group.error_code),
+                "partitions": [
+                    {
+                        "topic": seen.topic(topic),
+                        "partition": each.partition_index,
+                        "offset": each.committed_offset,
+                        "leader_epoch": each.committed_leader_epoch,
+                        "metadata": each.metadata,
+                        "error": error_name(each.error_code),
+                    }
+                    for topic in group.topics
+                    for each in topic.partitions
+                ],
+            }
+            for group in groups
+        ],
+    }
+
+
 API = Api(
     key=9,
     name="OffsetFetch",
@@ -206,4 +327,10 @@ API = Api(
     refuse=refuse,
     guard=guard,
     writes=False,
+    errors=MEMBER_ERRORS | TOPIC_ERRORS | {ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNSTABLE_OFFSET_COMMIT},
+    elements=("topics.partition_indexes", "groups.topics.partition_indexes"),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
+    places=ErrorPlaces(of_elements=TOPIC_ERRORS | {ErrorCode.UNSTABLE_OFFSET_COMMIT}, patch=_patch),
+    recorded=Recorded(_recorded_request, _recorded_response),
 )

@@ -5,6 +5,7 @@ One node leads every partition in epoch 0, from its creation on. Epoch 0 ends at
 """
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import Reply, guarded_by_topic
 from coordinator.api.permits import Permits
@@ -12,8 +13,8 @@ from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_TOPIC
-from coordinator.topics.engine import LEADER_EPOCH
 from coordinator.topics.partition import State
+from coordinator.topics.topics import LEADER_EPOCH
 
 _NO_EPOCH = -1
 
@@ -95,4 +96,6 @@ API = Api(
     refuse=refuse,
     guard=guard,
     writes=False,
+    errors=LEADER_ERRORS,
+    elements=("topics.partitions",),
 )

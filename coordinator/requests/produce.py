@@ -6,13 +6,17 @@ versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 """
 
 from functools import partial
+from typing import Any
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Fields, Forwarded, QuotaType, Recorded, Seen
+from coordinator.api.error_families import APPEND_ERRORS
 from coordinator.api.exchange import Exchange
+from coordinator.api.payloads import error_name
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
-from coordinator.protocol.errors import KafkaError
+from coordinator.log.batch import whole_batches
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.security.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
@@ -78,6 +82,54 @@ def refuse(request: ProduceRequest, error: KafkaError, _api_version: int) -> Pro
     return refusal(request, error)
 
 
+def _recorded_request(seen: Seen, request: Any) -> Fields:
+    return {
+        "transactional_id": request.transactional_id,
+        "acks": request.acks,
+        "timeout_ms": request.timeout_ms,
+        "partitions": [
+            {
+                "topic": seen.topic(topic),
+                "partition": data.index,
+                "count": sum(header.record_count for header in whole_batches(data.records or b"")),
+                "bytes": len(data.records or b""),
+            }
+            for topic in request.topic_data
+            for data in topic.partition_data
+        ],
+    }
+
+
+def _recorded_response(seen: Seen, response: Any) -> Fields:
+    counts = {
+        (seen.topic(topic), data.index): sum(header.record_count for header in whole_batches(data.records or b""))
+        for topic in getattr(seen.request, "topic_data", ())
+        for data in topic.partition_data
+    }
+    return {
+        "throttle_time_ms": response.throttle_time_ms,
+        "partitions": [
+            {
+                "topic": seen.topic(topic),
+                "partition": data.index,
+                "base_offset": data.base_offset,
+                "count": 0 if data.error_code else counts.get((seen.topic(topic), data.index), 0),
+                "error": error_name(data.error_code),
+            }
+            for topic in response.responses
+            for data in topic.partition_responses
+        ],
+    }
+
+
+_ERRORS = APPEND_ERRORS | {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_TIMESTAMP, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.POLICY_VIOLATION,
+}  # fmt: skip
+
 API = Api(
     key=0,
     name="Produce",
@@ -86,4 +138,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=_ERRORS,
+    elements=("topic_data.partition_data",),
+    quotas=frozenset({QuotaType.REQUEST, QuotaType.PRODUCE}),
+    overlay=Forwarded(last=13),
+    recorded=Recorded(_recorded_request, _recorded_response),
 )

@@ -3,7 +3,7 @@
 A connection that need not or must not authenticate now gets ILLEGAL_SASL_STATE.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -30,4 +30,7 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE}),
+    quotas=frozenset(),
+    overlay=HERE,
 )

@@ -4,7 +4,7 @@ A connection that need not or must not authenticate now gets ILLEGAL_SASL_STATE.
 header, after v1 in SaslAuthenticate.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -29,4 +29,7 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=frozenset({ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE}),
+    quotas=frozenset(),
+    overlay=HERE,
 )

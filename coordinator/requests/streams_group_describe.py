@@ -7,14 +7,16 @@ description; here it is always answered as not stored.
 from collections.abc import Iterator
 from functools import partial
 
-from coordinator.api.declaration import Api
-from coordinator.api.described_groups import describe_groups, hide_by_topics, invalid_ids_first
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
+from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from coordinator.requests.describe_groups import describe_groups, hide_by_topics, invalid_ids_first
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
@@ -23,7 +25,7 @@ _HIDDEN = "The described group uses topics that the client is not authorized to 
 
 def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
     request = exchange.request
-    if Kind.STREAMS.label not in server.config.groups.group_coordinator_rebalance_protocols:
+    if not serves(server.config, server.topics.registry, Kind.STREAMS):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
 
@@ -67,4 +69,8 @@ API = Api(
     handle=handle,
     refuse=refuse,
     writes=False,
+    errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+    elements=("group_ids",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
 )

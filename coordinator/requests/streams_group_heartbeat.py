@@ -9,11 +9,13 @@ next such response says why. A client that may not create all of them has none c
 from collections.abc import Sequence
 from functools import partial
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import EPOCH_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import decided_streams_group
@@ -85,7 +87,7 @@ def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version
 
 
 def _is_enabled(server: Server) -> bool:
-    return Kind.STREAMS.label in server.config.groups.group_coordinator_rebalance_protocols
+    return serves(server.config, server.topics.registry, Kind.STREAMS)
 
 
 def _names(topology: StreamsGroupHeartbeatRequest.Topology) -> dict[str, None]:
@@ -151,6 +153,11 @@ def _creatable(topic: InternalTopic) -> Creatable:
     )
 
 
+_ERRORS = EPOCH_ERRORS | {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.STREAMS_INVALID_TOPOLOGY,
+    ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, ErrorCode.STREAMS_TOPOLOGY_FENCED,
+}  # fmt: skip
+
 API = Api(
     key=88,
     name="StreamsGroupHeartbeat",
@@ -160,4 +167,8 @@ API = Api(
     refuse=refuse,
     guard=guard,
     is_cacheable=True,
+    errors=_ERRORS,
+    mentions=("topology.subtopologies.source_topics",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
 )

@@ -12,19 +12,20 @@ the consumer and the producer pass (groups/offsets/commit_in_transaction.py).
 
 from collections.abc import Collection
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api.error_families import COMMIT_ERRORS, TRANSACTION_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.large_commit import is_large, prepare
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
-from coordinator.api.topic_existence import NONE_DENIED, denied_topics, fill_in_topics, split_commit
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
+from coordinator.groups.offsets.topic_existence import NONE_DENIED, fill_in_topics, split_commit
 from coordinator.groups.offsets.validate_partitions import Validated, fail
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, TxnOffsetCommitRequest
+from coordinator.requests.offset_commit import RECORDED, denied_topics, is_large, prepare
 from coordinator.runtime.result import Producer, Result
 from coordinator.security.access import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 
@@ -153,4 +154,9 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=COMMIT_ERRORS | TRANSACTION_ERRORS | {ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT},
+    elements=("topics.partitions",),
+    coordinator=Coordinator.GROUP,
+    overlay=HERE,
+    recorded=RECORDED,
 )

@@ -6,6 +6,7 @@ answers for itself.
 """
 
 from coordinator.api.declaration import Api
+from coordinator.api.error_families import APPEND_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
@@ -100,4 +101,7 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
+    errors=APPEND_ERRORS | {ErrorCode.TRANSACTION_COORDINATOR_FENCED},
+    elements=("markers.topics.partition_indexes",),
+    quotas=frozenset(),
 )

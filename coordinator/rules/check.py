@@ -6,30 +6,16 @@ A rule names APIs, by name or glob, or none. Of those that it does not name one 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Coordinator
 from coordinator.api.payloads import has_field
 from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.streams.group import State as StreamsState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.rules.elements import Named, has_partitions, named_by
-from coordinator.rules.errors import can_carry, errors_met, has_partition_errors
 from coordinator.rules.matching import names_test
 from coordinator.rules.model import Match, Names, Rule
-
-GROUP_COORDINATOR = frozenset(
-    {
-        "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DescribeGroups",
-        "DeleteGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
-        "TxnOffsetCommit",
-    }
-)  # fmt: skip
-"""APIs that go to the coordinator of a group."""
-TRANSACTION_COORDINATOR = frozenset(
-    {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions"}
-)
-"""APIs that go to the coordinator of a transactional id."""
-FIND_COORDINATOR = "FindCoordinator"
+from coordinator.rules.responses import can_carry, errors_met, has_partition_errors
 
 _COORDINATED = {"group", "transactional_id"}
 STATES = sorted({state.value for kind in (ClassicState, ConsumerState, StreamsState) for state in kind})
@@ -78,14 +64,10 @@ def error_code(name: str) -> ErrorCode:
     return ErrorCode[name]
 
 
-def coordinator_apis(match: Match) -> frozenset[str]:
-    """The APIs that go to the coordinators that the match names: of groups, of transactional ids, or both."""
-    found = GROUP_COORDINATOR | TRANSACTION_COORDINATOR | {FIND_COORDINATOR}
-    if match.transactional_id is not None and match.group is None:
-        return found - GROUP_COORDINATOR
-    if match.transactional_id is None and match.group is not None:
-        return found - TRANSACTION_COORDINATOR
-    return found
+def _is_coordinated(api: Api[Any], match: Match) -> bool:
+    """Whether the API goes to the coordinators that the match names: of groups, of transactional ids, or both."""
+    named = {field for field in _COORDINATED if getattr(match, field) is not None} or _COORDINATED
+    return api.coordinator is Coordinator.FOUND or (api.coordinator is not None and api.coordinator.value in named)
 
 
 def _needs_of_match(match: Match) -> Iterator[_Need]:
@@ -99,7 +81,7 @@ def _needs_of_match(match: Match) -> Iterator[_Need]:
         if getattr(match, field) is not None:
             yield _need_of_name(field)
     if match.role is not None:
-        yield _Need("names a group and a member", lambda api: {"group", "member_id"} <= named_by(api.name))
+        yield _Need("names a group and a member", lambda api: {"group", "member_id"} <= named_by(api))
     if match.group_state is not None:
         test = names_test(match.group_state)
         if test is None or not any(test(state) for state in STATES):
@@ -108,11 +90,11 @@ def _needs_of_match(match: Match) -> Iterator[_Need]:
     if match.per == "member":
         yield _need_of_name("member_id")
     if match.per == "group":
-        yield _Need("names a group or transactional id", lambda api: bool(_COORDINATED & named_by(api.name)))
+        yield _Need("names a group or transactional id", lambda api: bool(_COORDINATED & named_by(api)))
 
 
 def _need_of_name(field: str) -> _Need:
-    return _Need(f"names a {field}", lambda api: field in named_by(api.name))
+    return _Need(f"names a {field}", lambda api: field in named_by(api))
 
 
 def _needs_of_action(rule: Rule) -> Iterator[_Need]:
@@ -123,16 +105,16 @@ def _needs_of_action(rule: Rule) -> Iterator[_Need]:
         yield _Need(
             f"can answer {code.name}{forced}",
             lambda api: (
-                (action.force or code in errors_met(api.name))
-                and any(can_carry(api.name, version, code) for version in _versions(api, match))
+                (action.force or code in errors_met(api))
+                and any(can_carry(api, version, code) for version in _versions(api, match))
             ),
         )
     if action.partitions is not None:
         yield _Need(
             "answers partitions one by one",
             lambda api: (
-                (has_partitions(api.name) or api.name == "Metadata")
-                and any(has_partition_errors(api.name, version) for version in _versions(api, match))
+                (has_partitions(api) or api.places.patch is not None)
+                and any(has_partition_errors(api, version) for version in _versions(api, match))
             ),
         )
     if action.throttle_ms is not None:
@@ -141,8 +123,7 @@ def _needs_of_action(rule: Rule) -> Iterator[_Need]:
             lambda api: any(has_field(api.name, version, "throttle_time_ms") for version in _versions(api, match)),
         )
     if action.coordinator is not None:
-        allowed = coordinator_apis(match)
-        yield _Need("goes to the coordinator of what the rule names", lambda api: api.name in allowed)
+        yield _Need("goes to the coordinator of what the rule names", lambda api: _is_coordinated(api, match))
 
 
 def _versions(api: Api[Any], match: Match) -> range:
@@ -170,8 +151,9 @@ def _narrowed(match: Match, apis: Apis, needs: list[_Need]) -> frozenset[str]:
 
 def _allowed(need: _Need, apis: Apis, wrong: list[str]) -> list[str]:
     """The APIs that meet the need; where it is an error, the errors of the API that was named."""
-    if need.text.startswith("can answer") and len(wrong) == 1 and wrong[0] in {api.name for api in apis.values()}:
-        return [code.name for code in errors_met(wrong[0])]
+    only = [api for api in apis.values() if [api.name] == wrong]
+    if need.text.startswith("can answer") and only:
+        return [code.name for code in errors_met(only[0])]
     return [api.name for api in apis.values() if need.is_met(api)]
 
 

@@ -1,63 +1,19 @@
 """What a request names: groups, transactional ids, topics and members, and how it is split by them.
 
 Most requests name one group and member. Others have arrays whose elements are answered one by one (the topics of a Produce, the
-groups of a DescribeGroups). `ARRAYS` has the way to these elements for each API; everything else follows from the names of the
-fields, which Kafka uses in the same meaning everywhere.
+groups of a DescribeGroups). An API declares the way to them (`Api.elements`); everything else follows from the names of
+the fields, which Kafka uses in the same meaning everywhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import cache
 from typing import Any, NamedTuple
 
 from coordinator.api.config_resources import ConfigResourceType
+from coordinator.api.declaration import Api
 from coordinator.protocol.codec import Codec
-from coordinator.topics.engine import Topics
-from coordinator.topics.fetch import IDS_SINCE
-from coordinator.topics.fetch_sessions import FINAL, FULL
-
-ARRAYS: dict[str, tuple[str, ...]] = {
-    "Produce": ("topic_data.partition_data",),
-    "Fetch": ("topics.partitions",),
-    "ListOffsets": ("topics.partitions",),
-    "Metadata": ("topics",),
-    "OffsetCommit": ("topics.partitions",),
-    "OffsetFetch": ("topics.partition_indexes", "groups.topics.partition_indexes"),
-    "FindCoordinator": ("coordinator_keys",),
-    "LeaveGroup": ("members",),
-    "DescribeGroups": ("groups",),
-    "CreateTopics": ("topics",),
-    "DeleteTopics": ("topics", "topic_names"),
-    "DeleteRecords": ("topics.partitions",),
-    "OffsetForLeaderEpoch": ("topics.partitions",),
-    "AddPartitionsToTxn": ("transactions.topics.partitions", "v3_and_below_topics.partitions"),
-    "WriteTxnMarkers": ("markers.topics.partition_indexes",),
-    "TxnOffsetCommit": ("topics.partitions",),
-    "DescribeConfigs": ("resources",),
-    "AlterConfigs": ("resources",),
-    "IncrementalAlterConfigs": ("resources",),
-    "AlterReplicaLogDirs": ("dirs.topics.partitions",),
-    "CreatePartitions": ("topics",),
-    "DeleteGroups": ("groups_names",),
-    "ElectLeaders": ("topic_partitions.partitions",),
-    "AlterPartitionReassignments": ("topics.partitions",),
-    "OffsetDelete": ("topics.partitions",),
-    "DescribeQuorum": ("topics.partitions",),
-    "DescribeProducers": ("topics.partition_indexes",),
-    "DescribeTransactions": ("transactional_ids",),
-    "ConsumerGroupDescribe": ("group_ids",),
-    "StreamsGroupDescribe": ("group_ids",),
-    "DescribeTopicPartitions": ("topics",),
-}
-"""The arrays of each API whose elements are answered one by one; of two, a version has one."""
-
-MENTIONS: dict[str, tuple[str, ...]] = {
-    "ConsumerGroupHeartbeat": ("subscribed_topic_names", "topic_partitions"),
-    "StreamsGroupHeartbeat": ("topology.subtopologies.source_topics",),
-    "DescribeLogDirs": ("topics",),
-    "ListPartitionReassignments": ("topics",),
-}
-"""Arrays of topics that are named and not answered one by one."""
+from coordinator.topics.topics import Topics
 
 PARTITION_ARRAYS = frozenset({"partitions", "partition_indexes", "partition_data"})
 _PARTITION_FIELDS = ("partition_index", "index", "partition")
@@ -81,8 +37,6 @@ _NAMES_IN = {
 }
 """Arrays of names."""
 _RESOURCES = {ConfigResourceType.TOPIC.value: "topic", ConfigResourceType.GROUP.value: "group"}
-_COORDINATED = {0: "group", 1: "transactional_id"}
-"""KeyType of FindCoordinator."""
 _NO_ID = bytes(16)
 
 Path = tuple[int, ...]
@@ -105,31 +59,22 @@ class Element(NamedTuple):
     named: Named
 
 
-class FetchedOffset(NamedTuple):
-    """A partition that a Fetch asks for."""
-
-    topic: str | None
-    topic_id: bytes
-    partition: int
-    offset: int
-
-
 @cache
-def array_of(api: str, version: int) -> tuple[str, ...]:
+def array_of(api: Api[Any], version: int) -> tuple[str, ...]:
     """The attributes on the way to the elements of a request; () if it has none."""
-    for way in ARRAYS.get(api, ()):
+    for way in api.elements:
         levels = tuple(way.split("."))
-        if version in _root_fields(api)[levels[0]].versions:
+        if version in _root_fields(api.name)[levels[0]].versions:
             return levels
     return ()
 
 
 @cache
-def named_by(api: str) -> frozenset[str]:
+def named_by(api: Api[Any]) -> frozenset[str]:
     """The fields of `Named` that requests of this API may have, in any version."""
-    found = {_FIELDS[field] for field in _root_fields(api) if field in _FIELDS}
-    definition = Codec.of().definition(f"{api}Request")
-    for way in (*ARRAYS.get(api, ()), *MENTIONS.get(api, ())):
+    found = {_FIELDS[field] for field in _root_fields(api.name) if field in _FIELDS}
+    definition = Codec.of().definition(f"{api.name}Request")
+    for way in (*api.elements, *api.mentions):
         structure = definition.root
         for attribute in way.split("."):
             if attribute in PARTITION_ARRAYS:
@@ -143,17 +88,17 @@ def named_by(api: str) -> frozenset[str]:
                 found |= {_FIELDS[each] for each in attributes if each in _FIELDS}
                 if attributes & {*_TOPIC_FIELDS, "topic_id"} and attribute not in {"members", "resources"}:
                     found.add("topic")
-    if api == "FindCoordinator":
+    if api.looked_up is not None:
         found |= {"group", "transactional_id"}
-    if "resources" in ARRAYS.get(api, ()):
+    if "resources" in api.elements:
         found |= {"group", "topic"}
     return frozenset(found)
 
 
 @cache
-def has_partitions(api: str) -> bool:
+def has_partitions(api: Api[Any]) -> bool:
     """Whether the elements of a request end in partitions."""
-    return any(way.rpartition(".")[2] in PARTITION_ARRAYS for way in ARRAYS.get(api, ()))
+    return any(way.rpartition(".")[2] in PARTITION_ARRAYS for way in api.elements)
 
 
 @cache
@@ -161,32 +106,26 @@ def _root_fields(api: str) -> dict[str, Any]:
     return {field.attribute: field for field in Codec.of().definition(f"{api}Request").root.fields}
 
 
-def elements(api: str, version: int, request: Any, topics: Topics) -> list[Element]:
+def elements(api: Api[Any], version: int, request: Any, topics: Topics) -> list[Element]:
     """Everything that the request names, at least one element."""
     if request is None:
         return [Element((), Named())]
+    if api.looked_up is not None:
+        return _looked_up(api.looked_up(request), is_array=bool(array_of(api, version)))
     named = _names(request, Named(), topics.topic_name)
-    if api == "FindCoordinator":
-        return list(_looked_up(request, version))
     found = list(_walk(request, array_of(api, version), named, (), topics.topic_name))
-    for way in MENTIONS.get(api, ()):
+    for way in api.mentions:
         found += [
             Element((), each.named) for each in _walk(request, tuple(way.split(".")), named, (), topics.topic_name)
         ]
-    if api == "Fetch":
-        named_topics = dict.fromkeys(each.topic for each in fetched(request, version, topics))
-        found += [Element((), Named(topic=topic)) for topic in named_topics]
     return found
 
 
-def _looked_up(request: Any, version: int) -> Iterator[Element]:
-    kind = _COORDINATED.get(request.key_type)
-    keys: Sequence[str] = request.coordinator_keys if array_of("FindCoordinator", version) else [request.key]
-    for position, key in enumerate(keys):
-        path = (position,) if array_of("FindCoordinator", version) else ()
-        yield Element(path, Named(**{kind: key}) if kind else Named())
-    if not keys:
-        yield Element((), Named())
+def _looked_up(names: Iterable[tuple[str | None, str]], *, is_array: bool) -> list[Element]:
+    return [
+        Element((position,) if is_array else (), Named(**{field: name}) if field else Named())
+        for position, (field, name) in enumerate(names)
+    ] or [Element((), Named())]
 
 
 def _walk(holder: Any, levels: tuple[str, ...], named: Named, path: Path, topic_name: TopicName) -> Iterator[Element]:
@@ -222,38 +161,6 @@ def _names(holder: Any, named: Named, topic_name: TopicName, *, is_element: bool
     return named._replace(**found)
 
 
-def explicit_metadata(request: Any, version: int, topics: Topics) -> Any:
-    """A Metadata request that names its topics: one for all topics (null, or none in version 0) names each."""
-    if request.topics or (request.topics is not None and version > 0):
-        return request
-    explicit = copy(request)
-    explicit.topics = [type(request).MetadataRequestTopic(name=name) for name in topics.topic_names()]
-    return explicit
-
-
-# --- Fetch ------------------------------------------------------------------------------------------------------------
-
-
-def fetched(request: Any, version: int, topics: Topics) -> list[FetchedOffset]:
-    """The partitions that a Fetch asks for: its own, and those of its session that it does not name again."""
-    by_id = version >= IDS_SINCE
-    found: dict[tuple[Any, int], FetchedOffset] = {}
-    session = topics.fetch_sessions.find(request.session_id) if request.session_epoch not in {FULL, FINAL} else None
-    if session is not None and session.epoch == request.session_epoch:
-        for key, each in session.partitions.items():
-            name = topics.topic_name(each.topic_id) if by_id else each.topic
-            found[key] = FetchedOffset(name, each.topic_id, each.requested.partition, each.requested.fetch_offset)
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                found.pop((topic.topic_id if by_id else topic.topic, index), None)
-    for topic in request.topics:
-        name = topics.topic_name(topic.topic_id) if by_id else topic.topic
-        for each in topic.partitions:
-            key = (topic.topic_id if by_id else topic.topic, each.partition)
-            found[key] = FetchedOffset(name, topic.topic_id, each.partition, each.fetch_offset)
-    return list(found.values())
-
-
 # --- splitting --------------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +171,9 @@ class Split(NamedTuple):
     rest: Any
 
 
-def split(api: str, version: int, request: Any, paths: frozenset[Path], partitions: frozenset[int] | None) -> Split:
+def split(
+    api: Api[Any], version: int, request: Any, paths: frozenset[Path], partitions: frozenset[int] | None
+) -> Split:
     """Splits a request into the elements at these paths (with `partitions`: these partitions of them) and the others."""
     levels = array_of(api, version)
     if not levels or (() in paths and partitions is None):

@@ -40,6 +40,7 @@ class Fault:
         self.matcher = Matcher(rule.match)
         self.matched = self.acted = 0
         self.active = True
+        self._is_cleared = False
         self.changes = Changes()
         self.held: dict[object, Callable[[], None]] = {}
         """What is parked until it is released, the oldest first: how it goes on."""
@@ -73,11 +74,17 @@ class Fault:
 
     def hold(self, holder: object, go_on: Callable[[], None]) -> None:
         """Parks something until it is released."""
+        if self._is_cleared:  # while the group had the request: a join waits for other members
+            go_on()
+            return
         self.held[holder] = go_on
         self.changes.notify()
 
     def delay(self, holder: object, schedule: Schedule, delay_ms: int, go_on: Callable[[], None]) -> None:
         """Calls `go_on` after the delay, or when the rule is cleared."""
+        if self._is_cleared:
+            go_on()
+            return
 
         def due() -> None:
             del self._delayed[holder]
@@ -106,6 +113,7 @@ class Fault:
     def end(self) -> None:
         """Acts no more, and lets everything go on."""
         self.active = False
+        self._is_cleared = True
         self.release(None)
         for holder, (handle, go_on) in list(self._delayed.items()):
             if self._delayed.pop(holder, None) is not None:

@@ -1,20 +1,21 @@
 """Between the dispatcher and the APIs: lets fault rules act on requests and their answers, and records them.
 
-A route is intercepted while an active rule or a recording is about its API (`Route.intercept`): its requests then come here, in
-exchanges that pass their answers through here as well. Every other route is as if this package did not exist.
+The layer is in a route while an active rule or a recording is about its API (api/route.py). Every other route is as if this
+package did not exist.
 """
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher
-from coordinator.api.exchange import NO_TEMPLATE, Exchange, NoTemplate, ReplyQueue
+from coordinator.api.exchange import Exchange, LayeredExchange, ReplyQueue
+from coordinator.api.recognition import forget_templates
+from coordinator.api.route import RULES, Handle, Routes
 from coordinator.api.server import Server
 from coordinator.rules.failure import Failure, plan
 from coordinator.rules.faults import Fault, Faults
 from coordinator.rules.matching import Hit, Seen
-from coordinator.rules.passage import Clocks, InterceptedExchange, Passage
+from coordinator.rules.passage import Clocks, Passage
 from coordinator.rules.recordings import Recordings
 from coordinator.world.clock import Clock
 
@@ -22,9 +23,9 @@ _ERRORS = ("error", "coordinator")
 
 
 class Interceptor:
-    """The fault rules and recordings of a server."""
+    """The fault rules and recordings of a server, as a layer."""
 
-    exchange = InterceptedExchange
+    has_answers = True
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class Interceptor:
         apis: dict[int, Api[Any]],
         clock: Clock,
         clocks: Clocks,
-        dispatchers: Callable[[], Iterable[Dispatcher]],
+        dispatchers: Callable[[], Iterable[Routes]],
         queues: Callable[[], Iterable[ReplyQueue]],
     ) -> None:
         """`queues`: the connections that are open now."""
@@ -46,21 +47,29 @@ class Interceptor:
         self._connections = Connections(queues)
         self._intercepted: frozenset[str] = frozenset()
 
-    def handle(self, server: Server, exchange: Exchange[Any]) -> None:
-        """Takes the place of the API's `handle`."""
-        api = exchange.route.name
-        seen = Seen(server, exchange)
-        entries = self.recordings.begin(seen, self._connections.number)
-        acting = self._acting(api, seen)
-        if acting is None and not entries:
-            exchange.route.own_handle(server, exchange)
-            return
-        assert isinstance(exchange, InterceptedExchange)
-        passage = exchange.passage = Passage(self._clocks, seen, exchange, entries, acting)
-        if acting is not None:
-            fault, hit, _ = acting
-            self.faults.count_act(fault, api, exchange.client_id, hit)
-        passage.begin()
+    def concerns(self, api: Api[Any]) -> bool:
+        return api.name in self._intercepted
+
+    def around(self, api: Api[Any], handle: Handle) -> Handle:
+        def intercepted(server: Server, exchange: Exchange[Any]) -> None:
+            seen = Seen(server, exchange)
+            entries = self.recordings.begin(seen, self._connections.number)
+            acting = self._acting(api.name, seen)
+            if acting is None and not entries:
+                handle(server, exchange)
+                return
+            assert isinstance(exchange, LayeredExchange)
+            passage = Passage(self._clocks, seen, exchange, handle, entries, acting)
+            exchange.join(passage)
+            if acting is not None:
+                fault, hit, _ = acting
+                self.faults.count_act(fault, api.name, exchange.client_id, hit)
+            passage.begin()
+
+        return intercepted
+
+    def needs_all(self, _queue: ReplyQueue, _client_id: str | None) -> bool:
+        return True
 
     def _acting(self, api: str, seen: Seen) -> tuple[Fault, Hit, Failure | None] | None:
         """The rule that acts on the request, on which part, and how the request fails if it does."""
@@ -92,15 +101,12 @@ class Interceptor:
             return
         self._intercepted = wanted
         for dispatcher in self._dispatchers():
-            dispatcher.intercept(wanted, self)
-        for queue in self._queues():
-            # A template answers without its route; another is learned when the route is free again.
-            if not isinstance(queue.template, NoTemplate) and queue.template.route.name in wanted:
-                queue.template = NO_TEMPLATE
+            dispatcher.put(RULES, self)
+        forget_templates(self._queues(), self.concerns)
 
-    def intercept(self, dispatcher: Dispatcher) -> None:
+    def intercept(self, dispatcher: Routes) -> None:
         """Intercepts the routes of a listener that has just been opened."""
-        dispatcher.intercept(self._intercepted, self)
+        dispatcher.put(RULES, self)
 
 
 class Connections:

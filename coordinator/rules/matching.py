@@ -5,12 +5,15 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import Any, NamedTuple
 
+from coordinator.api.declaration import Fields
 from coordinator.api.exchange import Exchange
+from coordinator.api.payloads import topic_of
 from coordinator.api.server import Server
 from coordinator.groups.classic.round import Round
 from coordinator.protocol.messages import Message
-from coordinator.rules.elements import Element, FetchedOffset, Named, Path, elements, explicit_metadata, fetched
+from coordinator.rules.elements import Element, Named, Path, elements
 from coordinator.rules.model import Match, Names
+from coordinator.rules.summaries import fields
 
 DEAD = "Dead"
 _LEADER, _FOLLOWER = "leader", "follower"
@@ -22,7 +25,7 @@ Test = Callable[[str], Any]
 class Seen:
     """A request as matches see it. What they ask about it is looked up once."""
 
-    __slots__ = ("_elements", "_explicit", "_fetched", "exchange", "request", "server")
+    __slots__ = ("_elements", "_explicit", "exchange", "request", "server")
 
     def __init__(self, server: Server, exchange: Exchange[Any]) -> None:
         self.server = server
@@ -31,23 +34,22 @@ class Seen:
         """The request as it came; the API may put another one into its exchange."""
         self._explicit: Message | None = None
         self._elements: list[Element] | None = None
-        self._fetched: list[FetchedOffset] | None = None
 
     @property
     def elements(self) -> list[Element]:
         if self._elements is None:
             route = self.exchange.route
-            self._elements = elements(route.name, route.version, self.explicit, self.server.topics)
+            self._elements = elements(route.api, route.version, self.explicit, self.server.topics)
         return self._elements
 
     @property
     def explicit(self) -> Message | None:
-        """The request; a Metadata request for all topics names them."""
-        if self._explicit is None:
+        """The request that names everything that it is about (`Api.explicit`), as it was before it was handled."""
+        if self._explicit is None and self.request is not None:
             route = self.exchange.route
-            is_metadata = route.name == "Metadata" and self.request is not None
+            explicit = route.api.explicit
             self._explicit = (
-                explicit_metadata(self.request, route.version, self.server.topics) if is_metadata else self.request
+                self.request if explicit is None else explicit(self.request, route.version, self.server.topics)
             )
         return self._explicit
 
@@ -56,12 +58,13 @@ class Seen:
         """What its first element names."""
         return self.elements[0].named
 
-    @property
-    def fetched(self) -> list[FetchedOffset]:
-        """The partitions that a Fetch asks for, before it is handled."""
-        if self._fetched is None:
-            self._fetched = fetched(self.request, self.exchange.route.version, self.server.topics)
-        return self._fetched
+    def fields(self, message: Message) -> Fields:
+        """The fields of a request or response in the route's version, by name (`summaries.py`)."""
+        return fields(self, message)
+
+    def topic(self, holder: Any) -> str | None:
+        """The name of a topic, whichever way the version names it."""
+        return topic_of(holder, self.server.topics)
 
 
 class Hit(NamedTuple):

@@ -22,14 +22,14 @@ Names = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=100)]
 
 Role = Literal["leader", "follower"]
 Per = Literal["member", "connection", "group"]
-Way = Literal["request", "answer"]
+Direction = Literal["request", "answer"]
 When = Literal["before", "after"]
 CoordinatorState = Literal["moved", "loading", "unavailable"]
 Outcome = Literal["answered", "lost", "closed", "pending"]
 
 
 class Match(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which requests a rule or a recording is about. A field that is absent matches everything; the others must all match.
+    """The requests of a rule or a recording. An absent field matches everything; the others must all match.
 
     A request that names several groups, topics or members matches if one of them does; the rule acts on those that do.
     """
@@ -55,13 +55,13 @@ class Match(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     listener: Text | None = None
     """HOST:PORT as advertised; a glob."""
     role: Role | None = None
-    """That of the member in its classic group at the moment of the request."""
+    """The member's role in its classic group at the moment of the request."""
     group_state: Names | None = None
     """Kafka's names, such as PreparingRebalance, at the moment of the request; Dead if there is no such group."""
     nth: Positive | None = None
     """Acts from the nth match on."""
     per: Per | None = None
-    """Counts `nth` and `times` for each member, connection or group apart."""
+    """Counts `nth` and `times` for each member, connection or group separately."""
 
 
 class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -79,19 +79,19 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """Of `error`: hits only these partitions, where the API answers partitions one by one."""
     force: bool = False
     """Of `error`: answers it even if Kafka's clients never get it from this API."""
-    lose: Way | None = None
-    """The connection closes: before anything is done, or when it is done, durable and not answered."""
+    lose: Direction | None = None
+    """The connection closes: before the request is handled, or when its effect is durable, without an answer."""
     delay_ms: Milliseconds | None = None
     when: When | None = None
     """Of `delay_ms`: before (default) or after the request is handled."""
-    hold: Way | None = None
+    hold: Direction | None = None
     """Parks the request, or its answer, until it is released."""
     close: Annotated[bool, Meta(extra_json_schema={"const": True})] | None = None
-    """The connection closes behind the answer."""
+    """The connection closes after the answer."""
     throttle_ms: Positive | None = None
-    """The answer says so, and nothing more is read from the connection meanwhile, as with a quota of Kafka."""
+    """The answer carries this time, and the server reads nothing from the connection meanwhile, as with a quota of Kafka."""
     coordinator: CoordinatorState | None = None
-    """Every API of the group or transactional id answers as if its coordinator were there no more, or loading."""
+    """Every API of the group or transactional id answers as if its coordinator had moved, or loaded."""
 
     def __post_init__(self) -> None:
         chosen = [kind for kind in KINDS if getattr(self, kind) is not None]
@@ -117,7 +117,7 @@ OneAction = Annotated[Action, Meta(extra_json_schema={"oneOf": [{"required": [ki
 
 
 class Extent(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How often or how long a rule acts: once if nothing is said. `times` and `for_ms` may be combined."""
+    """How many times or how long a rule acts. Default: once. `times` and `for_ms` may be combined."""
 
     times: Positive | None = None
     until: Literal["cleared"] | None = None
@@ -141,7 +141,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class FaultStatus(Struct, frozen=True, omit_defaults=True):
-    """A rule and how often it matched and acted."""
+    """A rule, and how many times it matched and acted."""
 
     id: str
     rule: Rule

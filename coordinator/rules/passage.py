@@ -3,9 +3,10 @@
 from functools import partial
 from typing import Any, NamedTuple
 
-from coordinator.api.exchange import Exchange, Parts, ReplyQueue, Route
+from coordinator.api.exchange import LayeredExchange, Parts
 from coordinator.api.muting import mute
 from coordinator.api.payloads import decoded, encoded, throttled
+from coordinator.api.route import Handle
 from coordinator.rules.failure import Failure
 from coordinator.rules.faults import Fault
 from coordinator.rules.matching import Hit, Seen
@@ -26,64 +27,24 @@ class Clocks(NamedTuple):
     """For throttling: clients wait by their own clocks."""
 
 
-class InterceptedExchange(Exchange[Any]):
-    """An exchange whose answer passes through a `Passage`, if it has one."""
-
-    __slots__ = ("passage",)
-
-    def __init__(
-        self, route: Route, queue: ReplyQueue, request: Any, correlation_id: int, client_id: str | None
-    ) -> None:
-        super().__init__(route, queue, request, correlation_id, client_id)
-        self.passage: Passage | _Over | None = None
-
-    def send(self, payload: Payload) -> None:
-        if self.passage is None:
-            super().send(payload)
-        else:
-            self.passage.answer(payload)
-
-    def give(self, payload: Payload) -> None:
-        """Gives the answer that leaves."""
-        super().send(payload)
-
-    def abandon(self) -> None:
-        super().abandon()
-        if self.passage is not None:
-            self.passage.abandon()
-
-
-class _Over:
-    """Takes the place of a passage that is over, which would keep the request in memory until the garbage collector runs."""
-
-    __slots__ = ()
-
-    def answer(self, _payload: Payload) -> None:
-        """There has been an answer."""
-
-    def abandon(self) -> None:
-        """There is nothing to give up."""
-
-
-_OVER = _Over()
-
-
 class Passage:
     """One request on which a rule acts, or that is recorded."""
 
-    __slots__ = ("_clocks", "_entries", "_exchange", "_failure", "_fault", "_is_answered", "_seen")
+    __slots__ = ("_clocks", "_entries", "_exchange", "_failure", "_fault", "_handle_inside", "_is_answered", "_seen")
 
     def __init__(
         self,
-        clocks: "Clocks",
+        clocks: Clocks,
         seen: Seen,
-        exchange: InterceptedExchange,
+        exchange: LayeredExchange[Any],
+        handle: Handle,
         entries: list[Pending],
         acting: tuple[Fault, Hit, Failure | None] | None,
     ) -> None:
         self._clocks = clocks
         self._seen = seen
         self._exchange = exchange
+        self._handle_inside = handle
         self._entries = entries
         self._fault: Fault | None = None
         self._failure: Failure | None = None
@@ -134,7 +95,6 @@ class Passage:
         if self._fault is not None:
             self._fault.forget(self)
         self._record("closed", None)
-        self._exchange.passage = _OVER
 
     # --- before the API -----------------------------------------------------------------------------------------------
 
@@ -142,7 +102,7 @@ class Passage:
         exchange = self._exchange
         if not exchange.is_over:
             try:
-                exchange.route.own_handle(self._seen.server, exchange)
+                self._handle_inside(self._seen.server, exchange)
             except Exception as error:  # noqa: BLE001 - one failed request must not take the connection down
                 exchange.fail(error)
 
@@ -196,15 +156,13 @@ class Passage:
     def _give(self, payload: Payload) -> None:
         if not self._exchange.is_over:
             self._record("answered", payload)
-            self._exchange.give(payload)
-        self._exchange.passage = _OVER
+            self._exchange.pass_on(payload)
 
     def _lose(self, payload: Payload | None) -> None:
         """Closes the connection without the answer."""
         self._is_answered = True
         self._record("lost", payload)
         self._exchange.queue.cut()
-        self._exchange.passage = _OVER
 
     def _record(self, outcome: Any, payload: Payload | None) -> None:
         entries, self._entries = self._entries, []

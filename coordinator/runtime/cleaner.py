@@ -2,7 +2,7 @@
 
 Every `backoff_ms` the next log that is due is compacted, in turn, so that a busy one does not keep the others waiting. A step
 is one turn of the loop: requests that arrived meanwhile are served before the next step. Blocking work of a step, such as the
-sync of a new segment, runs in a worker. If it fails the compaction ends, the log stays intact, and the next round tries again.
+sync of a new segment, runs in a thread. If it fails the compaction ends, the log stays intact, and the next round tries again.
 """
 
 import logging
@@ -13,7 +13,7 @@ from coordinator.log.compaction import Work, clean, is_due
 from coordinator.log.log import DamagedLog, Log
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 _log = logging.getLogger(__name__)
 
@@ -26,17 +26,17 @@ class Cleaner:
         logs: Callable[[], Sequence[Log]],
         clock: Clock,
         *,
-        run_in_worker: RunInWorker,
+        run_in_thread: RunInThread,
         soon: Callable[[Callable[[], None]], object],
         schedule: Schedule,
         backoff_ms: int,
     ) -> None:
         self._logs = logs
         self._clock = clock
-        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
         self._soon = soon
         self._schedule = schedule
-        self._backoff_ms = backoff_ms
+        self.backoff_ms = backoff_ms
         self._position = 0
         self._steps: Generator[Work | None, None, None] | None = None
         self._stopped = False
@@ -73,7 +73,7 @@ class Cleaner:
                 self._steps = self._clean(log)
                 self._soon(self._step)
                 return
-        self._timer = self._schedule(self._backoff_ms, self._begin)
+        self._timer = self._schedule(self.backoff_ms, self._begin)
 
     def _clean(self, log: Log) -> Generator[Work | None, None, None]:
         before_bytes = log.size_bytes
@@ -93,7 +93,7 @@ class Cleaner:
             self._soon(self._step)
         else:
             self._working = True
-            self._run_in_worker(work, self._on_work_done)
+            self._run_in_thread(work, self._on_work_done)
 
     def _on_work_done(self, outcome: Any) -> None:
         self._working = False
@@ -113,4 +113,4 @@ class Cleaner:
         if not isinstance(outcome, StopIteration):
             _log.error("event=compaction_failed reason=%s", outcome)
         if not self._stopped:
-            self._timer = self._schedule(self._backoff_ms, self._begin)
+            self._timer = self._schedule(self.backoff_ms, self._begin)

@@ -8,7 +8,8 @@ about (coordinator/journal). So a crash keeps both or neither. But collecting ev
 events cannot be written, they are counted as lost and the server carries on.
 
 Missing events are always detectable: each event has the state offset at which it was decided, and the last event of a batch
-has the offset up to which nothing was left out (`StateEndOffset`). The two logs can differ in two ways:
+has the offset up to which nothing was left out (`StateEndOffset`). A turn that changes the state without an event (a marker, a
+deletion) writes `EventLogCovered` for that offset. The two logs can differ in two ways:
 
     the events end before the state     events were lost, because the event log's files could not be written, or the power
                                         failed under a server with durability "write" or of a version without a journal.
@@ -34,6 +35,8 @@ from coordinator.protocol.messages import (
     CommitDecidedValue,
     EventLogClosedKey,
     EventLogClosedValue,
+    EventLogCoveredKey,
+    EventLogCoveredValue,
     EventLogOpenedKey,
     EventLogOpenedValue,
     MemberFencedValue,
@@ -71,6 +74,8 @@ class ServerRun:
     run_id: str
     node_id: int
     policy: str
+    is_complete: bool
+    """Whether the policy is to write every event."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,7 +170,10 @@ class EventLog:
         self._opened = self._opening(state_offset, cause)
         self._is_open = True
         covered = max(tail.covered_offset, 0)
-        if covered < state_offset:
+        if tail.covered_offset == UNKNOWN and state_offset > 0:
+            # A fork, a folder of Kafka's, or a server that recorded no events before: nothing was lost.
+            _log.info("event=events_begin shard=%d state_offset=%d", self.index, state_offset)
+        elif covered < state_offset:
             self.gaps += 1
             _log.warning(
                 "event=events_missing shard=%d state_offset_from=%d state_offset_to=%d cleanly_closed=%s",
@@ -239,7 +247,7 @@ class EventLog:
         """Writes the events since the last flush. With them the log is complete for the state up to `state_end`."""
         pending, self.pending = self.pending, []
         opened = self._opened
-        if not pending and (opened is None or not (opened.state_offset or self.log.end_offset)):
+        if not pending and not self._has_to_cover(state_end):
             return
         if self.status is not _ACTIVE and not self._may_try_again():
             self._lose(len(pending))
@@ -256,6 +264,12 @@ class EventLog:
         except Exception:  # noqa: BLE001 - a bug here must not affect the decisions that the events are about
             _log.exception("event=events_not_encoded shard=%d count=%d", self.index, len(pending))
             self._lose(len(pending))
+
+    def _has_to_cover(self, state_end: int) -> bool:
+        """Whether a turn without events is to be noted: without a note, a start after a crash would miss its events."""
+        if self._opened is not None and (self._opened.state_offset or self.log.end_offset):
+            return True
+        return self._is_open and self._run.is_complete and state_end > max(self._tail.covered_offset, 0)
 
     def _write(self, pending: list[Pending], state_end: int) -> None:
         opened, encode, encoders = self._opened, self._serde.encode, self._encoders
@@ -284,7 +298,11 @@ class EventLog:
                 # A name can become too long for a string when its invalid characters are replaced.
                 _log.warning("event=event_not_written shard=%d reason=%s", self.index, error)
                 unwritable += 1
-        if not records:
+        if not records and not unwritable:
+            covered = EventLogCoveredValue(state_end, self._clock.wall_ms(), state_end)
+            records.append(encode(Record(EventLogCoveredKey(), covered)))
+            previous_offset = state_end
+        elif not records:
             self._lose(unwritable)
             return
         batch = BatchBuilder()

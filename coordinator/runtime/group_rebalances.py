@@ -32,8 +32,14 @@ class GroupRebalances:
         """Group id -> the minute of its last rebalance, and one bit for each minute of the window, the lowest for that one. In
         the order of the last rebalance."""
 
+    def __len__(self) -> int:
+        """How many groups are watched."""
+        return len(self._minutes)
+
     def count(self, fact: Fact) -> None:
-        """Counts the start of a rebalance; other facts do not matter."""
+        """Counts the start of a rebalance, and forgets a group that is deleted; other facts do not matter."""
+        if fact.name == "group_deleted":
+            self._minutes.pop(fact.fields["group_id"], None)
         if fact.name != "rebalance_started":
             return
         group_id, minute = fact.fields["group_id"], self._monotonic_ms() // _MINUTE_MS
@@ -41,8 +47,9 @@ class GroupRebalances:
             self.named[group_id] += 1
         before = self._minutes.pop(group_id, (minute, 0))
         self._minutes[group_id] = (minute, _at(minute, *before) | 1)
-        if len(self._minutes) > GROUPS_MAX:
-            del self._minutes[next(iter(self._minutes))]
+        oldest = next(iter(self._minutes))
+        if len(self._minutes) > GROUPS_MAX or minute - self._minutes[oldest][0] >= WINDOW_MINUTES:
+            del self._minutes[oldest]
 
     def often(self) -> int:
         """How many groups rebalance often."""

@@ -147,6 +147,10 @@ class RequestContext(Protocol):
         ...
 
 
+RunChange = Callable[[Callable[[Any, int], "Result"]], None]
+"""`run_change(change)` has the shard run `change(state, now_ms)`, now or in a later turn; what it returns is applied."""
+
+
 @dataclass(slots=True)
 class Result:
     """Everything that an operation wants done. `reply` None means that the request waits; the core has kept its context."""
@@ -163,3 +167,5 @@ class Result:
     """A control batch to be written after the records."""
     after: Sequence[Callable[[], None]] = ()
     """Callbacks for when everything written so far is durable. They are dropped if the write fails."""
+    asks: Sequence[Callable[[RunChange], None]] = ()
+    """Questions to other parts of the server, whose answers arrive later as changes of the state."""

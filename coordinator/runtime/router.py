@@ -19,8 +19,8 @@ from coordinator.runtime.result import RequestContext, Result
 from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest, Status
 
 V = TypeVar("V")
-PART_GROUPS = 50
-"""Groups of a part: looking at them takes about a millisecond."""
+PART_WEIGHT = 50
+"""The weight of a part. Most groups weigh 1, and looking at as many as this takes about a millisecond."""
 SPLIT_GROUPS = 500
 """Groups whose shards are found in about a millisecond."""
 
@@ -38,7 +38,7 @@ class Router(Generic[S]):
     def __init__(self, shards: Sequence[Shard[S]]) -> None:
         self.shards = shards
         self._by_group: dict[str, Shard[S]] = {}
-        self._cached_max = 100_000
+        self._cached_max = 32_768
 
     @property
     def here(self) -> list[Shard[S]]:
@@ -94,36 +94,56 @@ class Router(Generic[S]):
         combine: Callable[[list[V]], Message],
         *,
         refused: Callable[[list[str], ErrorCode], V],
-        part_groups: int = PART_GROUPS,
+        weigh: Callable[[S, str], int] = lambda _state, _group_id: 1,
     ) -> None:
         """Runs `operation(state, group ids of the shard, context, now_ms)` on each shard that has some of the groups.
 
         Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a shard refuses its
         part, because it is loading or elsewhere, the reply is `refused(group ids, error)`: as in Kafka, the groups of other
-        shards are answered. A shard that has more than `part_groups` of them gets several parts.
+        shards are answered. `weigh(state, group id)`: the work that a group is. A shard with
+        more than PART_WEIGHT gets several parts.
         """
 
         def pieces() -> Iterator[None]:
-            parts = yield from self._parts(group_ids, part_groups)
+            parts = yield from self._parts(group_ids, weigh)
             yield from _SplitRequest(request, combine, len(parts), refused).submit(parts, operation)
 
         request.run_in_slices(pieces(), even_if_lost=request.writes)
 
+    def gather_of_group(
+        self,
+        group_id: str,
+        parts: Sequence[R],
+        operation: Operation[S, R],
+        request: SplitRequest,
+        combine: Callable[[list[V]], Message],
+        *,
+        refused: Callable[[R, ErrorCode], V],
+    ) -> Iterator[None]:
+        """Runs the operation for each part of a large request of one group, one in each step. The rest is as above."""
+        shard = self.shard_of(group_id)
+        yield from _SplitRequest(request, combine, len(parts), refused).submit(
+            [(shard, part) for part in parts], operation
+        )
+
     def _parts(
-        self, group_ids: Iterable[str], part_groups: int
+        self, group_ids: Iterable[str], weigh: Callable[[S, str], int]
     ) -> Generator[None, None, list[tuple[Shard[S], list[str]]]]:
-        """The shards with their groups, at most so many in each part."""
-        split: dict[int, tuple[Shard[S], list[str]]] = {}
+        """The shards with their groups. A part weighs no more than PART_WEIGHT, unless it has one group only."""
+        split: dict[int, tuple[Shard[S], list[list[str]]]] = {}
+        free: dict[int, int] = {}
         for number, group_id in enumerate(group_ids, 1):
             shard = self.shard_of(group_id)
-            split.setdefault(shard.index, (shard, []))[1].append(group_id)
+            index, weight = shard.index, weigh(shard.state, group_id)
+            parts = split.setdefault(index, (shard, []))[1]
+            if free.get(index, 0) < weight:
+                parts.append([])
+                free[index] = PART_WEIGHT
+            parts[-1].append(group_id)
+            free[index] -= weight
             if not number % SPLIT_GROUPS:
                 yield
-        return [
-            (shard, named[first : first + part_groups])
-            for shard, named in split.values()
-            for first in range(0, len(named), part_groups)
-        ]
+        return [(shard, part) for shard, parts in split.values() for part in parts]
 
 
 _ELSEWHERE: Any = object()

@@ -31,7 +31,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.journaled_log import JournaledLog
@@ -92,20 +92,38 @@ EncodedRecords = list[tuple[bytes, bytes | None]]
 
 
 class Status(StrEnum):
-    """Whether a shard serves requests.
-
-    ACTIVE: all. FULL: reads, until the disk takes a write. LOADING: none, until the state is loaded again. FAILED: none, until
-    a restart. STOPPED: none; earlier decisions are still written. ELSEWHERE: none, another server has the log or may have it.
-    """
+    """The state of a shard. FAILED lasts until a restart; ELSEWHERE (another server has the log, or may) until `take_over`."""
 
     ACTIVE = "active"
-    LOADING = "loading"
     FULL = "full"
+    LOADING = "loading"
     FAILED = "failed"
     STOPPED = "stopped"
     ELSEWHERE = "elsewhere"
 
 
+class Permits(NamedTuple):
+    """What a status permits."""
+
+    refusal: ErrorCode | None
+    """The answer to every request; None if they are served (writes between two tries of a FULL shard are not)."""
+    changes: Literal["run", "defer", "drop"]
+    """What happens to a change that no request asked for."""
+    writes: bool
+    """Whether earlier decisions still go to the log."""
+    next: frozenset[Status]
+    """The statuses that may follow, besides itself."""
+
+
+_S, _E, _ANY = Status, ErrorCode, frozenset(Status)
+PERMITS = {
+    _S.ACTIVE: Permits(None, "run", writes=True, next=_ANY),
+    _S.FULL: Permits(None, "run", writes=True, next=_ANY),
+    _S.LOADING: Permits(_E.COORDINATOR_LOAD_IN_PROGRESS, "defer", writes=True, next=_ANY),
+    _S.FAILED: Permits(_E.COORDINATOR_NOT_AVAILABLE, "drop", writes=False, next=frozenset({_S.ELSEWHERE})),
+    _S.STOPPED: Permits(_E.COORDINATOR_NOT_AVAILABLE, "drop", writes=True, next=_ANY - {_S.ACTIVE, _S.FULL}),
+    _S.ELSEWHERE: Permits(_E.NOT_COORDINATOR, "drop", writes=False, next=frozenset({_S.LOADING, _S.ACTIVE})),
+}
 _ACTIVE = Status.ACTIVE  # Looking up a name in an enum costs measurable time in every request.
 
 
@@ -181,7 +199,7 @@ class Shard(Generic[S]):
         self._status_after_load = (Status.ACTIVE, "")
         self._deferred: list[Callable[[], None]] = []
         """Internal changes that wait for the end of a load."""
-        self._busy = False
+        self._busy = self._is_draining = False
         self._watchdog: Handle | None = None
         self._full_until_ms = 0
         self._space_check: Handle | None = None
@@ -229,29 +247,8 @@ class Shard(Generic[S]):
         (in time), NOT_COORDINATOR if a bug made the shard reload, UNKNOWN_SERVER_ERROR if the bug was in this operation.
         """
         if self._busy:
-            self._mailbox.append(lambda: self._run(operation, request))
+            self._mailbox.append(lambda: self.submit(operation, request))
             return
-        self._run(operation, request)
-        if self._mailbox:
-            self._drain_mailbox()
-
-    def run_internal(self, change: Callable[[S, int], Result]) -> None:
-        """Runs `change(state, now_ms)`, which no request asked for: news from another part of the server."""
-        self._enter_internal(lambda: self._run_internal(change))
-
-    def _enter_internal(self, run: Callable[[], None]) -> None:
-        if self._busy:
-            self._mailbox.append(run)
-            return
-        run()
-        if self._mailbox:
-            self._drain_mailbox()
-
-    def _drain_mailbox(self) -> None:
-        while self._mailbox:
-            self._mailbox.popleft()()
-
-    def _run(self, operation: Operation[S, R], request: ShardRequest[R]) -> None:
         self._busy = True
         now_ms = self._clock.wall_ms()
         has_applied = False
@@ -264,7 +261,7 @@ class Shard(Generic[S]):
                 result = Result(request.refusal(error), facts=error.facts)
             reply = result.reply
             payload = None if reply is None else request.encode(reply)
-            encoded = self._encode_records(result)
+            encoded = [] if isinstance(result.records, Records) else self._encode_records(result)
             has_applied = True
             if reply is None:
                 self._waiting[request] = None
@@ -282,13 +279,37 @@ class Shard(Generic[S]):
             self._busy = False
         if self._writes.batch.size_bytes + self._writes.closed_bytes > BATCH_BYTES_MAX:
             self.flush()
+        if self._mailbox:
+            self._drain_mailbox()
+
+    def run_internal(self, change: Callable[[S, int], Result]) -> None:
+        """Runs `change(state, now_ms)`, which no request asked for: news from another part of the server."""
+        self._enter_internal(lambda: self._run_internal(change))
+
+    def _enter_internal(self, run: Callable[[], None]) -> None:
+        if self._busy:
+            self._mailbox.append(run)
+            return
+        run()
+        if self._mailbox:
+            self._drain_mailbox()
+
+    def _drain_mailbox(self) -> None:
+        if self._is_draining:
+            return  # the caller below goes on
+        self._is_draining = True
+        try:
+            while self._mailbox:
+                self._mailbox.popleft()()
+        finally:
+            self._is_draining = False
 
     def _run_internal(self, change: Callable[[S, int], Result], scope: str | None = None) -> None:
         """`scope`: the only part of the soft state that the change may touch; None if that is not known."""
-        if self.status in (Status.FAILED, Status.STOPPED, Status.ELSEWHERE):
-            return
-        if self.status is Status.LOADING:
-            self._deferred.append(lambda: self._enter_internal(lambda: self._run_internal(change, scope)))
+        changes = PERMITS[self.status].changes
+        if changes != "run":
+            if changes == "defer":
+                self._deferred.append(lambda: self._enter_internal(lambda: self._run_internal(change, scope)))
             return
         self._busy = True
         now_ms = self._clock.wall_ms()
@@ -306,15 +327,11 @@ class Shard(Generic[S]):
             self._busy = False
 
     def _refuse_unless_serving(self, *, writes: bool) -> None:
-        if self.status is Status.ACTIVE:
-            return
-        if self.status is Status.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.status is Status.ELSEWHERE:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        refuses_all = self.status in (Status.FAILED, Status.STOPPED)
-        if refuses_all or (writes and self._clock.machine_ms() < self._full_until_ms):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        refusal = PERMITS[self.status].refusal
+        if refusal is None and writes and self._clock.machine_ms() < self._full_until_ms:
+            refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if refusal is not None:
+            raise KafkaError(refusal)
 
     # --- results ------------------------------------------------------------------------------------------------------
 
@@ -331,7 +348,17 @@ class Shard(Generic[S]):
         decided_at = self._offset_written
         if result.records:
             if result.producer is None:
-                self._append(result.records, encoded)
+                batch, before = self._writes.batch, self._writes.batch.count
+                if not before and not self._writes.closed:
+                    self._at_turn_end(self.flush)
+                if isinstance(result.records, Records):
+                    result.records.replay(self.state)
+                    result.records.add_to(batch)
+                else:
+                    for record in result.records:
+                        self.state.replay(record)
+                    batch.add_all(encoded)
+                self._offset_written += batch.count - before
             else:
                 self._append_transactional(result.records, encoded, result.producer)
         if result.marker is not None:
@@ -352,20 +379,8 @@ class Shard(Generic[S]):
                 self._soon(callback)
             else:
                 self._after.append((self._offset_written, callback))
-
-    def _append(self, records: list[Record] | tuple[Record, ...] | Records, encoded: EncodedRecords) -> None:
-        self._flush_at_end_of_turn()
-        batch = self._writes.batch
-        before = batch.count
-        if not isinstance(records, Records):
-            replay = self.state.replay
-            for record in records:
-                replay(record)
-            batch.add_all(encoded)
-        else:
-            records.replay(self.state)
-            records.add_to(batch)
-        self._offset_written += batch.count - before
+        for ask in result.asks:
+            ask(self.run_internal)
 
     def _append_transactional(
         self, records: list[Record] | tuple[Record, ...] | Records, encoded: EncodedRecords, producer: Producer
@@ -444,7 +459,7 @@ class Shard(Generic[S]):
 
     def flush(self) -> None:
         """Writes the records of this turn to the log, then its events to the event log."""
-        if self.has_unwritten and self.status not in (Status.FAILED, Status.ELSEWHERE):
+        if self.has_unwritten and PERMITS[self.status].writes:
             data, record_count = self._writes.take(self._offset_written)
             self.parked.wait_for(self._offset_written, self._clock.machine_ms())
             self._watch_parked()
@@ -455,8 +470,7 @@ class Shard(Generic[S]):
     @property
     def idle(self) -> bool:
         """Whether everything that was decided is on the disk, or the disk has failed."""
-        is_out = self.status in (Status.FAILED, Status.ELSEWHERE)
-        return self._writer.idle and (is_out or not self.has_unwritten)
+        return self._writer.idle and not (self.has_unwritten and PERMITS[self.status].writes)
 
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset
@@ -485,7 +499,7 @@ class Shard(Generic[S]):
     # --- failure ------------------------------------------------------------------------------------------------------
 
     def _write_failed(self, error: OSError) -> None:
-        if isinstance(error, ClaimLost):
+        if isinstance(error, ClaimLost) or self.status is Status.ELSEWHERE:
             self.give_up(str(error))
             return
         if error.errno in NO_SPACE and not self.log.failed:
@@ -532,11 +546,11 @@ class Shard(Generic[S]):
 
     def await_log(self) -> None:
         """Refuses requests with COORDINATOR_LOAD_IN_PROGRESS: this server has claimed the log and reads it (`take_over`)."""
-        self.status, self.reason = Status.LOADING, "the log is read from the engine"
+        self._enter(Status.LOADING, "the log is read from the engine")
 
     def take_over(self) -> None:
         """Loads the log, which is complete, and serves it. Sessions and rebalances start from the beginning, as in Kafka."""
-        self.status, self.reason = Status.ACTIVE, ""
+        self._enter(Status.ACTIVE, "")
         self._load_cause = TAKE_OVER
         self._load_again(0)
 
@@ -551,14 +565,14 @@ class Shard(Generic[S]):
         self._loading = None
         self._deferred.clear()
         self._timers.clear()
-        self.status, self.reason = Status.ELSEWHERE, reason
+        self._enter(Status.ELSEWHERE, reason)
         self._refuse_waiting()
 
     def give_up(self, reason: str) -> None:
         """Drops the state, and refuses with NOT_COORDINATOR what waits: another server has the log, or may have it."""
         self._loading = None
         self._deferred.clear()
-        self.status, self.reason = Status.ELSEWHERE, reason
+        self._enter(Status.ELSEWHERE, reason)
         self._writes.clear()
         self._after.clear()
         self._timers.clear()
@@ -605,7 +619,7 @@ class Shard(Generic[S]):
         slices = self._loading = load_in_slices(self.log, self._serde, self.state, self.loaded, self._bulk_replayers)
         self._is_held = hold_ms > 0
         if self._is_held:
-            self.status, self.reason = Status.LOADING, "an administrator lets it load its log again"
+            self._enter(Status.LOADING, "an administrator lets it load its log again")
             self._protocol_schedule(hold_ms, lambda: self._go_on_loading(slices))
         else:
             self._go_on_loading(slices)
@@ -618,7 +632,7 @@ class Shard(Generic[S]):
             next(slices)
         except StopIteration:
             self._loading = None
-            self.status, self.reason = self._status_after_load
+            self._enter(*self._status_after_load)
             self._loaded()
             deferred, self._deferred = self._deferred, []
             for change in deferred:
@@ -630,7 +644,7 @@ class Shard(Generic[S]):
                 Status.FAILED, f"the log cannot be loaded: {error}; restart the server when it is repaired"
             )
         else:
-            self.status, self.reason = Status.LOADING, "the state is loaded again from the log"
+            self._enter(Status.LOADING, "the state is loaded again from the log")
             self._soon(lambda: self._go_on_loading(slices))
 
     def _check_space(self) -> None:
@@ -650,10 +664,16 @@ class Shard(Generic[S]):
                 return
             self._loading = None
         if status is not self.status:
+            if status not in PERMITS[self.status].next:
+                return  # a full disk, for example, does not let a stopped shard serve again
             _log.log(
                 logging.INFO if status is Status.ACTIVE else logging.ERROR,
                 "event=shard_status shard=%d status=%s reason=%s", self.index, status, reason,
             )  # fmt: skip
+        self._enter(status, reason)
+
+    def _enter(self, status: Status, reason: str) -> None:
+        assert status is self.status or status in PERMITS[self.status].next, f"{status} after {self.status}"
         self.status, self.reason = status, reason
 
     # --- start, stop and time -----------------------------------------------------------------------------------------
@@ -699,8 +719,8 @@ class Shard(Generic[S]):
             self._space_check.cancel()
             self._space_check = None
         self.flush()
-        if self.status not in (Status.FAILED, Status.ELSEWHERE):
-            self.status = Status.STOPPED
+        if Status.STOPPED in PERMITS[self.status].next:
+            self._enter(Status.STOPPED, self.reason)
 
     def _fire(self, key: TimerKey) -> None:
         if self.status is not Status.ACTIVE and self._clock.machine_ms() < self._full_until_ms:

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from coordinator.runtime.result import Fact
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 KEYS_MAX = 64
 """The most keys of one counter. Further keys are counted as "other"."""
@@ -64,7 +64,7 @@ class Statistics:
         self.rebalances_s = Histogram(REBALANCE_BOUNDS_S)
         """From the cause to the new generation; in a consumer group, until its last member has reached the new target."""
         self.syncs_s = Histogram(SYNC_BOUNDS_S)
-        """Duration of a job with an fdatasync in the worker."""
+        """Duration of a job with an fdatasync in a thread."""
         self.syncs_failed = 0
         self.lag_s = Histogram(LAG_BOUNDS_S)
         """How late the loop is for a timer (`watch_lag`)."""
@@ -103,8 +103,8 @@ class Statistics:
 
         call_later(LAG_EVERY_S, look)
 
-    def timed(self, run_in_worker: RunInWorker) -> RunInWorker:
-        """The same `run_in_worker`, which also measures each function that it runs."""
+    def timed(self, run_in_thread: RunInThread) -> RunInThread:
+        """The same `run_in_thread`, which also measures each function that it runs."""
 
         def measured(function: Callable[[], Any], done: Callable[[Any], None]) -> None:
             began = finished = 0.0
@@ -122,7 +122,7 @@ class Statistics:
                 self.syncs_failed += isinstance(outcome, BaseException)
                 done(outcome)
 
-            run_in_worker(work, count)
+            run_in_thread(work, count)
 
         return measured
 

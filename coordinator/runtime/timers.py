@@ -3,7 +3,8 @@
 Heartbeats re-arm the deadline of a session thousands of times a second, and almost none of them ever fires. So arming a key
 later than before only stores the new deadline: its heap entry stays where it is and is moved when it comes due (lazy
 correction). Arming a key earlier pushes a second entry, and the first one is recognised as stale when it comes due. Disarming
-just removes the key.
+removes the key, and its heap entry becomes stale, too. Stale entries leave the heap when they come due, or when they
+outnumber the valid ones: a session may be long, and its group deleted within a second.
 
 Keys with equal deadlines fire in the order in which they were armed: the heap's tie-breaker is a counter.
 
@@ -13,7 +14,7 @@ the wake-up waits a little, for the sockets to be read, before any session is ju
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from coordinator.runtime.result import TimerKey
 from coordinator.world.clock import Clock
@@ -23,6 +24,8 @@ LATE_MS = 1_000
 """A wake-up that is later than this waits for the sockets to be read."""
 GRACE_MS = 50
 """How long it waits; the loop reads every socket in this time."""
+STALE_MIN = 64
+"""Fewer stale entries are not worth a pass over the heap."""
 GRACES_MAX = 5
 """After so many late wake-ups in a row the server is not stopped but overloaded, and deadlines count."""
 
@@ -74,11 +77,19 @@ class Timers:
             entry = self._entries[key] = _Entry(deadline)
         self._sequence += 1
         heappush(self._heap, (deadline, self._sequence, key, entry))
+        self._drop_stale()
         if self._handle is None or deadline < self._wake_at:
             self._schedule_wake_up(deadline)
 
     def disarm(self, key: TimerKey) -> None:
-        self._entries.pop(key, None)
+        if self._entries.pop(key, None) is not None:
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        heap, entries = self._heap, self._entries
+        if len(heap) > 2 * len(entries) + STALE_MIN:
+            heap[:] = [each for each in heap if entries.get(each[2]) is each[3] and each[3].due == each[0]]
+            heapify(heap)
 
     def clear(self) -> None:
         """Disarms every key."""

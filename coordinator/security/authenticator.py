@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.security.mechanism import AuthenticationFailed, MakeMechanism, Mechanism
-from coordinator.security.principal import ANONYMOUS, USER, Principal
+from coordinator.security.principal import ANONYMOUS, USER, Principal, TokenPrincipal
 from coordinator.world.clock import Clock
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
@@ -145,11 +145,10 @@ class Authenticator:
         answer = mechanism.evaluate(message)
         if mechanism.user is None:
             return Answer(answer, 0, mechanism.refusal)
-        self._complete(mechanism.user)
+        self._complete((TokenPrincipal if mechanism.by_token else Principal)(USER, mechanism.user))
         return Answer(answer, self._begin_session(mechanism.expires_ms))
 
-    def _complete(self, user: str) -> None:
-        principal = Principal(USER, user)
+    def _complete(self, principal: Principal) -> None:
         if self.principal is not ANONYMOUS and principal != self.principal:
             old, new = self.principal, principal
             raise AuthenticationFailed(

@@ -17,6 +17,10 @@ class Mechanism(Protocol):
         """The name of the user who has proved to be it; None until then."""
 
     @property
+    def by_token(self) -> bool:
+        """Whether the user has proved it by a delegation token."""
+
+    @property
     def expires_ms(self) -> int | None:
         """Until when (wall clock, ms) the credential is valid; None: for ever."""
 

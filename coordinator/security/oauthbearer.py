@@ -40,6 +40,7 @@ class OAuthBearer:
         self.user: str | None = None
         self.expires_ms: int | None = None
         self.refusal = ""
+        self.by_token = False
         self._verifier = verifier
         self._error = ""
 

@@ -9,6 +9,7 @@ class Plain:
 
     expires_ms: int | None = None
     refusal = ""
+    by_token = False
 
     def __init__(self, passwords: Passwords) -> None:
         self.user: str | None = None

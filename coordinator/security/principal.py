@@ -16,6 +16,12 @@ class Principal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
+class TokenPrincipal(Principal):
+    """A principal that has authenticated with a delegation token (`KafkaPrincipal.tokenAuthenticated`)."""
+
+    __slots__ = ()
+
+
 ANONYMOUS = Principal(USER, "ANONYMOUS")
 """A client that did not authenticate."""
 

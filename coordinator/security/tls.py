@@ -1,5 +1,6 @@
 """The TLS context of a listener, made again when its files change."""
 
+import logging
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from tempfile import NamedTemporaryFile
 from coordinator.config.cipher_suites import TLS_1_2, usable_versions
 from coordinator.config.security import TlsConfig
 from coordinator.security.principal import ANONYMOUS, MappingRules, Principal
+
+_log = logging.getLogger(__name__)
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -33,14 +36,20 @@ class TlsContext:
         """The principal of a client with this certificate (DER), or without one. Raises NoRuleApplies."""
         return self._rules.principal(certificate) if certificate else ANONYMOUS
 
-    def has_changed(self) -> bool:
-        """Whether a file is another one than at the last call."""
-        stamp, self._stamp = self._stamp, self._files()
-        return stamp != self._stamp
+    def refresh(self, event: str, where: str = "") -> None:
+        """Reads the files again if they have changed, for new connections; if they are not usable, the former context stays.
 
-    def reload(self) -> None:
-        """Reads the files again, for new connections. Raises UnusableTls; then the former context stays."""
-        self.context = make_context(self._config)
+        `event`, `where`: for the log.
+        """
+        stamp, self._stamp = self._stamp, self._files()
+        if stamp == self._stamp:
+            return
+        try:
+            self.context = make_context(self._config)
+        except UnusableTls as error:
+            _log.error("event=%s_not_reloaded%s reason=%s", event, where, error)
+        else:
+            _log.info("event=%s_reloaded%s", event, where)
 
     def _files(self) -> _Stamp:
         return tuple(

@@ -1,6 +1,6 @@
 """Verifies the tokens of OAUTHBEARER: signed ones (Kafka: `BrokerJwtValidator`) by the library PyJWT, and unsecured ones.
 
-The keys come from a JWKS document. It is read in a worker, at the start and again from time to time; a token that names a key
+The keys come from a JWKS document. It is read in a thread, at the start and again from time to time; a token that names a key
 which is not in it is refused, and makes the server read the document sooner (Kafka: `RefreshingHttpsJwks`).
 """
 
@@ -81,14 +81,14 @@ class Keys:
         url: str,
         refresh_ms: int,
         now_ms: Callable[[], int],
-        run_in_worker: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+        run_in_thread: Callable[[Callable[[], Any], Callable[[Any], None]], None],
     ) -> None:
         """Reads the document. Raises UnusableKeys."""
         self.by_id = fetch(url)
         self._url = url
         self._refresh_ms = refresh_ms
         self._now_ms = now_ms
-        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
         self._read_ms = now_ms()
         self._is_reading = False
 
@@ -106,7 +106,7 @@ class Keys:
         """Reads the document again, if the last reading was longer ago."""
         if not self._is_reading and self._now_ms() - self._read_ms >= after_ms:
             self._is_reading = True
-            self._run_in_worker(lambda: fetch(self._url), self._fetched)
+            self._run_in_thread(lambda: fetch(self._url), self._fetched)
 
     def _fetched(self, outcome: Any) -> None:
         self._is_reading = False

@@ -6,4 +6,4 @@ class CannotStart(Exception):
 
 
 class EngineAway(CannotStart):
-    """The engine of a shared journal does not answer at the moment."""
+    """The engine of several workers does not answer at the moment."""

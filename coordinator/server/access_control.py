@@ -8,7 +8,7 @@ from coordinator.protocol.messages import AccessControlEntryRecord, Message, Rem
 from coordinator.security.acls import acl_of
 from coordinator.security.audit import AuditLog
 from coordinator.security.standard_authorizer import StandardAuthorizer
-from coordinator.topics.engine import Topics
+from coordinator.topics.topics import Topics
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,6 @@ def make_authorizer(config: AccessControlConfig, topics: Topics, now_ms: Callabl
     topics.metadata_observers.append(follow)
     if not (acls or config.super_users or config.allow_everyone_if_no_acl_found):
         _log.warning(
-            "event=nobody_may_do_anything reason=there are no ACLs and no super.users, so nobody can create ACLs"
+            "event=nobody_may_do_anything reason=there are no ACLs and no super.users, so no client can create ACLs"
         )
     return authorizer

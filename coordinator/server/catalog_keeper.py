@@ -8,7 +8,7 @@ from coordinator.log import catalog
 from coordinator.log.catalog import Catalog, KnownLog
 from coordinator.world.disk import Disk
 from coordinator.world.schedule import Handle, Schedule
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class CatalogKeeper:
         logs: Callable[[], Iterable[KnownLog]],
         has_journal: Callable[[], bool],
         *,
-        run_in_worker: RunInWorker,
+        run_in_thread: RunInThread,
         schedule: Schedule,
         note_logs: Callable[[Iterable[KnownLog]], bool] = lambda _logs: False,
     ) -> None:
@@ -41,7 +41,7 @@ class CatalogKeeper:
         self._cluster_id = cluster_id
         self._logs = logs
         self._has_journal = has_journal
-        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
         self._schedule = schedule
         self._note_logs = note_logs
         self._written = found
@@ -59,23 +59,23 @@ class CatalogKeeper:
         if self._timer is not None:
             self._timer.cancel()
 
-    def write(self) -> None:
-        """Writes the catalog at once, if it has changed."""
+    def write(self) -> bool:
+        """Writes the catalog at once, if it has changed; returns whether it is up to date now."""
         try:
             present = self._present()
-            if self._note_logs(present.logs.values()):
-                return
-            if present != self._written:
+            if not self._note_logs(present.logs.values()) and present != self._written:
                 catalog.write(self._disk, self._data_folder, present)
                 self._written = present
         except OSError as error:
             _failed(error)
+            return False
+        return True
 
     def _present(self) -> Catalog:
         return Catalog(self._cluster_id, {log.folder: log for log in self._logs()}, self._has_journal())
 
     def _look(self) -> None:
-        """Writes the catalog in the worker if a log has got its first records or a new segment."""
+        """Writes the catalog in a thread if a log has got its first records or a new segment."""
         self._timer = self._schedule(INTERVAL_MS, self._look)
         if not self.idle:
             return
@@ -88,7 +88,7 @@ class CatalogKeeper:
             return
         if _segments_of(present) != _segments_of(self._written) or present.has_journal != self._written.has_journal:
             self.idle = False
-            self._run_in_worker(
+            self._run_in_thread(
                 lambda: catalog.write(self._disk, self._data_folder, present),
                 lambda outcome: self._done(present, outcome),
             )

@@ -17,56 +17,62 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
 from coordinator.admin.server import AdminServer
+from coordinator.admin.server_view import ClusterStatistics
 from coordinator.api.cluster import Cluster
-from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher, supported_apis
-from coordinator.api.encoded_topics import EncodedTopics
-from coordinator.api.exchange import LearnTemplate
-from coordinator.api.server import Endpoint
+from coordinator.api.declaration import Api, supported_apis
+from coordinator.api.recognition import LearnTemplate
+from coordinator.api.sliced_work import BackgroundWork
+from coordinator.config.broker_configs import Endpoint
 from coordinator.config.security import NO_SECURITY
-from coordinator.config.settings import ListenerConfig, ServerConfig
+from coordinator.config.settings import ListenerConfig, ServerConfig, joined
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.fastpath.repeated_commit import template_learners
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.commit_events import COMMIT_REFUSED
-from coordinator.groups.events import EVENT_KEYS
+from coordinator.groups.events import EVENT_KEYS, REQUEST_REFUSED
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
+from coordinator.groups.settings import ALL_EVENTS
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
 from coordinator.network.connection import ConnectionLimits
+from coordinator.network.dispatch import Dispatcher
 from coordinator.network.listener import Listener, Protection
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import ConfigRecord, CreateTopicsRequest, CreateTopicsResponse, Message
+from coordinator.quotas.keeper import QuotaKeeper
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
+from coordinator.runtime.pattern_matcher import PatternMatcher
 from coordinator.runtime.result import Fact, Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
-from coordinator.runtime.shard import S, Shard, Status
+from coordinator.runtime.shard import PERMITS, S, Shard, Status
 from coordinator.runtime.statistics import Statistics
+from coordinator.security.delegation_tokens import DelegationTokens
 from coordinator.server import CannotStart
 from coordinator.server.admin_protection import admin_protection
 from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import read_catalog, shard_folder
+from coordinator.server.dynamic_settings import DynamicSettings
 from coordinator.server.internal_logs import Coordinators, EmbeddedLogs, InternalLogs, LogParts
-from coordinator.server.quota_keeper import QuotaKeeper
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.create import create_topics
-from coordinator.topics.engine import METADATA_FOLDER, Topics
+from coordinator.topics.encoded_topics import EncodedTopics
+from coordinator.topics.topics import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
@@ -78,15 +84,13 @@ from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.schedule import Handle, Schedule
-from coordinator.world.worker import Done, Worker
+from coordinator.world.threads import Done, Threads
 
 if TYPE_CHECKING:
     from coordinator.overlay.overlay import Overlay
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
     from coordinator.security.standard_authorizer import StandardAuthorizer
-    from coordinator.server.sharing import Sharing
-    from coordinator.workers.statistics import WorkerStatistics
 
 _log = logging.getLogger(__name__)
 
@@ -109,15 +113,15 @@ class Server:
         clock: Clock,
         disk: Disk,
         entropy: Entropy,
-        worker: Worker,
+        threads: Threads,
         *,
         fastpath: bool = True,
         observe: Callable[[str, bytes], None] | None = None,
-        sharing: "Sharing | None" = None,
+        open_logs: Callable[[LogParts], InternalLogs] = EmbeddedLogs,
     ) -> None:
         """`fastpath`: False leaves out coordinator/fastpath, which changes nothing but the speed; tests compare the two.
 
-        `sharing`: this worker's part in a shared journal, which it has joined; without one the journal is embedded.
+        `open_logs`: opens the internal logs; without it they are in the data folder, with its journal.
         `observe` is called with the folder and the batches of every write to an internal log; the simulator checks them.
         """
         self._fastpath = fastpath
@@ -128,9 +132,10 @@ class Server:
         self.node_id = config.node_id
         self.statistics = Statistics()
         self.group_rebalances = GroupRebalances(clock.machine_ms, config.admin.metrics_groups)
-        self._refused_commits = LogOncePerClient(_log, clock.machine_ms)
+        self._refusals = LogOncePerClient(_log, clock.machine_ms)
         self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
         self._turn = Turn(loop.call_soon, clock.machine_ms, thread_time_ns, self.statistics.count_turn)
+        self._background = BackgroundWork(self._turn)
         self.replays = asyncio.Semaphore(REPLAYS_MAX)
         self.stopping = False
         self.closed = False
@@ -138,74 +143,43 @@ class Server:
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
         self.listeners: list[Listener] = []
         self._disk = disk
-        self._worker = worker
-        self._run_in_worker = self.statistics.timed(self._worker.submit)
-        catalog = read_catalog(disk, config.log_dir)
-        parts = LogParts(
-            config=config,
-            disk=disk,
-            entropy=entropy,
-            catalog=catalog,
-            run_in_worker=self._run_in_worker,
-            soon=loop.call_soon,
-            schedule=self._schedule,
-            observe=observe,
-        )
-        logs: InternalLogs = EmbeddedLogs(parts) if sharing is None else sharing.open_logs(parts)
-        self._logs = logs
+        self._threads = threads
+        self._run_in_thread = self.statistics.timed(self._threads.submit)
+        self.match_patterns = PatternMatcher(self._run_in_thread, config.groups.limit_pattern_bytes)
+        self._catalog = read_catalog(disk, config.log_dir)
+        logs = self._logs = open_logs(self._log_parts(observe))
         self.journal = logs.journal
         self.cluster_id = logs.cluster_id
         self.cluster: Cluster = logs.cluster
         self.writes_events = logs.writes_events
-        self.topics = Topics(
-            disk,
-            config.log_dir,
-            config.topics,
-            node_id=config.node_id,
-            durability=config.log.durability,
-            clock=self.clock,
-            entropy=entropy,
-            run_in_worker=self._run_in_worker,
-            schedule=self._schedule,
-            protocol_schedule=self._periodic("log-retention"),
-            on_fact=self._on_topics_fact,
-            make_metadata_writer=self.journal.writer,
-            catalog=catalog,
-            metadata_journaled=logs.journaled.get(METADATA_FOLDER, ()),
-            internal_folder=logs.folder,
-            shares_metadata=logs.shares_metadata,
-            has_data=logs.has_data,
-        )
+        self.topics = self._make_topics()
         self.topics.has_room = self.memory.has_room
         self.authorizer = self._make_authorizer()
+        self.delegation_tokens = DelegationTokens(
+            config.delegation_tokens, self.topics.registry.delegation_tokens, self.clock.wall_ms
+        )
+        self._repeating: dict[str, Handle] = {}
+        """The timers of `_repeat`."""
+        if self.delegation_tokens.is_enabled:
+            interval_ms = config.delegation_tokens.delegation_token_expiry_check_interval_ms
+            self._repeat("delegation-tokens", interval_ms, self._expire_tokens)
         self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self._create_topics, clock.machine_ms)
         registry = self.topics.registry
+        self._dynamic = DynamicSettings(config, registry)
         self._group_settings = ConfiguredGroups(
-            config.groups, lambda group_id: registry.configs_of(group_configs.RESOURCE_TYPE, group_id)
+            config.groups, partial(registry.configs_of, group_configs.RESOURCE_TYPE)
         )
         self.held_bytes = HeldBytes()
         """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
         logs.make_folders(registry)
         self._event_logs = logs.open_event_logs(self.topics)
-        self._events_run = ServerRun(
-            run_id=entropy.uuid(), node_id=config.node_id, policy=config.groups.coordinator_events
-        )
+        self._events_run = self._make_events_run()
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
         self._attach_shards(OFFSETS_TOPIC, self.groups)
-        self._retention: Handle | None = None
         if self._event_logs:
-            self.topics.attach_internal(
-                EVENTS_TOPIC,
-                self._event_logs,
-                cleanup_policy="delete",
-                is_here=logs.has_events,
-                makes_topic=not logs.shares_metadata,
-            )
-            self._retention = self._periodic("event-retention")(
-                config.topics.log_retention_check_interval_ms, self._retain_events
-            )
+            self._attach_events()
         self.topics.on_topics_deleted = self._topics_deleted
         self.producer_ids = ProducerIdPool(self.topics)
         self.markers = MarkerWriter(
@@ -222,27 +196,10 @@ class Server:
             enabled=config.transactions.transaction_partition_verification_enable,
             schedule=self._schedule,
         )
-        self.cleaner = Cleaner(
-            lambda: [*self._own_shard_logs(), *self.topics.compacted_logs()],
-            self.clock,
-            run_in_worker=self._run_in_worker,
-            soon=loop.call_soon,
-            schedule=self._schedule,
-            backoff_ms=config.log.log_cleaner_backoff_ms,
-        )
-        self._catalog_keeper = CatalogKeeper(
-            disk,
-            config.log_dir,
-            catalog,
-            self.cluster_id,
-            self._known_logs,
-            lambda: self.journal.has_slots,
-            run_in_worker=self._run_in_worker,
-            schedule=self._schedule,
-            note_logs=logs.note_logs,
-        )
+        self.cleaner = self._make_cleaner()
+        self._catalog_keeper = self._make_catalog_keeper()
         self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
-        self.topics.metadata_observers += [self.quota_keeper.observe, self._settings_changed]
+        self._follow_settings()
         self._admin: AdminServer | None = None
         self._interceptor: Interceptor | None = None
         self._overlay = self._make_overlay()
@@ -285,6 +242,11 @@ class Server:
         return self._overlay is not None and not self._overlay.is_cluster_known
 
     @property
+    def addresses(self) -> list[str]:
+        """HOST:PORT of each listener, as clients get it."""
+        return [joined(*listener.advertised) for listener in self.all_listeners]
+
+    @property
     def all_listeners(self) -> list[Listener]:
         """The listeners of the configuration, and those that stand for the brokers of a cluster."""
         return [*self.listeners, *(self._overlay.listeners if self._overlay is not None else ())]
@@ -300,9 +262,9 @@ class Server:
         ]
 
     @property
-    def worker(self) -> "WorkerStatistics | None":
-        """The counts of a worker that shares its journal."""
-        return self._logs.statistics
+    def cluster_statistics(self) -> ClusterStatistics | None:
+        """What this worker counts of its part in a cluster; None: it is alone."""
+        return self._logs.cluster_statistics
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -310,6 +272,89 @@ class Server:
     def shards(self) -> list[Shard[Any]]:
         """The shards of groups and those of transactions."""
         return [*self.groups.shards, *self.transactions.shards]
+
+    def _log_parts(self, observe: Callable[[str, bytes], None] | None) -> LogParts:
+        return LogParts(
+            config=self.config,
+            disk=self._disk,
+            entropy=self.entropy,
+            catalog=self._catalog,
+            run_in_thread=self._run_in_thread,
+            soon=self._loop.call_soon,
+            schedule=self._schedule,
+            observe=observe,
+        )
+
+    def _make_topics(self) -> Topics:
+        config, logs = self.config, self._logs
+        return Topics(
+            self._disk,
+            config.log_dir,
+            config.topics,
+            node_id=config.node_id,
+            durability=config.log.durability,
+            clock=self.clock,
+            entropy=self.entropy,
+            run_in_thread=self._run_in_thread,
+            schedule=self._schedule,
+            protocol_schedule=self._periodic("log-retention"),
+            on_fact=self._on_topics_fact,
+            make_metadata_writer=self.journal.writer,
+            catalog=self._catalog,
+            metadata_journaled=logs.journaled.get(METADATA_FOLDER, ()),
+            internal_folder=logs.folder,
+            shares_metadata=logs.shares_metadata,
+            has_data=logs.has_data,
+        )
+
+    def _make_events_run(self) -> ServerRun:
+        policy = self.config.groups.coordinator_events
+        return ServerRun(
+            run_id=self.entropy.uuid(),
+            node_id=self.node_id,
+            policy=policy,
+            is_complete=policy == ALL_EVENTS,
+        )
+
+    def _attach_events(self) -> None:
+        """Serves the event logs as a topic, and begins to delete what is too old."""
+        self.topics.attach_internal(
+            EVENTS_TOPIC,
+            self._event_logs,
+            cleanup_policy="delete",
+            is_here=self._logs.has_events,
+            makes_topic=not self._logs.shares_metadata,
+        )
+        self._repeat("event-retention", self.config.topics.log_retention_check_interval_ms, self._retain_events)
+
+    def _make_cleaner(self) -> Cleaner:
+        return Cleaner(
+            lambda: [*self._own_shard_logs(), *self.topics.compacted_logs()],
+            self.clock,
+            run_in_thread=self._run_in_thread,
+            soon=self._loop.call_soon,
+            schedule=self._schedule,
+            backoff_ms=self.config.log.log_cleaner_backoff_ms,
+        )
+
+    def _make_catalog_keeper(self) -> CatalogKeeper:
+        return CatalogKeeper(
+            self._disk,
+            self.config.log_dir,
+            self._catalog,
+            self.cluster_id,
+            self._known_logs,
+            lambda: self.journal.has_slots,
+            run_in_thread=self._run_in_thread,
+            schedule=self._schedule,
+            note_logs=self._logs.note_logs,
+        )
+
+    def _follow_settings(self) -> None:
+        """Puts the settings that clients can change in force, now and after each change."""
+        self._dynamic.appliers += [self._configure]
+        self.topics.metadata_observers += [self.quota_keeper.observe, self._settings_changed, self._dynamic.observe]
+        self._dynamic.start()
 
     def _attach_shards(self, topic: str, router: Router[Any]) -> None:
         shards = router.shards
@@ -322,9 +367,9 @@ class Server:
     def _own_shard_logs(self) -> list[JournaledLog]:
         return [] if self._logs.is_cache else [shard.log for shard in self.shards]
 
-    def run_in_worker(self, function: Callable[[], Any], done: Done) -> None:
-        """Calls the function in a worker thread, then `done` on the loop with what it returned or raised."""
-        self._worker.submit(function, done)
+    def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
+        """Calls the function in a thread, then `done` on the loop with what it returned or raised."""
+        self._threads.submit(function, done)
 
     def _known_logs(self) -> Iterator[KnownLog]:
         yield from self.topics.known_logs()
@@ -350,11 +395,6 @@ class Server:
     def _retain_events(self) -> None:
         event_logs = [shard.events for shard in self.groups.shards if shard.events is not None]
         self._logs.retain_events(event_logs, self.clock.wall_ms())
-        self._schedule_event_retention()
-
-    def _schedule_event_retention(self) -> None:
-        interval_ms = self.config.topics.log_retention_check_interval_ms
-        self._retention = self._periodic("event-retention")(interval_ms, self._retain_events)
 
     def _group_shard(self, index: int) -> Shard[GroupMachine]:
         config = self.config
@@ -369,6 +409,7 @@ class Server:
                 assignors=self._assignors,
                 count_all=self._count_groups,
                 held_bytes=self.held_bytes.of_shard(index),
+                match_patterns=self.match_patterns,
             ),
             RECORD_KEYS,
             self._event_log(index),
@@ -389,7 +430,7 @@ class Server:
             index,
             config.log.transaction_state_log_segment_bytes,
             lambda: TransactionMachine(
-                config.transactions,
+                self._dynamic.config.transactions,
                 self.producer_ids,
                 self.marker_delivery.deliver,
                 self._logs.coordinator_epoch(f"{TRANSACTIONS_TOPIC}-{index}"),
@@ -447,14 +488,23 @@ class Server:
 
         return schedule
 
+    def _repeat(self, name: str, interval_ms: int, run: Callable[[], None]) -> None:
+        """Calls `run` every `interval_ms`, from now until the stop."""
+
+        def again() -> None:
+            run()
+            self._repeat(name, interval_ms, run)
+
+        self._repeating[name] = self._periodic(name)(interval_ms, again)
+
     def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
         self.group_rebalances.count(fact)
-        if fact.name == COMMIT_REFUSED:
-            # A client that does not know that it was replaced may repeat its commit without end.
+        if fact.name in {COMMIT_REFUSED, REQUEST_REFUSED}:
+            # A client may repeat a request without end that cannot succeed.
             fields = fact.fields
             key = (fields["group"], fields["member"], fields["error"])
-            self._refused_commits.warn(key, f"event={fact.name}{_placeholders(fact)}", *fields.values())
+            self._refusals.warn(key, f"event={fact.name}{_placeholders(fact)}", *fields.values())
         else:
             _log_fact(fact, f" shard={shard}")
 
@@ -472,8 +522,44 @@ class Server:
     def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         if self._overlay is not None:
             self._overlay.forget_topics(topic_id for _, topic_id in topics)
+        self._background.add(self._delete_offsets(dict(topics)))
+
+    def _delete_offsets(self, topic_ids: Mapping[str, bytes]) -> Iterator[None]:
         for shard in self.groups.shards:
-            shard.run_internal(lambda state, now_ms: topics_deleted(state, topics, now_ms))
+            shard.run_internal(partial(topics_deleted, topic_ids, self._background.add))
+            yield
+
+    def _configure(self, config: ServerConfig) -> None:
+        """Puts the settings in force that clients can change. What reads another setting has read it at the start."""
+        self.topics.configure(config.topics)
+        self._group_settings.configure(config.groups)
+        self._verification.enabled = config.transactions.transaction_partition_verification_enable
+        for coordinator in self.transactions.shards:
+            coordinator.state.config = config.transactions
+        self.cleaner.backoff_ms = config.log.log_cleaner_backoff_ms
+        for shard in self.shards:
+            retention_ms = config.log.log_cleaner_delete_retention_ms
+            shard.log.settings = replace(shard.log.settings, delete_retention_ms=retention_ms)
+        for listener in self.listeners:
+            self._limit_connections(listener)
+
+    def _expire_tokens(self) -> None:
+        """Removes the tokens that have expired."""
+        metadata = self.topics.metadata
+
+        def remove() -> None:
+            records = self.delegation_tokens.expired()
+            if records:
+                metadata.commit(records, lambda _error: None)
+
+        if self.delegation_tokens.expired():
+            metadata.in_turn(remove)
+
+    def _limit_connections(self, listener: Listener) -> None:
+        network = self._dynamic.config.network
+        listener.connections_max = network.max_connections
+        listener.connections_per_ip_max = network.max_connections_per_ip
+        listener.connections_per_second_max = network.max_connection_creation_rate
 
     def _settings_changed(self, records: Sequence[Message]) -> None:
         """Settings of groups have changed, here or at another worker: their timers change, too."""
@@ -590,7 +676,7 @@ class Server:
         return listener
 
     def _listener(self, config: ListenerConfig, dispatcher: Dispatcher) -> Listener:
-        network = self.config.network
+        network = self._dynamic.config.network
         return Listener(
             dispatcher,
             ConnectionLimits(
@@ -619,7 +705,13 @@ class Server:
         from coordinator.server.listener_security import make_protection  # noqa: PLC0415
 
         return make_protection(
-            config.name, config.security, self.topics.registry, self.clock, self.entropy, self._run_in_worker
+            config.name,
+            config.security,
+            self.topics,
+            self.delegation_tokens,
+            self.clock,
+            self.entropy,
+            self._run_in_thread,
         )
 
     async def stop(self) -> None:
@@ -634,10 +726,11 @@ class Server:
         if self._admin is not None:
             await self._admin.stop()
         self.cleaner.stop()
-        if self._retention is not None:
-            self._retention.cancel()
+        for timer in self._repeating.values():
+            timer.cancel()
         self.markers.stop()
         self._catalog_keeper.stop()
+        self._background.finish()
         for shard in self.shards:
             shard.stop()
         while not (  # noqa: ASYNC110 - once per process
@@ -650,12 +743,12 @@ class Server:
             await asyncio.sleep(WRITES_POLL_S)
         events = [(shard, shard.events) for shard in self.groups.shards if shard.events is not None]
         for shard, event_log in events:
-            if shard.status not in (Status.FAILED, Status.ELSEWHERE):
+            if PERMITS[shard.status].writes:
                 event_log.finish(shard.offset_durable)
         while not self.journal.idle:  # noqa: ASYNC110 - as above
             await asyncio.sleep(WRITES_POLL_S)
         self.journal.stop()
-        self._worker.close()
+        self._threads.close()
         await asyncio.sleep(0)
         self.closed = True
         for shard in self.shards:
@@ -664,8 +757,8 @@ class Server:
             self._logs.close_log(log)
         self.topics.close()
         self.journal.settle()
-        self._catalog_keeper.write()
-        self.journal.close()
+        # An old catalog may still ask for the journal, and the next start would refuse a folder without it.
+        self.journal.close(keeps_files=not self._catalog_keeper.write())
 
 
 def _apply_settings(group_id: str, groups: GroupMachine, now_ms: int) -> Result:

@@ -115,7 +115,7 @@ def check_not_shared(disk: Disk, data_folder: str) -> None:
     """Raises CannotStart if the groups of this data folder are in an engine."""
     if disk.exists(f"{data_folder}/{CACHE_FOLDER}"):
         raise CannotStart(
-            f"the groups of {data_folder} are in a shared journal: set journal to its address, or choose another folder"
+            f"the groups of {data_folder} are in an engine: set journal to its address, or choose another folder"
         )
 
 

@@ -1,8 +1,8 @@
 """The internal logs of a server: where they are, what makes them durable, and who has the shards that load from them.
 
 There are two ways, and this is the interface of both. With an embedded journal the data folder has everything, and the server
-has every shard (`EmbeddedLogs`). With a shared journal an engine has everything, and the server is one of several workers, each
-of which has some of the shards (`SharedLogs` in sharing.py).
+has every shard (`EmbeddedLogs`). Over an engine the engine has everything, and the server is one of several workers, each
+of which has some of the shards (`EngineLogs` in cluster/sharing.py).
 
     open      reads what there is, before the server has any part
     load      the shards get their state, before the server listens
@@ -17,12 +17,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from coordinator.admin.server_view import ClusterStatistics
 from coordinator.api.cluster import Cluster, OneNode
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import NO_EVENTS
 from coordinator.journal.journal import Journal
 from coordinator.journal.recovery import read_journal
+from coordinator.journal.turns import TurnJournal
 from coordinator.log.catalog import Catalog, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.runtime.event_log import EventLog
@@ -35,11 +37,11 @@ from coordinator.server.data_folder import (
     cluster_id,
     make_shard_folders,
 )
+from coordinator.server.epochs import read_epoch
 from coordinator.server.event_logs import open_event_logs
-from coordinator.supervisor.epochs import read_epoch
-from coordinator.topics.engine import Topics
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, TRANSACTION_STATE
 from coordinator.topics.registry import Registry
+from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerWriter
 from coordinator.transactions.state import COORDINATOR_EPOCH
@@ -47,12 +49,10 @@ from coordinator.transactions.verification import Verification
 from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
 from coordinator.world.schedule import Schedule
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 if TYPE_CHECKING:
-    from coordinator.journal.shared_journal import SharedJournal
     from coordinator.security.standard_authorizer import StandardAuthorizer
-    from coordinator.workers.statistics import WorkerStatistics
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class LogParts:
     entropy: Entropy
     catalog: Catalog
     """That of the data folder."""
-    run_in_worker: RunInWorker
+    run_in_thread: RunInThread
     soon: Callable[[Callable[[], None]], object]
     """Calls back in the next turn of the loop."""
     schedule: Schedule
@@ -105,8 +105,8 @@ class InternalLogs(ABC):
     """Whether the logs are copies of what an engine has: they may be missing, and nobody compacts them."""
     writes_events: bool
     """Whether the decisions of groups are recorded."""
-    statistics: "WorkerStatistics | None" = None
-    """The counts of a worker."""
+    cluster_statistics: ClusterStatistics | None = None
+    """What a worker counts of its part in a cluster; None: this server is alone."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class InternalLogs(ABC):
         folder: str,
         cluster_id: str,
         cluster: Cluster,
-        journal: "Journal | SharedJournal",
+        journal: TurnJournal,
         journaled: Mapping[str, Sequence[bytes]],
         catalog: Catalog,
     ) -> None:
@@ -236,7 +236,7 @@ class EmbeddedLogs(InternalLogs):
             durability=config.log.durability,
             file_bytes=config.log.coordinator_journal_file_bytes,
             random_bytes=parts.entropy.bytes,
-            run_in_worker=parts.run_in_worker,
+            run_in_thread=parts.run_in_thread,
             soon=parts.soon,
             schedule=parts.schedule,
             observe=parts.observe,

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
 from coordinator.config.settings import ServerConfig
 from coordinator.log.log import DamagedLog
@@ -17,20 +17,18 @@ from coordinator.protocol.messages import CLASS_SPECS
 from coordinator.runtime.serde import UnknownRecordVersion
 from coordinator.server import CannotStart, data_folder
 from coordinator.server.composition import Server
+from coordinator.server.internal_logs import EmbeddedLogs, InternalLogs, LogParts
 from coordinator.world.clock import Clock, RealClock
 from coordinator.world.disk import RealDisk
 from coordinator.world.entropy import Entropy, RealEntropy
-from coordinator.world.worker import Threads
-
-if TYPE_CHECKING:
-    from coordinator.server.sharing import Sharing
+from coordinator.world.threads import ThreadPool
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DISK_THREADS = 4
 SWITCH_S = 0.001
-"""How long the loop waits for the interpreter while a worker decodes a large batch. It may have to wait before each socket that
+"""How long the loop waits for the interpreter while a thread decodes a large batch. It may have to wait before each socket that
 it reads, and Python's default is 5 ms."""
 YOUNG_OBJECTS_MAX = 10_000
 """The garbage collector runs after this many new objects. At its default (700) it runs in the middle of every turn of a hundred
@@ -38,21 +36,36 @@ requests, finds all of them in use, and takes a twentieth of the time."""
 
 
 CANNOT_SERVE = (CannotStart, DamagedLog, DecodeError, UnknownRecordVersion, OSError)
-MakeSharing = Callable[[ServerConfig, Clock, Entropy], Awaitable["Sharing"]]
-"""Makes a worker's part in a shared journal, which it has joined. Raises CannotStart."""
 
 
-async def _serve(config: ServerConfig, started_s: float, make_sharing: MakeSharing | None) -> None:
+class JoinedCluster(Protocol):
+    """The part of a worker in a cluster that it has joined."""
+
+    def open_logs(self, parts: LogParts) -> InternalLogs:
+        """The internal logs of its server. Raises CannotStart."""
+        ...
+
+    async def close(self) -> None:
+        """Leaves the cluster, after the server has stopped."""
+        ...
+
+
+Join = Callable[[ServerConfig, Clock, Entropy], Awaitable[JoinedCluster]]
+"""Joins a cluster. Raises CannotStart."""
+
+
+async def _serve(config: ServerConfig, started_s: float, join: Join | None) -> None:
     loop = asyncio.get_running_loop()
     clock = RealClock()
     stop = stop_signal(loop)
     entropy = RealEntropy()
-    sharing = None
-    if make_sharing is not None:
-        sharing = await _unless(stop, make_sharing(config, clock, entropy))
-        if sharing is None:
+    cluster = None
+    if join is not None:
+        cluster = await _unless(stop, join(config, clock, entropy))
+        if cluster is None:
             return
-    server = Server(config, loop, clock, RealDisk(), entropy, Threads(loop, DISK_THREADS), sharing=sharing)
+    open_logs = EmbeddedLogs if cluster is None else cluster.open_logs
+    server = Server(config, loop, clock, RealDisk(), entropy, ThreadPool(loop, DISK_THREADS), open_logs=open_logs)
     bootstrap, admin = await server.start()
     if await _unless(stop, server.follow_cluster()):
         server.statistics.watch_lag(loop.call_later)
@@ -62,8 +75,8 @@ async def _serve(config: ServerConfig, started_s: float, make_sharing: MakeShari
         await stop.wait()
     _log.info("event=stopping")
     await server.stop()
-    if sharing is not None:
-        await sharing.close()
+    if cluster is not None:
+        await cluster.close()
     _log.info("event=stopped")
 
 
@@ -113,38 +126,12 @@ def stop_signal(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     return stop
 
 
-async def _join(config: ServerConfig, clock: Clock, entropy: Entropy) -> "Sharing":
-    """This worker's part in the shared journal, as soon as its engine answers. Raises CannotStart."""
-    from coordinator.engine.address import EngineAddress  # noqa: PLC0415 - most servers have an embedded journal
-    from coordinator.engine.engine import EngineRefused  # noqa: PLC0415
-    from coordinator.engine.factory import engine_for  # noqa: PLC0415
-    from coordinator.server import engine_wait  # noqa: PLC0415
-    from coordinator.server.sharing import Sharing, engine_settings  # noqa: PLC0415
-
-    settings = engine_settings(config.shared)
-
-    async def join() -> Sharing:
-        try:
-            engine = engine_for(EngineAddress(config.shared.journal), settings)
-        except EngineRefused as error:
-            raise CannotStart(str(error)) from error
-        sharing = Sharing(config, engine, settings, clock, entropy)
-        try:
-            await sharing.join()
-        except BaseException:
-            await sharing.close()
-            raise
-        return sharing
-
-    return await engine_wait.joined(config.admin, join)
-
-
-def run(config: ServerConfig, started_s: float) -> int:
+def run(config: ServerConfig, started_s: float, join: Join | None = None) -> int:
     """Runs the server until SIGTERM or SIGINT; returns the exit code.
 
-    `started_s`: the monotonic time at which the process began.
+    `started_s`: the monotonic time at which the process began. `join`: joins the cluster of which the server is a worker.
     """
-    return run_locked(config, lambda _lock: _serve(config, started_s, _join if config.shared.journal else None))
+    return run_locked(config, lambda _lock: _serve(config, started_s, join))
 
 
 def run_locked(config: ServerConfig, main: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
@@ -157,19 +144,23 @@ def run_locked(config: ServerConfig, main: Callable[[TextIO], Coroutine[Any, Any
     return 0
 
 
-def run_worker(config: ServerConfig, started_s: float, make_sharing: MakeSharing) -> int:
+def run_worker(config: ServerConfig, started_s: float, join: Join) -> int:
     """As `run`, with a data folder that the parent of this process has locked."""
     try:
-        _run(_serve(config, started_s, make_sharing))
+        _run(_serve(config, started_s, join))
     except CANNOT_SERVE as error:
         return _failed(config, error)
     return 0
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
-
-    uvloop.run(main)
+    try:
+        import uvloop  # noqa: PLC0415 - only the real server needs it; a simulation brings its own loop
+    except ImportError:
+        _log.warning("event=no_uvloop loop=asyncio effect=%s", "requests cost more CPU time")
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 def _failed(config: ServerConfig, error: Exception) -> int:

@@ -9,20 +9,30 @@ The changes of one resource are one batch of the metadata log: all of them apply
 This is Kafka's ConfigurationControlManager.incrementalAlterConfigs and legacyAlterConfigs.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConfigRecord
 from coordinator.topics import names, topic_settings
-from coordinator.topics.engine import Topics
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
+from coordinator.topics.topics import Topics
 
 Changes = dict[str, str | None]
 """Name -> new value. None removes the resource's own value."""
 Plan = Callable[[Mapping[str, str]], Changes]
 Done = Callable[[KafkaError | None], None]
+
+
+WhyNot = Callable[[str, str], str]
+"""Why APPEND or SUBTRACT (its name) to a config (its name) that is no list is refused."""
+
+
+def not_a_list(operation: str, name: str) -> str:
+    """As Kafka's controller says it."""
+    return f"Can't {operation} to key {name} because its type is not LIST."
 
 
 class ConfigOp(IntEnum):
@@ -52,7 +62,7 @@ def check_entries(entries: Iterable[ConfigChange]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def incremental(entries: Sequence[ConfigChange], lists: Mapping[str, str]) -> Plan:
+def incremental(entries: Sequence[ConfigChange], lists: Mapping[str, str], why_not: WhyNot = not_a_list) -> Plan:
     """The plan of IncrementalAlterConfigs. `lists`: the settings of type LIST, with their defaults.
 
     The plan raises INVALID_REQUEST for an unknown operation, and INVALID_CONFIG for an APPEND or SUBTRACT to another type.
@@ -62,7 +72,7 @@ def incremental(entries: Sequence[ConfigChange], lists: Mapping[str, str]) -> Pl
         for entry in entries:
             if entry.operation not in set(ConfigOp):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
-        return {entry.name: _changed(current.get(entry.name), entry, lists) for entry in entries}
+        return {entry.name: _changed(current.get(entry.name), entry, lists, why_not) for entry in entries}
 
     return plan
 
@@ -76,24 +86,30 @@ def replacing(values: Mapping[str, str]) -> Plan:
     return plan
 
 
-def _changed(current: str | None, entry: ConfigChange, lists: Mapping[str, str]) -> str | None:
+def _changed(current: str | None, entry: ConfigChange, lists: Mapping[str, str], why_not: WhyNot) -> str | None:
     if entry.operation == ConfigOp.SET:
         return entry.value
     if entry.operation == ConfigOp.DELETE or entry.value is None:
         return None
     if entry.name not in lists:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"Can't {ConfigOp(entry.operation).name} to key {entry.name} because its type is not LIST.",
-        )
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why_not(ConfigOp(entry.operation).name, entry.name))
     items = [item for item in (lists[entry.name] if current is None else current).split(",") if item]
-    for item in entry.value.split(","):
-        if entry.operation == ConfigOp.SUBTRACT:
-            if item in items:
-                items.remove(item)
-        elif item not in items:
-            items.append(item)
-    return ",".join(items)
+    named = entry.value.split(",")
+    # A list may have ten thousand items: looking each one up in the other list would take seconds.
+    if entry.operation == ConfigOp.SUBTRACT:
+        return ",".join(_without(items, named))
+    present = set(items)
+    return ",".join([*items, *(item for item in dict.fromkeys(named) if item not in present)])
+
+
+def _without(items: Iterable[str], removed: Iterable[str]) -> Iterator[str]:
+    """The items, without one for each that is removed, as Java's `List.remove` takes them out: the first one first."""
+    left = Counter(removed)
+    for item in items:
+        if left[item]:
+            left[item] -= 1
+        else:
+            yield item
 
 
 def alter_topic(topics: Topics, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:

@@ -20,7 +20,6 @@ from coordinator.topics.batch_validation import (
     check_header,
     check_records,
     check_size_and_checksum,
-    needs_records,
     without_log_append_time,
 )
 from coordinator.topics.partition import LEADER_EPOCH, Partition, State
@@ -46,10 +45,9 @@ class Entry(NamedTuple):
         self.done(refusal.code)
 
 
-def needs_walk(entry: Entry, now_ms: int) -> bool:
-    """Whether `append` would have to look into so many records that `walk` should do it outside the loop before."""
-    batch, partition = entry.batch, entry.partition
-    if not is_long_walk(batch.header) or not needs_records(batch, partition.settings, now_ms):
+def needs_walk(entry: Entry) -> bool:
+    """Whether checking the records takes so long that `walk` should do it outside the loop before."""
+    if not is_long_walk(entry.batch.header):
         return False
     try:
         _check_batch(entry)
@@ -59,7 +57,7 @@ def needs_walk(entry: Entry, now_ms: int) -> bool:
 
 
 def walk(entry: Entry, now_ms: int) -> Refused | None:
-    """Looks into the records; returns why the batch is refused. May run in any thread."""
+    """Checks the records; returns why the batch is refused. May run in any thread."""
     try:
         check_records(entry.batch, entry.partition.name, entry.partition.settings, now_ms)
     except Refused as refusal:
@@ -70,13 +68,12 @@ def walk(entry: Entry, now_ms: int) -> Refused | None:
 def append(entry: Entry, now_ms: int, guard: VerificationGuard | None, *, acked: bool, walked: bool = False) -> None:
     """Appends the batch of `entry` and calls its `done`: when the batch is durable, or (`acked` False) when it is accepted.
 
-    `guard`: for a transactional batch, the result of `ProducerState.begin_verification`. `walked`: its records have been looked
-    into (`walk`). A batch that repeats an earlier one
-    is answered with the earlier offset. `done` gets:
+    `guard`: for a transactional batch, the result of `ProducerState.begin_verification`. `walked`: its records have been
+    checked (`walk`). A batch that repeats an earlier one is answered with the earlier offset. `done` gets:
 
         UNKNOWN_TOPIC_OR_PARTITION    the topic has been deleted
         KAFKA_STORAGE_ERROR           the log cannot be written
-        MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP   see batch_validation.py
+        MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNKNOWN_SERVER_ERROR   see batch_validation.py
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE   see producer_state.py
     """
     accepted: list[ErrorCode] = []

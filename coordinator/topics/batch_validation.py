@@ -1,9 +1,11 @@
-"""Validates a producer's batch by its header and checksum, as far as possible without reading its records.
+"""Validates a producer's batch: its header and checksum, and that its records can be read (Kafka: `LogValidator`).
 
-The records are not decoded or decompressed, so a producer that writes garbage inside a valid batch hears of it from its
-consumers and not from this server; Kafka's LogValidator looks inside. There are two exceptions: the keys of a compacted
-topic's records, and the timestamps of a batch whose header is out of range. Both may take long (record_walks.py), so they are
-functions of their own, `needs_records` and `check_records`.
+A batch that no consumer can read stops all of them at its offset, so each record's encoding is checked (log/record_check.py).
+That may take long, so it is a function of its own, `check_records`, which may run in a thread (record_walks.py). Kafka answers
+a codec that fails, and compressed records whose offsets are not consecutive, with UNKNOWN_SERVER_ERROR, and so do we.
+
+A compressed batch with more than 100,000 records or 64 MiB is refused with MESSAGE_TOO_LARGE, which Kafka does not do:
+producers split it and try again.
 """
 
 from struct import Struct
@@ -20,12 +22,15 @@ from coordinator.log.batch import (
     MAGIC,
     PREFIX_BYTES,
     TRANSACTIONAL,
+    BadlyCompressed,
     BatchHeader,
     CorruptBatch,
-    UnsupportedCompression,
+    OversizeBatch,
+    content_key_values,
     decode_records,
-    key_values,
+    record_bytes,
 )
+from coordinator.log.record_check import Disordered, check_encoding
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ProduceResponse
 from coordinator.topics.topic_settings import TopicSettings
@@ -125,7 +130,10 @@ def check_size_and_checksum(batch: Batch, settings: TopicSettings) -> None:
 
 
 def check_header(batch: Batch) -> None:
-    """Raises Refused with INVALID_RECORD if the fields of the header contradict each other."""
+    """Raises Refused with INVALID_RECORD if the fields of the header contradict each other.
+
+    Raises Refused with UNKNOWN_SERVER_ERROR for a codec that Kafka does not have.
+    """
     data, header = batch
     if (
         header.base_offset != 0
@@ -133,36 +141,43 @@ def check_header(batch: Batch) -> None:
         or header.record_count <= 0
         or header.last_offset_delta != header.record_count - 1
         or (header.producer_id >= 0 and header.base_sequence < 0)
-        or header.compression > _COMPRESSION_MAX
         or (not header.compression and header.record_count * _RECORD_BYTES_MIN > len(data) - HEADER_BYTES)
     ):
         raise Refused(ErrorCode.INVALID_RECORD)
-
-
-def needs_records(batch: Batch, settings: TopicSettings, now_ms: int) -> bool:
-    """Whether the header of a batch is not enough to validate it."""
-    return settings.compacts or (not settings.log_append_time and not _has_good_timestamps(batch, settings, now_ms))
+    if header.compression > _COMPRESSION_MAX:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def check_records(batch: Batch, partition_name: str, settings: TopicSettings, now_ms: int) -> None:
-    """Raises Refused with INVALID_RECORD or INVALID_TIMESTAMP. May run in any thread."""
+    """Raises Refused if a record cannot be read or accepted. May run in any thread.
+
+    INVALID_RECORD         a record is malformed, or has no key in a compacted topic
+    INVALID_TIMESTAMP
+    MESSAGE_TOO_LARGE      there is too much in a compressed batch to look at
+    UNKNOWN_SERVER_ERROR   the codec fails, or offsets of compressed records are not consecutive
+    """
+    data, header = batch
+    try:
+        content = record_bytes(data, 0, header)
+        extremes = check_encoding(content, header.record_count, ordered=bool(header.compression))
+    except OversizeBatch as error:
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except (BadlyCompressed, Disordered) as error:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+    except CorruptBatch as error:
+        raise Refused(ErrorCode.INVALID_RECORD) from error
     if settings.compacts:
-        _check_keys(batch, partition_name)
-    if not settings.log_append_time and not _has_good_timestamps(batch, settings, now_ms):
+        _check_keys(content, header, partition_name)
+    if not settings.log_append_time and not _has_good_timestamps(header, extremes, settings, now_ms):
         _check_timestamps(batch, settings, now_ms)
 
 
-def _check_keys(batch: Batch, partition_name: str) -> None:
+def _check_keys(content: bytes, header: BatchHeader, partition_name: str) -> None:
     """Raises Refused with INVALID_RECORD if a record of a compacted topic has no key.
 
     Compaction keeps the last record of each key, so a record without one could be neither kept nor removed.
     """
-    try:
-        records = key_values(batch.data, 0, batch.header)
-    except UnsupportedCompression:
-        return
-    except CorruptBatch as error:
-        raise Refused(ErrorCode.INVALID_RECORD) from error
+    records = content_key_values(content, header)
     text = f"Compacted topic cannot accept message without key in topic partition {partition_name}"
     wrong = [index for index, (_, key, _) in enumerate(records) if key is None]
     if wrong:
@@ -177,10 +192,11 @@ def _check_keys(batch: Batch, partition_name: str) -> None:
         )
 
 
-def _has_good_timestamps(batch: Batch, settings: TopicSettings, now_ms: int) -> bool:
-    """Whether the header shows that no record is too far in the past or the future."""
+def _has_good_timestamps(header: BatchHeader, deltas: tuple[int, int], settings: TopicSettings, now_ms: int) -> bool:
+    """Whether no record can be too far in the past or the future. `deltas`: see `check_encoding`."""
     earliest, latest = now_ms - settings.timestamp_before_max_ms, now_ms + settings.timestamp_after_max_ms
-    timestamps = batch.header.base_timestamp, batch.header.max_timestamp
+    base = header.base_timestamp
+    timestamps = base, header.max_timestamp, base + deltas[0], base + deltas[1]
     return all(timestamp == _NO_TIMESTAMP or earliest <= timestamp <= latest for timestamp in timestamps)
 
 
@@ -192,10 +208,7 @@ def _check_timestamps(batch: Batch, settings: TopicSettings, now_ms: int) -> Non
     def is_wrong(timestamp: int) -> bool:
         return timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest
 
-    try:
-        timestamps = [record.timestamp for record in decode_records(data, 0, header)]
-    except (CorruptBatch, UnsupportedCompression):
-        timestamps = [header.base_timestamp if is_wrong(header.base_timestamp) else header.max_timestamp]
+    timestamps = [record.timestamp for record in decode_records(data, 0, header)]
     errors = tuple(
         RecordError(
             batch_index=index,

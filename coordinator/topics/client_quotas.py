@@ -5,6 +5,7 @@ Replay keeps them here; `coordinator/quotas` says what they mean.
 
 from collections.abc import Iterator, Mapping
 
+from coordinator.protocol.java import hash_map_order
 from coordinator.protocol.messages import ClientQuotaRecord
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -20,8 +21,12 @@ def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:
 def replay(quotas: Quotas, record: ClientQuotaRecord) -> None:
     """Applies a record (`ClientQuotaControlManager.replay`)."""
     entity = quota_entity({each.entity_type: each.entity_name for each in record.entity})
-    values = {key: value for key, value in quotas.get(entity, {}).items() if key != record.key}
-    if not record.remove:
+    before = quotas.get(entity, {})
+    # Each change copies Kafka's HashMap, which settles the order of keys that share a bucket.
+    values = {key: before[key] for key in hash_map_order(before, len(before))}
+    if record.remove:
+        values.pop(record.key, None)
+    else:
         values[record.key] = record.value
     quotas[entity] = values
     if not values:

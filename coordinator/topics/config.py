@@ -4,7 +4,11 @@ Some of them are defaults that a topic can override under another name (`message
 `topics/topic_settings.py` has the table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+Layers = tuple[tuple[int, Mapping[str, str]], ...]
+"""Settings by name that clients have set, each layer with its source (topic_settings.py); the first has precedence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,9 @@ class TopicsConfig:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_block_size: int = 1_000
     """Kafka's constant `PRODUCER_ID_BLOCK_SIZE`, which is 1000 too."""
+    topic_visibility_delay_ms: int = 0
     limit_partitions: int = 100_000
     topic_partitions_max: int = 10_000
     """Kafka's constant `MAX_PARTITIONS_PER_BATCH`."""
+    dynamic: Layers = ()
+    """What clients have set instead of these values, and of defaults that only a topic can override otherwise."""

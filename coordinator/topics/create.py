@@ -12,8 +12,8 @@ from types import MappingProxyType
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.topics import names, topic_settings
-from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import Topic
+from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
 _DEFAULT = -1
 _PIECE_TOPICS = 20

@@ -13,7 +13,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.topics import names
 from coordinator.topics.create import TOO_MANY, check_brokers
-from coordinator.topics.engine import CountMutation, Topics, nobody_counts
+from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 

@@ -15,8 +15,8 @@ from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsRespo
 from coordinator.topics import names
 from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.create import at_once
-from coordinator.topics.engine import CountMutation, Topics, nobody_counts
 from coordinator.topics.registry import NO_ID, Topic
+from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 _DISABLED_SINCE = 3

@@ -9,8 +9,8 @@ from coordinator.log.log import OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from coordinator.topics.allowed import IsAllowed, everything
-from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
+from coordinator.topics.topics import Topics
 
 _HIGH_WATERMARK = -1
 _NO_WATERMARK = -1

@@ -12,9 +12,9 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from coordinator.topics import names
 from coordinator.topics.allowed import IsAllowed, everything
-from coordinator.topics.engine import Topics
 from coordinator.topics.partition import State
 from coordinator.topics.producer_state import ProducerEntry
+from coordinator.topics.topics import Topics
 
 _NO_SEQUENCE = -1
 

@@ -26,9 +26,9 @@ from coordinator.log.batch import read_header
 from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
-from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, FetchedPartition, Key, Session, next_epoch
 from coordinator.topics.partition import Partition, Reader, State, nobody_waits
+from coordinator.topics.topics import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.world.schedule import Handle
 
 IDS_SINCE = 13

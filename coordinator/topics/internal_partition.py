@@ -13,7 +13,7 @@ from coordinator.log.segment import Segment
 from coordinator.topics.partition import Reader, State
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import Walk
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 _NEVER_MS = 1 << 62
 
@@ -22,16 +22,16 @@ class InternalPartition:
     """A shard's log as consumers see it: read-only, and only durable records."""
 
     __slots__ = (
-        "_aborted", "_closed_segments", "_loaded_to", "_run_in_worker", "_waiting", "index", "log", "producers",
+        "_aborted", "_closed_segments", "_loaded_to", "_run_in_thread", "_waiting", "index", "log", "producers",
         "readers", "stable_readers",
     )  # fmt: skip
 
-    def __init__(self, index: int, log: JournaledLog, run_in_worker: RunInWorker) -> None:
+    def __init__(self, index: int, log: JournaledLog, run_in_thread: RunInThread) -> None:
         self.index = index
         self.log = log
         self.readers: dict[Reader, None] = {}
         self.stable_readers: dict[Reader, None] = {}
-        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
         self._waiting: list[Callable[[], None]] = []
         self._forget()
 
@@ -121,4 +121,4 @@ class InternalPartition:
         if walk.is_long:
             # Others read the present state meanwhile.
             walk.producers = self.producers.copy()
-        walk.run(self._run_in_worker, on_walked)
+        walk.run(self._run_in_thread, on_walked)

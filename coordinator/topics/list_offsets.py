@@ -19,9 +19,9 @@ from coordinator.log.timestamps import (
 )
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from coordinator.topics.engine import LEADER_EPOCH, InternalPartition, Topics
 from coordinator.topics.partition import Partition
 from coordinator.topics.record_walks import is_long_walk
+from coordinator.topics.topics import LEADER_EPOCH, InternalPartition, Topics
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}

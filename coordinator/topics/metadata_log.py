@@ -5,7 +5,7 @@
 Nobody sees a change that a crash could undo. A change that depends on the present state (a topic must not be created twice)
 asks for its turn: it is called when every earlier change is durable or has failed.
 
-Where several servers share the log (coordinator/workers/metadata_sharing.py), each follows what the others write (`follow`). A
+Where several servers share the log (cluster/workers/metadata_sharing.py), each follows what the others write (`follow`). A
 change waits until this server leads (`when_leading`): it knows everything that was written, and may write. If another one was
 quicker all the same, the change fails with NOT_CONTROLLER, and the client tries again.
 
@@ -15,7 +15,8 @@ at the end of the log and deletes all earlier records (`compact`); registry.py e
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 from coordinator.log.batch import BatchHeader, key_values, split
 from coordinator.log.batch_builder import BatchBuilder
@@ -31,15 +32,18 @@ from coordinator.topics.partition import Done
 from coordinator.topics.registry import Registry
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
+from coordinator.world.schedule import Handle
 
 RECORDS_SUPERFLUOUS = 10_000
 """Number of obsolete records from which on a start rewrites the log."""
 
 
-class _Commit(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Commit:
     end_offset: int
     records: Sequence[Message]
     done: Done
+    on_durable: Done | None
 
 
 class MetadataLog:
@@ -57,10 +61,12 @@ class MetadataLog:
         *,
         on_replayed: Callable[[Sequence[Message]], None],
         on_fact: Callable[[Fact], None],
+        delay: Callable[[Callable[[], None]], Handle] | None = None,
         is_shared: bool = False,
     ) -> None:
         """Opens the log and replays it. `on_replayed` is called with the records of each later change.
 
+        `delay`: after what time a change is replayed that may come late (`commit`). None: at once.
         `known`, `journaled`: what the catalog and the journal have about the log. `is_shared`: the journal has all that there
         is, which may begin at any offset. Raises DamagedLog, DecodeError, OSError.
         """
@@ -76,6 +82,9 @@ class MetadataLog:
         self._writer = make_writer(self._log, self._on_durable, self._on_failed)
         self._commits: deque[_Commit] = deque()
         self._turns: deque[Callable[[], None]] = deque()
+        self._delay = delay
+        self._late: dict[_Commit, Handle] = {}
+        """Durable changes that the registry does not have yet."""
         self._full = False
         self.when_leading: Callable[[Callable[[], None]], None] = _at_once
         """Calls an operation that may commit, when this server may write; at once if no other one can."""
@@ -147,16 +156,17 @@ class MetadataLog:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def commit(self, records: Sequence[Message], done: Done) -> None:
+    def commit(self, records: Sequence[Message], done: Done, on_durable: Done | None = None) -> None:
         """Writes a change. When it is durable it is replayed and `done` gets NONE.
 
-        Else `done` gets KAFKA_STORAGE_ERROR, or NOT_CONTROLLER if another server was quicker to write.
+        Else `done` gets KAFKA_STORAGE_ERROR, or NOT_CONTROLLER if another server was quicker to write. A change with
+        `on_durable` may be replayed late (`delay`): `on_durable` then gets NONE first. Operations that ask for their turn wait.
         """
         if self._log.failed is not None:
             done(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         batch = self._batch(records)
-        self._commits.append(_Commit(self._log.end_offset + len(records), records, done))
+        self._commits.append(_Commit(self._log.end_offset + len(records), records, done, on_durable))
         self._writer.write(batch, len(records))
 
     def commit_now(self, records: Sequence[Message]) -> None:
@@ -238,11 +248,16 @@ class MetadataLog:
         self._on_fact(Fact("metadata_log_compacted", {"bytes_before": before_bytes, "bytes_after": log.size_bytes}))
 
     def close(self) -> None:
-        """Makes everything durable and closes the files. Raises OSError."""
+        """Makes everything durable and closes the files. A change that is still to be replayed is so at the next start.
+
+        Raises OSError.
+        """
+        for handle in self._late.values():
+            handle.cancel()
         self._log.close()
 
     def _take_turns(self) -> None:
-        while self._turns and not self._commits:
+        while self._turns and not self._commits and not self._late:
             self._turns.popleft()()
 
     def _batch(self, records: Iterable[Message]) -> bytes:
@@ -255,12 +270,24 @@ class MetadataLog:
         self._full = False
         commits = self._commits
         while commits and commits[0].end_offset <= end_offset:
-            _, records, done = commits.popleft()
-            for record in records:
-                self._registry.replay(record)
-            self._on_replayed(records)
-            done(ErrorCode.NONE)
+            commit = commits.popleft()
+            if commit.on_durable is None or self._delay is None:
+                self._replay(commit)
+            else:
+                self._late[commit] = self._delay(partial(self._replay_late, commit))
+                commit.on_durable(ErrorCode.NONE)
         self._take_turns()
+
+    def _replay_late(self, commit: _Commit) -> None:
+        del self._late[commit]
+        self._replay(commit)
+        self._take_turns()
+
+    def _replay(self, commit: _Commit) -> None:
+        for record in commit.records:
+            self._registry.replay(record)
+        self._on_replayed(commit.records)
+        commit.done(ErrorCode.NONE)
 
     def _on_failed(self, error: OSError) -> None:
         self._on_fact(Fact("metadata_log_write_failed", {"error": str(error), "final": self._log.failed is not None}))

@@ -2,7 +2,7 @@
 
 A record has no key. Its value is a frame: frame version 1, record type and version, each an unsigned varint, then the
 message. So `kafka-dump-log.sh --cluster-metadata-decoder` can read this log. Other record types are skipped: they
-describe brokers and features, which do not exist on this server.
+describe brokers and their registration, which do not exist on this server.
 """
 
 from coordinator.log.record import raw_varint
@@ -12,10 +12,13 @@ from coordinator.protocol.messages import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
     Message,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -26,6 +29,7 @@ _FRAME_VERSION = 1
 _KINDS = (
     TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, ProducerIdsRecord, UserScramCredentialRecord,
     RemoveUserScramCredentialRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
+    DelegationTokenRecord, RemoveDelegationTokenRecord, FeatureLevelRecord,
 )  # fmt: skip
 _NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}

@@ -30,7 +30,7 @@ from coordinator.topics.stability import MANY_BYTES, Stability
 from coordinator.topics.topic_settings import TopicSettings, log_settings
 from coordinator.world.disk import NO_SPACE, Disk
 from coordinator.world.schedule import Schedule
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 LEADER_EPOCH = 0
 """There is one node, which leads every partition from its creation on."""
@@ -88,7 +88,7 @@ class Partition:
         settings: TopicSettings,
         disk: Disk,
         make_writer: MakeWriter,
-        run_in_worker: RunInWorker,
+        run_in_thread: RunInThread,
         expiration_ms: int,
     ) -> None:
         self.index = index
@@ -111,7 +111,7 @@ class Partition:
         self._make_writer = make_writer
         self._writer: LogWriter | None = None
         self._pending: deque[_Pending] = deque()
-        self._producer_storage = ProducerStorage(disk, folder, run_in_worker, expiration_ms)
+        self._producer_storage = ProducerStorage(disk, folder, run_in_thread, expiration_ms)
         self._waiting_for_producers: list[Callable[[], None]] = []
         self._stability = Stability()
         self._appending = False
@@ -187,6 +187,10 @@ class Partition:
         self.settings = settings
         if self.log is not None:
             self.log.settings = log_settings(settings)
+
+    def keep_producers(self, expiration_ms: int) -> None:
+        """Changes how long the state of a producer is kept that does not write."""
+        self.producers.expiration_ms = self._producer_storage.expiration_ms = expiration_ms
 
     def close(self) -> None:
         """Makes everything durable, saves the producers and closes the files. Raises OSError."""

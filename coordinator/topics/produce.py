@@ -18,16 +18,18 @@ from coordinator.topics import names
 from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.append import Entry, append, needs_walk, walk
 from coordinator.topics.batch_validation import Batch, Refused, is_transactional, read_batch
-from coordinator.topics.engine import Topics
 from coordinator.topics.partition import Partition, nobody_waits
 from coordinator.topics.producer_state import VerificationGuard
+from coordinator.topics.topics import Topics
 
 _ADDS_PARTITIONS_SINCE = 12
 _ABORTABLE_SINCE = 11
 _IDS_SINCE = 13
 _ACKS = frozenset({-1, 0, 1})
-_PIECE_APPENDS = 20
-"""Batches that are appended in about a millisecond. The first batch of a partition makes files, which takes longer."""
+_PIECE_RECORDS = 3_000
+"""Records that are checked in about a millisecond. The first batch of a partition makes files, which takes longer."""
+_APPEND_RECORDS = 150
+"""An append takes as long as checking so many records."""
 _COORDINATOR_UNAVAILABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -69,7 +71,7 @@ def produce(
     """Appends every batch, and calls `reply(response, any_error)` when all of them are durable. acks=0 does not wait for that.
 
     `run` does the appends in pieces. `wait` is called if batches are still to be appended after this returns: later requests
-    of the connection must not overtake them. The records of large batches are looked into outside the loop before.
+    of the connection must not overtake them. The records of large and compressed batches are checked outside the loop before.
     `is_allowed`: whether the client may write to this topic.
     The response has the errors of single partitions (append.py), and before those of `append`:
 
@@ -132,10 +134,14 @@ def produce(
         """`walked`: the batches whose records have been looked into, by the id of their entry."""
         nonlocal left
         good = [entry for entry in plain if not _refused(entry, walked)]
-        for number, entry in enumerate(good, 1):
+        left_of_piece = _PIECE_RECORDS
+        for entry in good:
             opens = entry.partition.log is None
-            _append_plain(entry, now_ms, acked=acked, walked=id(entry) in walked)
-            if opens or not number % _PIECE_APPENDS:
+            was_walked = id(entry) in walked
+            left_of_piece -= _APPEND_RECORDS + (0 if was_walked else entry.batch.header.record_count)
+            _append_plain(entry, now_ms, acked=acked, walked=was_walked)
+            if opens or left_of_piece <= 0:
+                left_of_piece = _PIECE_RECORDS
                 yield
         good = [entry for entry in transactional if not _refused(entry, walked)]
         if good:
@@ -149,7 +155,7 @@ def produce(
         if not left:
             reply(response, failed)
 
-    long = [entry for entry in (*plain, *transactional) if needs_walk(entry, now_ms)]
+    long = [entry for entry in (*plain, *transactional) if needs_walk(entry)]
     if long:
         wait()
         _walk_all(topics, long, now_ms, lambda walked: run(append_all(walked)))

@@ -116,10 +116,10 @@ def last_sequence(first_sequence: int, count: int) -> int:
 class ProducerState:
     """The producers of one partition."""
 
-    __slots__ = ("_expiration_ms", "_guards", "_open", "_producers")
+    __slots__ = ("_guards", "_open", "_producers", "expiration_ms")
 
     def __init__(self, expiration_ms: int) -> None:
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
         self._open: dict[int, int] = {}
         """First offset of each open transaction, in ascending order -> producer id."""
@@ -348,13 +348,13 @@ class ProducerState:
 
     def copy(self) -> "ProducerState":
         """A copy without the guards."""
-        copied = ProducerState(self._expiration_ms)
+        copied = ProducerState(self.expiration_ms)
         copied.restore(entry._replace(batches=[*entry.batches]) for entry in self)
         return copied
 
     def expire(self, now_ms: int) -> None:
         """Removes producers that have not appended for too long, and guards that were never used."""
-        producers, oldest_ms = self._producers, now_ms - self._expiration_ms
+        producers, oldest_ms = self._producers, now_ms - self.expiration_ms
         while producers:
             producer_id = next(iter(producers))
             producer = producers[producer_id]

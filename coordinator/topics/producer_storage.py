@@ -12,37 +12,37 @@ from coordinator.topics import producer_snapshot
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import Walk
 from coordinator.world.disk import Disk
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 
 class ProducerStorage:
     """The stored producer state of the partition in `folder`."""
 
-    __slots__ = ("_disk", "_expiration_ms", "_folder", "_run_in_worker", "_saved_to")
+    __slots__ = ("_disk", "_folder", "_run_in_thread", "_saved_to", "expiration_ms")
 
-    def __init__(self, disk: Disk, folder: str, run_in_worker: RunInWorker, expiration_ms: int) -> None:
+    def __init__(self, disk: Disk, folder: str, run_in_thread: RunInThread, expiration_ms: int) -> None:
         self._disk = disk
         self._folder = folder
-        self._run_in_worker = run_in_worker
-        self._expiration_ms = expiration_ms
+        self._run_in_thread = run_in_thread
+        self.expiration_ms = expiration_ms
         self._saved_to = 0
         """The offset of the last snapshot that this process made durable."""
 
     def load(self, log: Log | None, now_ms: int, done: Callable[[Walk | Exception], None]) -> None:
         """Calls `done` with the finished walk, which has the producers, or with OSError, DamagedLog or CorruptBatch.
 
-        A long walk is done in a worker; a short one before this returns.
+        A long walk is done in a thread; a short one before this returns.
         """
         try:
             walk = self._begin(log, now_ms)
         except OSError as error:
             done(error)
             return
-        walk.run(self._run_in_worker, lambda error: done(walk if error is None else error))
+        walk.run(self._run_in_thread, lambda error: done(walk if error is None else error))
 
     def _begin(self, log: Log | None, now_ms: int) -> Walk:
         """A walk from the offset of the snapshot."""
-        producers = ProducerState(self._expiration_ms)
+        producers = ProducerState(self.expiration_ms)
         if log is None:
             return Walk([], 0, 0, producers, now_ms)
         snapshot = producer_snapshot.load(self._disk, self._folder)

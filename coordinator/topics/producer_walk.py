@@ -1,7 +1,7 @@
 """Rebuilds the state of producers from a part of a log: from the headers of batches, and the contents of markers.
 
 Usually a start needs little of this, because a snapshot (producer_snapshot.py) covers all but the end of the log. A walk may
-run in a worker: it holds its segments, and its producers belong to it alone until it is finished.
+run in a thread: it holds its segments, and its producers belong to it alone until it is finished.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.log import DamagedLog
 from coordinator.log.segment import Segment
 from coordinator.topics.producer_state import AppendedBatch, ProducerState, last_sequence
-from coordinator.world.worker import RunInWorker
+from coordinator.world.threads import RunInThread
 
 WALK_BYTES = 1024 * 1024
 """The most of a log that is read in one turn of the loop: it takes less than a millisecond."""
@@ -48,8 +48,8 @@ class Walk:
         """Whether the walk is too long for the loop, so that `run` leaves it to the worker."""
         return self.bytes_left > WALK_BYTES
 
-    def run(self, run_in_worker: RunInWorker, done: Callable[[Exception | None], None]) -> None:
-        """Walks, now or in the worker, then calls `done` with None, or with OSError, DamagedLog or CorruptBatch."""
+    def run(self, run_in_thread: RunInThread, done: Callable[[Exception | None], None]) -> None:
+        """Walks, now or in a thread, then calls `done` with None, or with OSError, DamagedLog or CorruptBatch."""
 
         def finished(outcome: BaseException | None) -> None:
             self.release()
@@ -58,7 +58,7 @@ class Walk:
             done(outcome)
 
         if self.is_long:
-            run_in_worker(self.go, finished)
+            run_in_thread(self.go, finished)
             return
         try:
             self.go()

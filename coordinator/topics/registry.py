@@ -24,10 +24,13 @@ from coordinator.protocol.messages import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
     Message,
     PartitionRecord,
     ProducerIdsRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -63,6 +66,8 @@ class Registry:
         "changes",
         "client_quotas",
         "collisions",
+        "delegation_tokens",
+        "feature_levels",
         "next_producer_id",
         "other_configs",
         "partitions",
@@ -89,6 +94,10 @@ class Registry:
         """By entity and key."""
         self.acls: dict[bytes, AccessControlEntryRecord] = {}
         """By id."""
+        self.delegation_tokens: dict[str, DelegationTokenRecord] = {}
+        """By id."""
+        self.feature_levels: dict[str, int] = {}
+        """The finalized levels that clients have set, by feature; 0 counts, too."""
         self.removed: dict[str, None] = {}
         """Names of deleted topics that were not created again: their folders can be removed."""
 
@@ -121,6 +130,8 @@ class Registry:
                 self.topics.pop(topic.name, None)
                 self.collisions.pop(names.collision_key(topic.name), None)
         elif isinstance(message, UserScramCredentialRecord):
+            # Taken out first, so that the last credential is always the one that was set last.
+            self.scram_credentials.pop((message.name, message.mechanism), None)
             self.scram_credentials[message.name, message.mechanism] = message
         elif isinstance(message, RemoveUserScramCredentialRecord):
             self.scram_credentials.pop((message.name, message.mechanism), None)
@@ -130,6 +141,12 @@ class Registry:
             self.acls[message.id] = message
         elif isinstance(message, RemoveAccessControlEntryRecord):
             self.acls.pop(message.id, None)
+        elif isinstance(message, DelegationTokenRecord):
+            self.delegation_tokens[message.token_id] = message
+        elif isinstance(message, RemoveDelegationTokenRecord):
+            self.delegation_tokens.pop(message.token_id, None)
+        elif isinstance(message, FeatureLevelRecord):
+            self.feature_levels[message.name] = message.feature_level
         elif isinstance(message, ProducerIdsRecord):
             self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
 
@@ -144,8 +161,11 @@ class Registry:
                 for name, value in configs.items()
             ]
         quotas = client_quotas.snapshot(self.client_quotas)
-        for record in (*self.scram_credentials.values(), *self.acls.values(), *quotas):
+        tokens = self.delegation_tokens.values()
+        for record in (*self.scram_credentials.values(), *self.acls.values(), *quotas, *tokens):
             yield [record]
+        for name, level in self.feature_levels.items():
+            yield [FeatureLevelRecord(name=name, feature_level=level)]
 
     def removals(self, later: "Registry") -> Iterator[Message]:
         """The records that remove what is here and not in a later registry of the same cluster."""
@@ -158,6 +178,8 @@ class Registry:
             yield RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)
         for acl_id in self.acls.keys() - later.acls.keys():
             yield RemoveAccessControlEntryRecord(id=acl_id)
+        for token_id in self.delegation_tokens.keys() - later.delegation_tokens.keys():
+            yield RemoveDelegationTokenRecord(token_id=token_id)
         for entity, values in self.client_quotas.items():
             for key in values.keys() - later.client_quotas.get(entity, {}).keys():
                 yield client_quotas.quota_record(dict(entity), key, None)

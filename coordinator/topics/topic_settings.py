@@ -25,11 +25,14 @@ LONG_MAX = 2**63 - 1
 VALUE_LENGTH_MAX = 2**15 - 1
 
 SOURCE_TOPIC = 1
+SOURCE_BROKER = 2
 SOURCE_CLUSTER = 3
 SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+LARGER_UNITS = {"log.retention.ms": ("log.retention.hours", "168"), "log.roll.ms": ("log.roll.hours", "168")}
+"""Settings of the server that Kafka has in hours, too, with the default there."""
 
 
 class Kind(IntEnum):
@@ -63,7 +66,8 @@ class Row(NamedTuple):
     """Whether the synonyms include the built-in default."""
 
 
-def _number(kind: str, low: int | None, high: int | None = None) -> Callable[[str], str | None]:
+def number(kind: str, low: int | None, high: int | None = None) -> Callable[[str], str | None]:
+    """Why a text is no number of Kafka's type INT or LONG in this range."""
     limit = {"INT": INT_MAX, "LONG": LONG_MAX}[kind]
 
     def why_invalid(text: str) -> str | None:
@@ -88,11 +92,12 @@ def _ratio(text: str) -> str | None:
     return "Value must be no more than 1" if value > 1 else None
 
 
-def _boolean(text: str) -> str | None:
+def boolean(text: str) -> str | None:
+    """Why a text is neither true nor false."""
     return None if text.strip().lower() in {"true", "false"} else "Expected value to be either true or false"
 
 
-def _one_of(*allowed: str) -> Callable[[str], str | None]:
+def one_of(*allowed: str) -> Callable[[str], str | None]:
     def why_invalid(text: str) -> str | None:
         return None if text in allowed else f"String must be one of: {', '.join(allowed)}"
 
@@ -124,11 +129,11 @@ def _throttled(name: str) -> Callable[[str], str | None]:
 def _gzip_level(text: str) -> str | None:
     if text.strip() == "-1":
         return None
-    return _number("INT", 1, 9)(text)
+    return number("INT", 1, 9)(text)
 
 
-_LONG_0, _LONG_MINUS_1, _LONG_MINUS_2 = _number("LONG", 0), _number("LONG", -1), _number("LONG", -2)
-_LONG_1, _INT_0 = _number("LONG", 1), _number("INT", 0)
+_LONG_0, _LONG_MINUS_1, _LONG_MINUS_2 = number("LONG", 0), number("LONG", -1), number("LONG", -2)
+_LONG_1, _INT_0 = number("LONG", 1), number("INT", 0)
 _B, _S, _I, _L, _D, _LIST = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
 _LONGEST = str(LONG_MAX)
 _NO_TIER = "Stored but has no effect: there is no tiered storage."
@@ -143,15 +148,15 @@ ROWS = {
             "delete: old segments are deleted by age and size. compact: the last record of each key is kept. Or both.",
             "log.cleanup.policy", "log_cleanup_policy"),
         Row("compression.gzip.level", _I, "-1", _gzip_level, _AS_SENT, "compression.gzip.level"),
-        Row("compression.lz4.level", _I, "9", _number("INT", 1, 17), _AS_SENT, "compression.lz4.level"),
+        Row("compression.lz4.level", _I, "9", number("INT", 1, 17), _AS_SENT, "compression.lz4.level"),
         Row("compression.type", _S, "producer",
-            _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), _AS_SENT,
+            one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), _AS_SENT,
             "compression.type", "compression_type"),
-        Row("compression.zstd.level", _I, "3", _number("INT", -131_072, 22), _AS_SENT, "compression.zstd.level"),
+        Row("compression.zstd.level", _I, "3", number("INT", -131_072, 22), _AS_SENT, "compression.zstd.level"),
         Row("delete.retention.ms", _L, "86400000", _LONG_0,
             "How long a compacted topic keeps a tombstone, so that consumers can see it.",
             "log.cleaner.delete.retention.ms"),
-        Row("errors.deadletterqueue.group.enable", _B, "false", _boolean,
+        Row("errors.deadletterqueue.group.enable", _B, "false", boolean,
             "Stored but has no effect: there are no share groups with a dead letter queue."),
         Row("file.delete.delay.ms", _L, "60000", _LONG_0, "Stored but has no effect: deleted segments are removed at once.",
             "log.segment.delete.delay.ms"),
@@ -179,7 +184,7 @@ ROWS = {
         Row("message.timestamp.before.max.ms", _L, _LONGEST, _LONG_0,
             "A record with a timestamp further in the past is refused.",
             "log.message.timestamp.before.max.ms", "log_message_timestamp_before_max_ms"),
-        Row("message.timestamp.type", _S, "CreateTime", _one_of("CreateTime", "LogAppendTime"),
+        Row("message.timestamp.type", _S, "CreateTime", one_of("CreateTime", "LogAppendTime"),
             "Whether a record has the time of its producer or the time at which the server appended it.",
             "log.message.timestamp.type", "log_message_timestamp_type"),
         Row("min.cleanable.dirty.ratio", _D, "0.5", _ratio,
@@ -187,27 +192,27 @@ ROWS = {
             "log.cleaner.min.cleanable.ratio"),
         Row("min.compaction.lag.ms", _L, "0", _LONG_0, "How long a record stays uncompacted.",
             "log.cleaner.min.compaction.lag.ms"),
-        Row(MIN_INSYNC_REPLICAS, _I, "1", _number("INT", 1), _ONE_NODE, MIN_INSYNC_REPLICAS),
-        Row("preallocate", _B, "false", _boolean, "Stored but has no effect: segments grow as they are written.",
+        Row(MIN_INSYNC_REPLICAS, _I, "1", number("INT", 1), _ONE_NODE, MIN_INSYNC_REPLICAS),
+        Row("preallocate", _B, "false", boolean, "Stored but has no effect: segments grow as they are written.",
             "log.preallocate"),
         Row("remote.copy.lag.bytes", _L, "-1", _LONG_MINUS_1, _NO_TIER, "log.remote.copy.lag.bytes"),
         Row("remote.copy.lag.ms", _L, "0", _LONG_MINUS_1, _NO_TIER, "log.remote.copy.lag.ms"),
-        Row("remote.log.copy.disable", _B, "false", _boolean, _NO_TIER),
-        Row("remote.log.delete.on.disable", _B, "false", _boolean, _NO_TIER),
-        Row("remote.storage.enable", _B, "false", _boolean, _NO_TIER),
+        Row("remote.log.copy.disable", _B, "false", boolean, _NO_TIER),
+        Row("remote.log.delete.on.disable", _B, "false", boolean, _NO_TIER),
+        Row("remote.storage.enable", _B, "false", boolean, _NO_TIER),
         Row("retention.bytes", _L, "-1", _LONG_MINUS_1,
             "The oldest segments of a partition larger than this are deleted; -1 keeps them.",
             "log.retention.bytes", "log_retention_bytes"),
         Row("retention.ms", _L, "604800000", _LONG_MINUS_1, "A segment older than this is deleted; -1 keeps it.",
             "log.retention.ms", "log_retention_ms", lists_default=False),
-        Row("segment.bytes", _I, "1073741824", _number("INT", 1_048_576), "The active segment is closed at this size.",
+        Row("segment.bytes", _I, "1073741824", number("INT", 1_048_576), "The active segment is closed at this size.",
             "log.segment.bytes", "log_segment_bytes"),
-        Row("segment.index.bytes", _I, "10485760", _number("INT", 4), "Stored but has no effect: indexes are kept in memory.",
+        Row("segment.index.bytes", _I, "10485760", number("INT", 4), "Stored but has no effect: indexes are kept in memory.",
             "log.index.size.max.bytes", "log_index_size_max_bytes"),
         Row("segment.jitter.ms", _L, "0", _LONG_0, "Stored but has no effect: segments are closed exactly at segment.ms."),
         Row("segment.ms", _L, "604800000", _LONG_1, "The active segment is closed at this age.",
             "log.roll.ms", "log_roll_ms", lists_default=False),
-        Row("unclean.leader.election.enable", _B, "false", _boolean, _ONE_NODE, "unclean.leader.election.enable"),
+        Row("unclean.leader.election.enable", _B, "false", boolean, _ONE_NODE, "unclean.leader.election.enable"),
     )
 }
 # fmt: on
@@ -330,32 +335,43 @@ def describe(overrides: Mapping[str, str], config: TopicsConfig) -> list[ConfigV
 
 
 def _describe(row: Row, own: str | None, config: TopicsConfig) -> ConfigValue:
-    default = Synonym(row.synonym, row.default, SOURCE_DEFAULT)
-    places = [default] if row.synonym and row.lists_default else []
-    value, source = row.default, SOURCE_DEFAULT
-    if row.broker_field:
-        broker = str(getattr(config, row.broker_field))
-        if broker != row.default:
-            value, source = broker, SOURCE_STATIC_BROKER
-            places.insert(0, Synonym(row.synonym, broker, source))
-    elif row.name == MIN_INSYNC_REPLICAS:
-        source = SOURCE_CLUSTER
-        places.insert(0, Synonym(row.synonym, value, source))
+    places = inherited(row, config) if row.synonym else [Synonym(row.name, row.default, SOURCE_DEFAULT)]
     if own is not None:
-        value, source = canonical(row, own), SOURCE_TOPIC
-        places.insert(0, Synonym(row.name, value, source))
+        places.insert(0, Synonym(row.name, canonical(row.kind, own), SOURCE_TOPIC))
+    value, source = canonical(row.kind, places[0].value or ""), places[0].source
+    if not row.synonym:
+        places = [place for place in places if place.source != SOURCE_DEFAULT]
+    elif not row.lists_default:
+        places = [place for place in places if place.source != SOURCE_DEFAULT or place.name != row.synonym]
     return ConfigValue(row.name, value, source, row.kind, row.about, tuple(places))
 
 
-def canonical(row: Row, text: str) -> str:
+def inherited(row: Row, config: TopicsConfig) -> list[Synonym]:
+    """The values of a setting on the server, the one in force first."""
+    places = [
+        Synonym(row.synonym, settings[row.synonym], source)
+        for source, settings in config.dynamic
+        if row.synonym in settings
+    ]
+    if row.name == MIN_INSYNC_REPLICAS and not places:
+        places.append(Synonym(row.synonym, row.default, SOURCE_CLUSTER))
+    if places and row.synonym in LARGER_UNITS:
+        # Then Kafka names the default in the unit that has one.
+        places.append(Synonym(*LARGER_UNITS[row.synonym], SOURCE_DEFAULT))
+    if row.broker_field and str(getattr(config, row.broker_field)) != row.default:
+        places.append(Synonym(row.synonym, str(getattr(config, row.broker_field)), SOURCE_STATIC_BROKER))
+    return [*places, Synonym(row.synonym, row.default, SOURCE_DEFAULT)]
+
+
+def canonical(kind: Kind, text: str) -> str:
     """A valid value as Kafka reports it: without the spaces and signs that its parser accepts."""
-    if row.kind in {Kind.INT, Kind.LONG}:
+    if kind in {Kind.INT, Kind.LONG}:
         return str(_long(text))
-    if row.kind is Kind.DOUBLE:
+    if kind is Kind.DOUBLE:
         return str(_double(text))
-    if row.kind is Kind.BOOLEAN:
+    if kind is Kind.BOOLEAN:
         return text.strip().lower()
-    if row.kind is Kind.LIST:
+    if kind is Kind.LIST:
         return ",".join(item.strip() for item in text.split(","))
     return text
 
@@ -363,31 +379,30 @@ def canonical(row: Row, text: str) -> str:
 def effective(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettings:
     """Combines a topic's own settings with the server's."""
 
-    def number(name: str) -> int:
-        own, row = overrides.get(name), ROWS[name]
-        if own is not None:
-            return _long(own)
-        return int(getattr(config, row.broker_field) if row.broker_field else row.default)
+    def text(name: str) -> str:
+        own = overrides.get(name)
+        return inherited(ROWS[name], config)[0].value or "" if own is None else own
 
-    timestamp_type = overrides.get("message.timestamp.type", config.log_message_timestamp_type)
+    def integer(name: str) -> int:
+        return _long(text(name))
+
+    policy = text("cleanup.policy")
     return TopicSettings(
-        max_message_bytes=number("max.message.bytes"),
-        log_append_time=timestamp_type == "LogAppendTime",
-        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
-        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        segment_bytes=number("segment.bytes"),
-        segment_ms=number("segment.ms"),
-        index_interval_bytes=number("index.interval.bytes"),
-        retention_bytes=number("retention.bytes"),
-        retention_ms=number("retention.ms"),
-        delete_retention_ms=number("delete.retention.ms"),
-        min_cleanable_dirty_ratio=_double(
-            overrides.get("min.cleanable.dirty.ratio", ROWS["min.cleanable.dirty.ratio"].default)
-        ),
-        min_compaction_lag_ms=number("min.compaction.lag.ms"),
-        max_compaction_lag_ms=number("max.compaction.lag.ms"),
-        compacts="compact" in overrides.get("cleanup.policy", config.log_cleanup_policy),
-        deletes="delete" in overrides.get("cleanup.policy", config.log_cleanup_policy),
+        max_message_bytes=integer("max.message.bytes"),
+        log_append_time=text("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=integer("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=integer("message.timestamp.after.max.ms"),
+        segment_bytes=integer("segment.bytes"),
+        segment_ms=integer("segment.ms"),
+        index_interval_bytes=integer("index.interval.bytes"),
+        retention_bytes=integer("retention.bytes"),
+        retention_ms=integer("retention.ms"),
+        delete_retention_ms=integer("delete.retention.ms"),
+        min_cleanable_dirty_ratio=_double(text("min.cleanable.dirty.ratio")),
+        min_compaction_lag_ms=integer("min.compaction.lag.ms"),
+        max_compaction_lag_ms=integer("max.compaction.lag.ms"),
+        compacts="compact" in policy,
+        deletes="delete" in policy,
     )
 
 

@@ -2,20 +2,17 @@
 
 States have Kafka's names. An unknown name matches no id, and the response lists it. The duration filter compares the time since
 the transaction began; an id that never had a transaction counts as begun at -1, before all time, and passes, as in Kafka.
-Patterns are matched by RE2, in which no pattern can take long; it has no look-around.
+A pattern (RE2 syntax, must match the whole id) is matched against the ids of all shards at once, outside the loop
+(requests/list_transactions.py).
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import re2
+from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.patterns import BadPattern, compile_pattern
 from coordinator.transactions.state import Transactions
 from coordinator.transactions.transaction import BY_NAME, State, Transaction
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
 
 
 class Filters(NamedTuple):
@@ -26,25 +23,21 @@ class Filters(NamedTuple):
     """Whether the request names any states, known or not."""
     producer_ids: frozenset[int]
     open_ms_min: int
-    pattern: Any
-    """A compiled pattern, which must match the whole id."""
 
 
-def parse_filters(
-    state_names: list[str], producer_ids: list[int], open_ms_min: int, pattern: str | None
-) -> tuple[Filters, list[str]]:
-    """Returns the filters, and the unknown names of states. Raises INVALID_REGULAR_EXPRESSION."""
-    compiled = None
-    if pattern:
-        try:
-            compiled = re2.compile(pattern, _OPTIONS)
-        except re2.error as error:
-            raise KafkaError(
-                ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern} is not a valid pattern: {error}"
-            ) from error
+def check_pattern(pattern: str, bytes_max: int) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION for a pattern that is malformed, or takes more memory than `bytes_max`."""
+    try:
+        compile_pattern(pattern, bytes_max)
+    except BadPattern as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern} is not a valid pattern: {error}") from error
+
+
+def parse_filters(state_names: list[str], producer_ids: list[int], open_ms_min: int) -> tuple[Filters, list[str]]:
+    """Returns the filters, and the unknown names of states."""
     known = frozenset(BY_NAME[name] for name in state_names if name in BY_NAME)
     unknown = [name for name in dict.fromkeys(state_names) if name not in BY_NAME]
-    return Filters(known, bool(state_names), frozenset(producer_ids), open_ms_min, compiled), unknown
+    return Filters(known, bool(state_names), frozenset(producer_ids), open_ms_min), unknown
 
 
 def matching(transactions: Transactions, filters: Filters, now_ms: int) -> Iterator[Transaction]:
@@ -55,7 +48,5 @@ def matching(transactions: Transactions, filters: Filters, now_ms: int) -> Itera
         if filters.names_states and transaction.state not in filters.states:
             continue
         if filters.open_ms_min >= 0 and now_ms - transaction.start_ms <= filters.open_ms_min:
-            continue
-        if filters.pattern is not None and filters.pattern.fullmatch(transaction.transactional_id) is None:
             continue
         yield transaction

@@ -63,7 +63,7 @@ class Verification:
         self.elsewhere: AskElsewhere | None = None
         """Asks the worker that has the shard of a transactional id; None: all are here."""
         self._transactions = transactions
-        self._enabled = enabled
+        self.enabled = enabled
         self._schedule = schedule
 
     def check(
@@ -87,7 +87,7 @@ class Verification:
             TRANSACTION_ABORTABLE        the partition is not in the transaction; INVALID_TXN_STATE unless `abortable`
             INVALID_REQUEST              the transactional id is empty
         """
-        if not adds and not self._enabled:
+        if not adds and not self.enabled:
             done({})
             return
         wanted = [(topic, index) for topic, indexes in partitions.items() for index in indexes]

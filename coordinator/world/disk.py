@@ -1,7 +1,7 @@
 """The operations on files and folders that a log needs, and their real implementation.
 
 A log appends, reads at a position, truncates its end and asks for durability, and no more than that is here. These are the
-rules for callers; the simulated twin (faults/disk.py) exploits them in every way an operating system may:
+rules for callers; the simulated twin (coordinator_lab/simulation/disk.py) exploits them in every way an operating system may:
 
 - `append` writes all bytes at the end of the file or raises. The operating system may accept fewer bytes than offered;
   `AppendingFile` continues until all are written. After an error some of the bytes may be in the file, and the caller must

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from orders import Ledger, OrderService
 
-from coordinator.pytest_plugin import KafkaCoordinator
+from coordinator_testing.pytest_plugin import KafkaCoordinator
 
 PARTITIONS = 4
 SESSION_MS = 45_000

@@ -30,6 +30,13 @@ MADE_UP = {
     "last_caught_up_timestamp": "<time>",
     "leader_epoch": "<epoch>",
     "replica_directory_id": "<folder>",
+    "token_id": "<token>",
+    "issue_timestamp": "<time>",
+    "issue_timestamp_ms": "<time>",
+    "expiry_timestamp": "<time>",
+    "expiry_timestamp_ms": "<time>",
+    "max_timestamp": "<time>",
+    "max_timestamp_ms": "<time>",
 }
 """Values that each server makes up, if there are any."""
 SHARED_TOPICS = {"mine", "yours", "team-a", "team-b", "public", "written", "__consumer_offsets", "__transaction_state"}
@@ -114,7 +121,7 @@ class Asked:
         if isinstance(value, list):
             found = [self._normalised(each, api, field) for each in value]
             return sorted(found, key=str) if HASHED.get(api) == field else found
-        if field in MADE_UP and value not in (None, "", bytes(16), -1):
+        if field in MADE_UP and value not in (None, "", bytes(16), -1) and (value or "timestamp" not in field):
             return MADE_UP[field]
         if isinstance(value, bytes):
             return self._name_of(value)

@@ -22,6 +22,7 @@ SETTINGS = {
     "group.streams.assignment.interval.ms": "0",
     "auto.create.topics.enable": "true",
     "num.partitions": "1",
+    "delegation.token.secret.key": "key",
 }
 """Members stay while the table is asked."""
 
@@ -37,6 +38,7 @@ def furnish(root: Asked, rules: Mapping[str, str], doomed: Iterable[str]) -> Non
         check(root.ask("Produce", 9, sent))
     for group in ("g-mine", "g-yours"):
         check(root.ask("OffsetCommit", 9, probes.commit(group, {"name": "mine"}, {"name": "yours"})))
+    check(root.ask("CreateDelegationToken", 3, probes.TOKEN | {"owner_principal_name": "owner"}))
     make_members(root)
     for transactional_id in ("x-mine", "x-yours"):
         begin_transaction(root, transactional_id)

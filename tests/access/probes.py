@@ -129,6 +129,7 @@ def rule_filter(principal: str) -> Values:
     return by_type | about
 
 
+TOKEN = {"owner_principal_type": "User", "owner_principal_name": "somebody", "max_lifetime_ms": 600_000}
 PROBES: dict[tuple[str, int, str], Ask] = {
     ("Produce", 9, ""): lambda _: produce({"name": "written"}),
     ("Produce", 13, ""): lambda _: produce({"topic_id": TopicId("written")}),
@@ -252,6 +253,11 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ("OffsetDelete", 0, ""): lambda _: {"group_id": "g-mine", "topics": with_partitions("other")},
     ("DescribeUserScramCredentials", 0, ""): lambda _: {"users": [{"name": "somebody"}]},
     ("AlterUserScramCredentials", 0, ""): lambda _: {"deletions": [{"name": "somebody", "mechanism": 1}]},
+    ("CreateDelegationToken", 3, ""): lambda _: TOKEN,
+    ("RenewDelegationToken", 2, ""): lambda _: {"hmac": b"none", "renew_period_ms": -1},
+    ("ExpireDelegationToken", 2, ""): lambda _: {"hmac": b"none", "expiry_time_period_ms": -1},
+    ("DescribeDelegationToken", 3, ""): lambda _: {"owners": [{"principal_type": "User", "principal_name": "owner"}]},
+    ("UpdateFeatures", 2, ""): lambda _: {"feature_updates": [{"feature": "group.version", "max_version_level": 1}]},
     ("DescribeQuorum", 0, ""): lambda _: {
         "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
     },

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tests.support.wire import Values
 
-TYPES = {"topic": 2, "group": 3, "cluster": 4, "txn": 5}
+TYPES = {"topic": 2, "group": 3, "cluster": 4, "txn": 5, "token": 6, "user": 7}
 OPERATIONS = {
     "ALL": 2,
     "READ": 3,
@@ -18,10 +18,12 @@ OPERATIONS = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
     "IDEMPOTENT_WRITE": 12,
+    "CREATE_TOKENS": 13,
+    "DESCRIBE_TOKENS": 14,
 }
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
-RULE = re.compile(r"(!?)([A-Z_]+) (topic|group|cluster|txn)(?::(\S+))?(?: @(\S+))?")
+RULE = re.compile(r"(!?)([A-Z_]+) (topic|group|cluster|txn|token|user)(?::(\S+))?(?: @(\S+))?")
 
 
 class Rule(NamedTuple):

@@ -17,11 +17,12 @@ AUTHORIZER = {
 
 
 def kafka(folder: Path, users: Iterable[str], settings: Mapping[str, str] | None = None) -> KafkaBroker:
-    """The requests between its controller and its broker have no user."""
+    """The requests between its controller and its broker have no user. Retention, which begins late, removes no old records."""
     passwords = " ".join(f'user_{user}="{PASSWORD}"' for user in users)
     plain = f'{MODULE} required username="{ROOT}" password="{PASSWORD}" {passwords};'
     own = {
         "super.users": f"User:{ROOT};User:ANONYMOUS",
+        "log.initial.task.delay.ms": "1800000",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain,
     }

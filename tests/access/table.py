@@ -12,7 +12,7 @@ from string import ascii_letters
 from typing import Any
 
 from coordinator import requests
-from coordinator.api.dispatch import supported_apis
+from coordinator.api.declaration import supported_apis
 from tests.access import furnish
 from tests.access.asked import Asked
 from tests.access.cases import CASES, OPEN_CASES, OWNED, Case
@@ -35,6 +35,8 @@ SUPPORTED = {
         "IDEMPOTENT_WRITE",
     ),
     "txn": ("WRITE", "DESCRIBE"),
+    "token": ("DESCRIBE",),
+    "user": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 """The operations of each type of resource (Kafka: `AclEntry.supportedOperations`)."""
 
@@ -112,6 +114,7 @@ SHAPES = {
 
 
 IN_ALL_VERSIONS: dict[str, Ask] = {
+    "CreateDelegationToken": lambda _: {"max_lifetime_ms": 600_000},
     "DescribeGroups": lambda _: {"groups": ["classic"]},
     "ListConfigResources": lambda _: {},
     "Metadata": lambda _: {"topics": [{"name": "mine"}]},

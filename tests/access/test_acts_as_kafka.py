@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator import requests
-from coordinator.api.dispatch import supported_apis
+from coordinator.api.declaration import supported_apis
 from coordinator.security.access import (
     CREATE_CLUSTER,
     CREATE_TOPIC,

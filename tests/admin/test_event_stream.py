@@ -176,7 +176,10 @@ def test_without_an_event_log_the_refusal_names_the_setting(coordinator_process)
     server = coordinator_process(settings={"coordinator.events": "none"})
     answer = httpx.get(f"{server.admin}/v1/events", timeout=TIMEOUT)
     assert answer.status_code == 409
-    assert answer.json() == {"error": "there are no events: coordinator.events is none", "allowed": ["refused", "all"]}
+    assert answer.json() == {
+        "error": "the server records no events: coordinator.events is none",
+        "allowed": ["refused", "all"],
+    }
 
 
 def test_a_stop_ends_streams_in_an_orderly_way(coordinator_process):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,9 @@ from coordinator.admin.health import NAMED_MAX, live, ready
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.metric import COUNTER
 from coordinator.admin.metrics import METRICS, metrics
-from coordinator.api.exchange import MEASURED_FIRST, Exchange, Route
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.route import MEASURED_FIRST, Route
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets import value as values
 from coordinator.network.connection import Closed
@@ -77,8 +80,7 @@ def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: s
 
 def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
     """A route with these counts and durations."""
-    unused: Any = None
-    made = Route(name, 0, unused, unused, unused, unused, unused, flexible_response=False, supported={})
+    made = Route(Api(0, name, (0, 0), (), handle=lambda *_: None, refuse=lambda *_: None), 0, None, supported={})
     made.answered, made.errors = answered, errors
     for duration_ns in durations_ns:
         made.timed(duration_ns)
@@ -105,7 +107,7 @@ def server(
     return SimpleNamespace(
         has_interceptor=False,
         quotas=None,
-        worker=None,
+        cluster_statistics=None,
         awaits_cluster=False,
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
@@ -115,7 +117,7 @@ def server(
         group_rebalances=GroupRebalances(lambda: 0, named),
         stopping=stopping,
         authorizer=authorizer,
-        run_in_worker=lambda function, done: done(function()),
+        run_in_thread=lambda function, done: done(function()),
         memory=SimpleNamespace(held_bytes=70_000, waiting=1),
         journal=SimpleNamespace(entries=9, entry_bytes=900, checkpoints=1),
         held_bytes=SimpleNamespace(total=5_000),
@@ -361,11 +363,11 @@ def test_all_responses_of_a_rare_api_are_timed_and_one_in_sixteen_of_a_busy_one(
 def test_a_refusal_without_an_error_code_of_its_own_is_counted_once():
     refused = route("OffsetCommit", 0, {})
     refused.encode = lambda _message: b""
-    refused.refuse = lambda _request, _error, _version: SimpleNamespace()
+    refused.api = replace(refused.api, refuse=lambda _request, _error, _version: SimpleNamespace())
     exchange = Exchange(refused, Queue(), None, 1, None)  # type: ignore[arg-type]
     exchange.reply(exchange.refusal(KafkaError(ErrorCode.FENCED_INSTANCE_ID)))
     assert refused.errors == {ErrorCode.FENCED_INSTANCE_ID: 1}
-    refused.refuse = lambda _request, error, _version: SimpleNamespace(error_code=error.code)
+    refused.api = replace(refused.api, refuse=lambda _request, error, _version: SimpleNamespace(error_code=error.code))
     exchange.reply(exchange.refusal(KafkaError(ErrorCode.FENCED_INSTANCE_ID)))
     assert refused.errors == {ErrorCode.FENCED_INSTANCE_ID: 2}
 

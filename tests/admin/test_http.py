@@ -67,7 +67,7 @@ ENDPOINTS = (
 class View:
     """What the framework itself uses of a server."""
 
-    def run_in_worker(self, function: Any, done: Any) -> None:
+    def run_in_thread(self, function: Any, done: Any) -> None:
         loop = asyncio.get_running_loop()
         loop.run_in_executor(None, function).add_done_callback(lambda future: done(future.result()))
 
@@ -421,14 +421,14 @@ async def test_an_import_that_fails_closes_the_connection_and_the_next_one_tries
         return outcome
 
     class Threads(View):
-        def run_in_worker(self, function: Any, done: Any) -> None:
+        def run_in_thread(self, function: Any, done: Any) -> None:
             def work() -> Any:
                 try:
                     return function()
                 except ImportError as error:
                     return error
 
-            super().run_in_worker(work, done)
+            super().run_in_thread(work, done)
 
     view: Any = Threads()
     server = AdminServer(view, CONFIG, load=load)

@@ -8,13 +8,13 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from coordinator.bench import load
-from coordinator.bench.consumer import Convergence, assignor_seconds
-from coordinator.bench.flood import KINDS, FloodPlan
-from coordinator.bench.load import Outcome, Plan
-from coordinator.bench.new_connections import Connected, ConnectingPlan
-from coordinator.bench.rebalance import COOPERATIVE, RANGE, Rebalances
-from coordinator.bench.tls import make_certificate
+from coordinator_lab.bench import load
+from coordinator_lab.bench.consumer import Convergence, assignor_seconds
+from coordinator_lab.bench.flood import KINDS, FloodPlan
+from coordinator_lab.bench.load import Outcome, Plan
+from coordinator_lab.bench.new_connections import Connected, ConnectingPlan
+from coordinator_lab.bench.rebalance import COOPERATIVE, RANGE, Rebalances
+from coordinator_lab.bench.tls import make_certificate
 from tests.support.admin_client import scrape
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
@@ -42,7 +42,7 @@ def tls_server(tmp_path_factory, made):
 
 
 def run(module, *arguments):
-    command = [sys.executable, "-m", f"coordinator.bench.{module}", *map(str, arguments)]
+    command = [sys.executable, "-m", f"coordinator_lab.bench.{module}", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -113,7 +113,7 @@ def test_the_groups_of_a_load_form_at_the_same_time(monkeypatch):
     others = asyncio.Event()
     forming = []
 
-    async def form(_plan, _codec, index, _tls):
+    async def form(_plan, index, _tls):
         forming.append(index)
         if len(forming) == MEMBERS:
             others.set()

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from coordinator.certify.case import Evidence, InputRecord, InstanceHistory, OutputRecord, ProcessRun
-from coordinator.certify.event import Allows
-from coordinator.certify.judge import Finding, judge
 from coordinator.operations.rebalance_causes import GroupEvent
 from coordinator.rules.model import Entry
+from coordinator_testing.certify.case import Evidence, InputRecord, InstanceHistory, OutputRecord, ProcessRun
+from coordinator_testing.certify.event import Allows
+from coordinator_testing.certify.judge import Finding, judge
 
 START_MS = 1_700_000_000_000
 A, B = "127.0.0.1:4000", "127.0.0.1:4001"

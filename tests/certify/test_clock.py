@@ -1,8 +1,8 @@
 """Times of the server as times of this machine, also where an event has advanced the server's clock."""
 
-from coordinator.certify import clock as module
-from coordinator.certify.clock import StageClock
-from coordinator.control.clock import ClockReading
+from coordinator_testing.certify import clock as module
+from coordinator_testing.certify.clock import StageClock
+from coordinator_testing.control.clock import ClockReading
 
 NOW = 1_700_000_000_000
 

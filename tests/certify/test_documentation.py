@@ -1,13 +1,16 @@
-"""docs/certification.md has every promise and every event as they are declared; `--rewrite` writes them."""
+"""The pages have every promise and every event as they are declared; `--rewrite` writes them."""
 
 import re
 from pathlib import Path
 
-from coordinator.certify.curriculum import THEMES
-from coordinator.certify.event import PROTOCOLS, Event
-from coordinator.certify.judge import PROMISES
+import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "certification.md"
+from coordinator_testing.certify.curriculum import THEMES
+from coordinator_testing.certify.event import PROTOCOLS, Event
+from coordinator_testing.certify.judge import PROMISES
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = {"promises": DOCS / "certification.md", "curriculum": DOCS / "certification-events.md"}
 
 
 def cell(text: str) -> str:
@@ -40,7 +43,7 @@ def curriculum() -> str:
     head = "| event | protocols | what happens | a right client | provoked by | allows | where Kafka says so |"
     parts = []
     for title, events in THEMES.items():
-        parts += [f"### {title}", "", head, "|---|---|---|---|---|---|---|", *map(row, events), ""]
+        parts += [f"## {title}", "", head, "|---|---|---|---|---|---|---|", *map(row, events), ""]
     return "\n".join(parts).rstrip()
 
 
@@ -55,10 +58,13 @@ def written(page: str) -> str:
     return page
 
 
-def test_the_page_has_the_promises_and_the_events_as_they_are_declared(request):
-    page = PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["promises", "curriculum"])
+def test_the_pages_have_the_promises_and_the_events_as_they_are_declared(name, request):
+    path = PAGES[name]
+    page = path.read_text(encoding="utf-8")
+    assert f"<!-- {name}:" in page
     if request.config.getoption("--rewrite"):
-        PAGE.write_text(written(page), encoding="utf-8")
+        path.write_text(written(page), encoding="utf-8")
     assert written(page) == page
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.certify.case import OutputRecord, ProcessRun
-from coordinator.certify.event import Allows
-from coordinator.certify.judge import PROMISES, judge
+from coordinator_testing.certify.case import OutputRecord, ProcessRun
+from coordinator_testing.certify.event import Allows
+from coordinator_testing.certify.judge import PROMISES, judge
 from tests.certify.cases import A, B, Case, ms, right
 
 LOST, TWICE, EARLY, TWO, STALL, REBALANCES, FATAL, ENDED = PROMISES

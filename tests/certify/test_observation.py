@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.certify import observation as observed
-from coordinator.certify.observation import Observation
-from coordinator.control import ControlUnreachable
 from coordinator.rules.model import Entry, RecordingPage
+from coordinator_testing.certify import observation as observed
+from coordinator_testing.certify.observation import Observation
+from coordinator_testing.control import ControlUnreachable
 from tests.support.waiting import WITHIN_S
 
 LISTENER = "127.0.0.1:4000"

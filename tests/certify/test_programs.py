@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
-from coordinator.certify.case import InstanceHistory
-from coordinator.certify.programs import Instance
+from coordinator_testing.certify.case import InstanceHistory
+from coordinator_testing.certify.programs import Instance
 from tests.support.waiting import wait_until
 
 LOOP = """

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from confluent_kafka import Producer as Confluent
 
-from coordinator.certify.case import OutputRecord
-from coordinator.certify.records import Producer, read_value, value_of
-from coordinator.certify.topics import Topics
+from coordinator_testing.certify.case import OutputRecord
+from coordinator_testing.certify.records import Producer, read_value, value_of
+from coordinator_testing.certify.topics import Topics
 from tests.support.waiting import wait_until
 
 

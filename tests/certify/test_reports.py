@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from coordinator import cli
-from coordinator.certify import command_line, report_table
-from coordinator.certify.case import Note
-from coordinator.certify.certificate import SCHEMA_VERSION, Certificate, event_report
-from coordinator.certify.curriculum import events_of
-from coordinator.certify.judge import PROMISES, judge
-from coordinator.certify.run import Certification
+from coordinator_testing.certify import command_line, report_table
+from coordinator_testing.certify.case import Note
+from coordinator_testing.certify.certificate import SCHEMA_VERSION, Certificate, event_report
+from coordinator_testing.certify.curriculum import events_of
+from coordinator_testing.certify.judge import PROMISES, judge
+from coordinator_testing.certify.run import Certification
 from tests.certify.cases import Case, ms, right
 
 PASSED, FAILED, LATE, FOREIGN = [each.name for each in events_of("classic")][:4]

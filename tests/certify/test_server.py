@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from coordinator.certify import server as module
-from coordinator.certify.server import CertificationServer
-from coordinator.operations.throwaway_server import DidNotStart
+from coordinator_testing.certify import server as module
+from coordinator_testing.certify.server import CertificationServer
+from coordinator_testing.throwaway_server import DidNotStart
 
 
 def test_a_port_that_somebody_takes_before_the_server_does_is_replaced(tmp_path):

@@ -14,6 +14,8 @@ from coordinator import cli
 from tests.support.waiting import WITHIN_S
 from tests.support.wire import Connection
 
+pytestmark = pytest.mark.process
+
 ROUND_TRIP = """
 import os
 from confluent_kafka import Consumer, Producer

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from confluent_kafka import Consumer, Producer
 
 from coordinator.admin.routes import all_endpoints
 from tests.support.server_process import ServerProcess
@@ -182,3 +183,21 @@ def test_a_refused_commit_is_in_the_log_once_for_each_member_and_error(coordinat
         for member in ("ann", "bob")
     ]
     assert all("level=warning" in line for line in lines)
+
+
+def test_without_uvloop_the_server_runs_on_asyncio_and_says_so_in_one_line(coordinator_process, tmp_path):
+    (tmp_path / "uvloop.py").write_text("raise ImportError('as where it cannot be installed')\n")
+    server = coordinator_process(environment={"PYTHONPATH": str(tmp_path)})
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer.produce("orders", b"first")
+    assert producer.flush(WITHIN_S) == 0
+    settings = {"bootstrap.servers": server.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe(["orders"])
+    record = consumer.poll(WITHIN_S)
+    assert record is not None
+    assert record.value() == b"first"
+    consumer.commit(record, asynchronous=False)
+    consumer.close()
+    assert server.terminate() == 0
+    assert server.log.count("event=no_uvloop loop=asyncio") == 1

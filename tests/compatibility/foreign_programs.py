@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.java_support import CACHE
 
+TEST_MARKERS = ("foreign",)
+
 WITHIN_S = 250
 
 

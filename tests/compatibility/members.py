@@ -125,6 +125,8 @@ class NodeClient(Client):
         return [*node_program(HERE / "node"), bootstrap]
 
 
+TEST_MARKERS = ("foreign",)
+"""Which client runs is often a parameter, so every test with clients counts as one that may start Go or Node."""
 EVERYTHING = frozenset({"alter_offsets", "delete_group"})
 CLIENTS = {
     "confluent": Client("confluent", cooperative=True, admin=EVERYTHING, has_sticky_generation=True),

@@ -40,6 +40,7 @@ def read_committed(server: ServerProcess, topic: str, count: int) -> list[bytes]
     return values
 
 
+@pytest.mark.foreign  # which client is a parameter
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_obvious_program_copies_every_record_and_commits_what_it_copied(
     server: ServerProcess, make_topic: Callable[..., str], fresh: Callable[[str], str], tmp_path: Path, name: str

@@ -68,6 +68,7 @@ def expected() -> list[str]:
     ]
 
 
+@pytest.mark.foreign  # which client is a parameter
 def test_every_library_reads_it(
     client: Client,
     compacted: ServerProcess,

@@ -164,7 +164,8 @@ def test_settings_are_changed_and_reported(server, admin, topic):
     with pytest.raises(AssertionError, match="MSG_SIZE_TOO_LARGE"):
         write(server, topic, [b"x" * 300])
     (future,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
-    assert future.result(WITHIN_S)["message.max.bytes"].is_read_only
+    broker = future.result(WITHIN_S)
+    assert broker["node.id"].is_read_only and not broker["message.max.bytes"].is_read_only
 
 
 def test_settings_by_kafka_python(python_admin, topic):

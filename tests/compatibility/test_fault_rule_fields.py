@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import fields
 
-from coordinator.control import Control
 from coordinator.rules.model import Match
+from coordinator_testing.control import Control
 from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from coordinator.control import Control
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
+from coordinator.groups.fence import NO_FENCE
 from coordinator.operations.log_dump import dump as log_dump
 from coordinator.operations.log_folders import find_log_folders
 from coordinator.protocol.errors import ErrorCode
+from coordinator_testing.control import Control
 from tests.compatibility.extending_leader import ExtendingLeader
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.catalog import Catalog
@@ -433,6 +434,6 @@ def owned(answer: dict[str, Any]) -> int:
 
 
 def hash_of(catalog: Any, topics: list[str]) -> int:
-    group = ConsumerGroup("g")
+    group = ConsumerGroup("g", NO_FENCE)
     group.put(ConsumerMember(member_id="m", topics=frozenset(topics)))
     return metadata_hash(group, set(), set(), catalog, is_known=False)

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coordinator.operations.run_command import addresses
-from coordinator.operations.throwaway_server import ThrowawayServer
+from coordinator_testing.run_command import addresses
+from coordinator_testing.throwaway_server import ThrowawayServer
 from tests.support.server_process import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -32,7 +32,7 @@ def test_the_suite_of_the_python_service_passes(tmp_path):
         EXAMPLES / "orders_python", tmp_path / "orders", ignore=shutil.ignore_patterns("__pycache__")
     )
     report = tmp_path / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "coordinator.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "coordinator_testing.pytest_plugin"]
     done = subprocess.run(
         [*command, f"--junitxml={report}", str(folder)],
         cwd=folder, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, check=False,

@@ -11,9 +11,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from coordinator.login.sasl import Sasl
+from coordinator.client.login.sasl import Sasl
+from coordinator.client.login.tls import Security, Tls
 from coordinator.operations.client import Client
-from coordinator.operations.security import Security, Tls
 from coordinator.protocol.messages import DescribeUserScramCredentialsRequest
 from tests.compatibility.members import CLIENTS, Program
 from tests.support.java_support import kafka_classpath, run_java

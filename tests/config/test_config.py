@@ -66,10 +66,11 @@ def test_settings_of_kafka_have_kafkas_defaults(name, default):
 
 
 def test_every_field_has_a_setting_and_every_setting_has_a_field():
-    structured = {"behind", "host", "port", "listeners", "declared_topics"}
+    structured = {"behind", "host", "port", "listeners", "declared_topics", "dynamic"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
     areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
     areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig, settings.SharedConfig]
+    areas += [settings.DelegationTokensConfig]
     areas += [settings.QuotasConfig, settings.OverlayConfig]
     held = {
         (area, item.name)
@@ -103,12 +104,12 @@ def test_config_default_yaml_has_the_defaults():
     assert load(path) == ServerConfig()
 
 
-def test_config_test_yaml_has_no_delays():
+def test_config_test_yaml_has_no_delays_and_no_topics():
     loaded = load(REPOSITORY / "config" / "test.yaml")
     assert loaded.groups.group_initial_rebalance_delay_ms == 0
     assert loaded.groups.group_min_session_timeout_ms == 100
     assert loaded.log.offsets_topic_num_partitions == 1
-    assert loaded.declared_topics
+    assert not loaded.declared_topics
 
 
 def test_a_configuration_that_is_printed_as_yaml_is_read_back_unchanged(tmp_path):

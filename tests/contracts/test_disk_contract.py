@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.world.disk import RealDisk
+from coordinator_lab.simulation.disk import SimulatedDisk
 
 
 @pytest.fixture(params=["real", "simulated", "simulated, short writes"])

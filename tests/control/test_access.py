@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from coordinator.control import Access, AsyncControl, Control, ControlRefused, ControlUnreachable
+from coordinator_testing.control import Access, AsyncControl, Control, ControlRefused, ControlUnreachable
 from tests.support.server_process import ServerProcess
 from tests.support.tls import certificates
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from coordinator.control import (
+from coordinator_testing.control import (
     AsyncControl,
     Control,
     ControlOff,

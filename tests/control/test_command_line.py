@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from coordinator import cli
-from coordinator.control import Control
+from coordinator_testing.control import Control
 from tests.support.waiting import WITHIN_S
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from coordinator.control import (
+from coordinator.rules.model import Action, Extent, Match
+from coordinator_testing.control import (
     Control,
     ControlOff,
     ControlRefused,
@@ -17,13 +18,12 @@ from coordinator.control import (
     keywords,
     steps,
 )
-from coordinator.control.clock import ClockCommands
-from coordinator.control.faults import FaultCommands
-from coordinator.control.groups import GroupCommands
-from coordinator.control.recordings import RecordingCommands
-from coordinator.control.session import ControlCommands, base_url
-from coordinator.control.steps import HttpAnswer, HttpRequest, Pause
-from coordinator.rules.model import Action, Extent, Match
+from coordinator_testing.control.clock import ClockCommands
+from coordinator_testing.control.faults import FaultCommands
+from coordinator_testing.control.groups import GroupCommands
+from coordinator_testing.control.recordings import RecordingCommands
+from coordinator_testing.control.session import ControlCommands, base_url
+from coordinator_testing.control.steps import HttpAnswer, HttpRequest, Pause
 
 STABLE = {"group_id": "g", "state": "Stable", "reached": True}
 EMPTY = STABLE | {"state": "Empty", "reached": False}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from coordinator.control import ControlUnreachable, NotReached, events
-from coordinator.control.events import EventStream
+from coordinator_testing.control import ControlUnreachable, NotReached, events
+from coordinator_testing.control.events import EventStream
 
 EVENTS = [
     {"shard": 0, "offset": n, "type": "RebalanceStarted", "reason": "Zeile\u2028 \x85 \U0001f600"} for n in range(3)

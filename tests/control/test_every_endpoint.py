@@ -3,14 +3,14 @@
 import re
 
 from coordinator.admin.routes import all_endpoints
-from coordinator.control import faults, recordings
-from coordinator.control.clock import ClockCommands
-from coordinator.control.events import EventStream
-from coordinator.control.faults import FaultCommands
-from coordinator.control.groups import GroupCommands
-from coordinator.control.recordings import RecordingCommands
-from coordinator.control.session import ControlCommands
-from coordinator.control.transactions import TransactionCommands
+from coordinator_testing.control import faults, recordings
+from coordinator_testing.control.clock import ClockCommands
+from coordinator_testing.control.events import EventStream
+from coordinator_testing.control.faults import FaultCommands
+from coordinator_testing.control.groups import GroupCommands
+from coordinator_testing.control.recordings import RecordingCommands
+from coordinator_testing.control.session import ControlCommands
+from coordinator_testing.control.transactions import TransactionCommands
 
 WITHOUT_COMMAND = {("GET", "/v1/openapi.json")}
 """For programs that make a client."""

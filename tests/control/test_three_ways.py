@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import pytest
 
 from coordinator import cli
-from coordinator.control import AsyncControl, Control
-from coordinator.control.asynchronous import AsyncFault
-from coordinator.control.blocking import Fault
+from coordinator_testing.control import AsyncControl, Control
+from coordinator_testing.control.asynchronous import AsyncFault
+from coordinator_testing.control.blocking import Fault
 
 WITHIN_S = 60
 
 
-class Way(Protocol):
+class Interface(Protocol):
     """What the test does, one way."""
 
     def wait_until_stable(self, group: str, epoch: int) -> None: ...
@@ -171,7 +171,7 @@ class CommandLine:
 
 
 @pytest.mark.parametrize("how", [Http, Python, Asyncio, CommandLine])
-def test_a_fault_is_set_acts_on_a_real_client_is_listed_and_cleared(how: type[Way], server, join, fresh, capsys):
+def test_a_fault_is_set_acts_on_a_real_client_is_listed_and_cleared(how: type[Interface], server, join, fresh, capsys):
     way, group = how(server.admin, fresh("scope"), capsys), fresh("group")
     join(group)
     way.wait_until_stable(group, epoch=1)

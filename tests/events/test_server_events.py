@@ -15,6 +15,7 @@ from tests.support.wire import Connection, ConnectionClosed
 
 NONE, UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 0, 3, 22, 25
 FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH = 110, 113
+INVALID_SESSION_TIMEOUT, INVALID_REQUEST = 26, 42
 TOPICS = [{"name": "orders", "partitions": 4}]
 FEW = {"offsets.topic.num.partitions": 2, "topics": TOPICS}
 EVENTS = "__coordinator_events"
@@ -172,6 +173,23 @@ def test_commits_without_a_member_or_to_unknown_partitions_emit_events(coordinat
     assert both.offsets == {("orders", 0): (3, NONE), ("orders", 9): (4, UNKNOWN_TOPIC)}
     assert none.offsets == {("orders", 9): (4, UNKNOWN_TOPIC)}
     assert (both.member_id, both.generation_id_or_member_epoch) == ("", -1)
+
+
+def test_a_refused_heartbeat_or_join_leaves_its_message_in_the_log_and_the_events(coordinator_process):
+    server = coordinator_process(settings=FEW)
+    with Connection(server.bootstrap) as link:
+        for _ in range(2):
+            refused = beat(link, "g", "m", 0, rebalance_timeout_ms=-1)
+        join = {"session_timeout_ms": 1, "rebalance_timeout_ms": 1, "protocol_type": "consumer", "protocols": []}
+        link.call("JoinGroup", 5, group_id="g", member_id="", group_instance_id=None, **join)
+    assert server.log.count("event=request_refused") == 2
+    assert 'message="RebalanceTimeoutMs must be provided in first request."' in server.log
+    refusals = events_after_stop(server).of("RequestRefused", "g")
+    found = [(each.api, each.error_code, each.error_message) for each in refusals]
+    assert found[:2] == [("ConsumerGroupHeartbeat", INVALID_REQUEST, refused["error_message"])] * 2
+    assert found[2:] == [
+        ("JoinGroup", INVALID_SESSION_TIMEOUT, "a session timeout of 1 ms is not between 100 and 1800000 ms")
+    ]
 
 
 def test_events_of_transactional_commits_have_the_producer(coordinator_process):

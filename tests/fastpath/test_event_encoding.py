@@ -182,6 +182,7 @@ def test_every_class_that_has_an_encoder_is_tested():
     assert EVENTS.keys() == EVENT_ENCODERS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event_class", EVENTS, ids=lambda each: each.__name__)
 @given(data=st.data(), state_offset=longs, time_ms=longs, state_end=st.integers(-1, 2**40))
 def test_the_encoder_produces_the_bytes_of_the_record(event_class, data, state_offset, time_ms, state_end):

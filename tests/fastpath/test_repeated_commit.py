@@ -11,14 +11,14 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.api.dispatch import Dispatcher
-from coordinator.api.exchange import NO_TEMPLATE
-from coordinator.bench.load import frame
+from coordinator.api.recognition import NO_TEMPLATE
+from coordinator.client.conversation import request_frame
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
 from coordinator.fastpath.repeated_commit import MISSES_MAX, TEMPLATE_BYTES_MAX, RepeatedCommit, template_learners
 from coordinator.groups.settings import GroupsConfig
 from coordinator.groups.state import Groups
+from coordinator.network.dispatch import Dispatcher
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -71,9 +71,6 @@ class Connection:
         self.template = NO_TEMPLATE
         self.template_misses = 0
         self.exchanges = []
-
-    def expect(self, exchange):
-        self.exchanges.append(exchange)
 
     def hold(self, exchange):
         pass
@@ -139,7 +136,7 @@ class Twins:
 
     def ask(self, name, version, request):
         """The response of both servers, decoded."""
-        exchange = self.send(frame(CODEC, f"{name}Request", version, self.next_id(), request), 1)
+        exchange = self.send(request_frame(request, version, self.next_id(), b"test"), 1)
         self.settle()
         assert len(set(map(repr, (world.connections[1].exchanges[-1].payload for world in self.worlds)))) == 1
         position = 9 if CODEC.is_flexible(f"{name}Response", version) else 8
@@ -166,7 +163,7 @@ class Twins:
             self.ask_join_and_wait(join)
 
     def ask_join_and_wait(self, join):
-        exchange = self.send(frame(CODEC, "JoinGroupRequest", 5, self.next_id(), join), 1)
+        exchange = self.send(request_frame(join, 5, self.next_id(), b"test"), 1)
         for world in self.worlds:
             world.settle()
             world.advance(3_000)
@@ -198,7 +195,7 @@ class Twins:
                 topic_id = self.worlds[0].catalog.topic_id(name) or b"?" * 16
                 request.topics.append(Topic(name, topic_id, []))
             request.topics[-1].partitions.append(Partition(index, offset, leader_epoch, metadata))
-        self.send(frame(CODEC, "OffsetCommitRequest", version, self.next_id(), request), connection)
+        self.send(request_frame(request, version, self.next_id(), b"test"), connection)
 
     def permit(self, rule, *, permitted=True):
         """Adds an ACL of `RULES`, or removes it."""
@@ -418,7 +415,7 @@ def test_there_is_no_template_of_a_request_with_unknown_tagged_fields():
     twins.join()
     member_id, generation = twins.members["classic"]
     request = OffsetCommitRequest("g", generation, member_id, topics=[Topic("t", partitions=[Partition(0, 5, 1, "")])])
-    whole = frame(CODEC, "OffsetCommitRequest", 8, 7, request)
+    whole = request_frame(request, 8, 7, b"test")
     tagged = whole[4:-1] + b"\1\x63\2ab"
     for _ in range(MISSES_MAX + 2):
         twins.send(len(tagged).to_bytes(4) + tagged)

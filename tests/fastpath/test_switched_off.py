@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from coordinator.fastpath import bulk_replay, event_encoding, repeated_commit
-from coordinator.faults.clients import ORDERS, RETRIABLE, Client
-from coordinator.faults.plan import draw
-from coordinator.faults.server_config import LOG_DIR
-from coordinator.faults.simulator import Simulation
-from coordinator.faults.wire import NoResponse
 from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator_lab.simulation.clients import ORDERS, RETRIABLE, Client
+from coordinator_lab.simulation.plan import draw
+from coordinator_lab.simulation.server_config import LOG_DIR
+from coordinator_lab.simulation.simulator import Simulation
+from coordinator_lab.simulation.wire import NoResponse
 
 GROUP = "repeats"
 PARTITIONS = range(3)
@@ -101,6 +101,7 @@ def used(monkeypatch):
     return counts
 
 
+@pytest.mark.long
 def test_a_simulation_without_the_fast_path_has_the_same_bytes(used):
     """The trace is a digest of every byte delivered and of everything that happened, with the times."""
     plan = replace(draw(5, 30.0), kill_s=10.0, think_s=0.5)

@@ -12,7 +12,6 @@ from typing import Any
 
 from coordinator.api.declaration import Api
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
-from coordinator.faults.derived_state_invariants import held_bytes
 from coordinator.groups import classic_protocol
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.kinds import Kind
@@ -32,6 +31,7 @@ from coordinator.requests import heartbeat as heartbeat_api
 from coordinator.requests import join_group, leave_group, sync_group
 from coordinator.runtime.result import Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
+from coordinator_lab.simulation.derived_state_invariants import held_bytes
 from tests.support.catalog import Catalog
 from tests.support.permitting import EVERYTHING
 
@@ -384,6 +384,8 @@ class GroupHarness:
         for context, message in result.replies:
             assert isinstance(context, SentRequest)
             context.answer(message)
+        for ask in result.asks:
+            ask(lambda change: self._apply(change(self.groups, self.now_ms)))
         self.facts.extend(result.facts)
         for fact in result.facts:
             if fact.event is not None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -28,6 +29,8 @@ from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import GroupMetadataKey, OffsetCommitRequest
 from tests.groups.harness import GroupHarness, SentRequest, subscription
+
+pytestmark = pytest.mark.long
 
 GROUPS = ("g", "h")
 SESSION_MS = 10_000

@@ -1,6 +1,7 @@
 """An event names the state that it was decided on: replaying the log up to its state offset and deciding again gives the same
 event, whatever happened before and after."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(STEPS, st.sampled_from(FENCING_POLICIES), st.booleans())
 @settings(max_examples=100)
 def test_deciding_again_on_the_state_of_an_event_gives_the_same_event(steps, policy, owns):

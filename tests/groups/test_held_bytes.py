@@ -6,7 +6,7 @@ from coordinator.groups.held_bytes import GROUP_BYTES, MEMBER_BYTES, SMALL_BYTES
 from coordinator.protocol.errors import ErrorCode
 from tests.groups.consumer.consumer_world import Classic, ConsumerHarness
 from tests.groups.harness import GroupHarness, subscription
-from tests.groups.streams.streams_world import StreamsHarness, part, topology
+from tests.groups.streams.streams_world import PLAIN, STATEFUL, StreamsHarness, part, topology
 
 KIB = 1024
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -237,3 +237,29 @@ def test_a_shard_that_is_loaded_again_counts_from_zero():
     held.of_shard(1).add(7)
     held.of_shard(0).add(1)
     assert held.total == 8
+
+
+def test_a_small_topology_cannot_ask_for_more_tasks_than_the_limit(monkeypatch):
+    """A hundred subtopologies that read one topic of 9,000 partitions are refused before a task is made."""
+    monkeypatch.setattr("coordinator.groups.streams.update.assign", lambda _: pytest.fail("it was assigned"))
+    h = StreamsHarness({"t": 9_000})
+    refused = h.arrive(sent=topology(*(part(str(number)) for number in range(100))))
+    assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "900000 tasks" in refused.reply.error_message
+    assert h.groups.by_id == {}
+    assert h.groups.held_bytes.count == 0
+
+
+def test_standby_tasks_count_among_the_tasks_of_a_group():
+    h = StreamsHarness({"t": 4, "t-log": 4}, limit_group_tasks=7, group_streams_num_standby_replicas=1)
+    assert h.arrive(sent=PLAIN).ok
+    assert h.arrive(group_id="h", sent=STATEFUL).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_large_target_is_paid_for_before_it_is_made_and_a_small_one_never_refused():
+    h = ConsumerHarness({"wide": 2_000, "t": 4}, limit_groups_bytes=200 * KIB)
+    join = {"owned": {}, "rebalance_ms": 60_000}
+    refused = h.beat(member_id="m", topics=["wide"], **join)
+    assert refused.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert h.groups.by_id == {}
+    assert h.beat(member_id="m", topics=["t"], **join).ok

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import coordinator.groups
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.streams.group import StreamsGroup
 
 GROUPS = Path(coordinator.groups.__file__).parent
@@ -88,7 +90,7 @@ def test_the_replay_methods_of_a_group_are_called_by_replay_only(path):
 
 def test_a_lost_soft_state_is_a_new_one():
     """A reload creates the group again: the log has none of its soft state, and an empty one is valid."""
-    for kind in (ConsumerGroup, StreamsGroup):
+    for kind in (partial(ConsumerGroup, fence=NO_FENCE), StreamsGroup):
         soft = kind("g").soft
         for name in {name for each in type(soft).__mro__ for name in getattr(each, "__slots__", ())}:
             assert not getattr(soft, name), f"{name} of a new group is not empty"

@@ -235,6 +235,22 @@ def test_damage_to_what_all_need_stops_the_start(server, capsys, damage, named):
     assert problems(server.data_dir, capsys) == found
 
 
+@pytest.mark.parametrize("folder", [OFFSETS, "__consumer_offsets-1", TRANSACTIONS])
+def test_a_refused_start_after_a_kill_leaves_what_only_the_journal_has_in_the_journal(server, folder):
+    """The damage lies where an opening does not look, so every other log has been read when it is noticed."""
+    with server, Connection(server.bootstrap) as link:
+        for number in range(GROUPS):
+            partition = {"partition_index": 0, "committed_offset": number, "committed_metadata": ""}
+            topics = [{"name": "orders", "partitions": [partition]}]
+            link.call("OffsetCommit", 8, group_id=f"g-{number}", topics=topics)
+            link.call("InitProducerId", 1, transactional_id=f"t-{number}", transaction_timeout_ms=60_000)
+        server.kill()
+    flipped(folder, first_batch_end(segments(server.data_dir / folder)[0].read_bytes()) - 1, 0)(server.data_dir)
+    before = content(server.data_dir)
+    assert cli.main(server.command()[3:]) == 1
+    assert content(server.data_dir) == before
+
+
 @pytest.mark.parametrize(("damage", "named"), TAKES_OFFLINE.values(), ids=TAKES_OFFLINE)
 def test_damage_to_the_log_of_a_topic_takes_its_partition_offline(server, capsys, damage, named):
     damage(server.data_dir)

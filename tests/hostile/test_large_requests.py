@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from coordinator.bench.load import cpu_clock
+from coordinator_lab.bench.load import cpu_clock
 from tests.support.background import Background
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -59,6 +59,7 @@ def one_by_one():
 
 COMMIT = {"group_id": "other", "generation_id_or_member_epoch": -1}
 TRANSACTION = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0}
+NOWHERE = [{"name": "nowhere", "partitions": [{"partition_index": index} for index in range(19_000)]}]
 REQUESTS = [
     ("OffsetFetch", 8, lambda _: {"groups": [ALL_OFFSETS] * 30}),
     ("OffsetFetch", 8, lambda _: {"groups": [{"group_id": name, "topics": []} for name in names("group")]}),
@@ -88,6 +89,7 @@ REQUESTS = [
     ("OffsetCommit", 8, lambda _: COMMIT | {"topics": offsets()}),
     ("OffsetCommit", 8, lambda _: COMMIT | {"topics": one_by_one()}),
     ("OffsetCommit", 2, lambda _: COMMIT | {"topics": offsets(), "retention_time_ms": 60_000}),
+    ("OffsetDelete", 0, lambda _: {"group_id": "big", "topics": NOWHERE}),
     ("TxnOffsetCommit", 5, lambda _: COMMIT | TRANSACTION | {"topics": offsets()}),
 ]
 """The values may depend on whether a request is sent for the first (0) or the second time: topics are deleted once."""

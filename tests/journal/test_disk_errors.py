@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from coordinator.faults import disk
-from coordinator.faults.disk import SECTOR_BYTES, Inode, SimulatedFile
 from coordinator.journal.journal import RETRY_MS, SLOTS_MAX, WRITE_BEHIND_MS
+from coordinator_lab.simulation import disk
+from coordinator_lab.simulation.disk import SECTOR_BYTES, Inode, SimulatedFile
 from tests.journal.journal_world import BEST_EFFORT, FILE_BYTES, FOLDER, SEGMENT_BYTES, JournalWorld, is_checkpoint
 from tests.journal.test_power_cuts import work
 
@@ -269,6 +269,63 @@ def test_whichever_sync_of_a_start_fails_the_next_start_loses_nothing(seed, stri
         restarted(world, Random(number)).check()
         number, is_over = number + 1, not errors.is_over
     assert number > 2
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("seed", range(2))
+def test_whichever_sync_fails_after_a_start_on_a_full_disk_nothing_is_lost(seed, error, strict_disk):
+    """The first write that finds space syncs the logs, and begins a journal instead of the old one."""
+    number, is_over = 0, False
+    while not is_over:
+        random, world = Random(seed), JournalWorld()
+        world.open()
+        work(world, random, 80)
+        world.disk.crash(random)
+        world.disk.capacity_bytes = 0
+        world.open().check()
+        world.disk.capacity_bytes = None
+        errors = world.disk.sync_errors = SyncErrors(number, error)
+        work(world, random, 40)
+        if number % 2:
+            world.stop()
+        restarted(world, Random(number)).check()
+        number, is_over = number + 1, not errors.is_over
+    assert number > 5
+
+
+@pytest.fixture
+def late_world(strict_disk):
+    """A start on a full disk, which has space again: the first write syncs A, then B, and begins a journal."""
+    world = JournalWorld().open()
+    assert written(world, A)
+    assert written(world, B)
+    world.disk.crash(Random(1))
+    world.disk.capacity_bytes = 0
+    world.open().check()
+    world.disk.capacity_bytes = None
+    return world
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_journal_that_cannot_begin_late_fails_every_log(late_world, number):
+    """Neither the sync of the new file may fail nor that of its header."""
+    world = late_world
+    world.disk.sync_errors = SyncErrors(number, errno.EIO)
+    assert not any(written(world, name) for name in world.names)
+    assert all(owner.errors[-1].errno == errno.EIO for owner in world.owners.values())
+    world.crashed(Random(2)).check()
+    assert written(world)
+
+
+def test_a_log_that_fails_when_the_journal_begins_late_fails_alone(late_world):
+    world = late_world
+    world.disk.sync_errors = [errno.EIO]
+    assert written(world, B)
+    assert not written(world, A)
+    assert world.owners[A].errors[-1].errno == errno.EIO
+    assert written(world, B)
+    world.crashed(Random(2)).check()
+    assert written(world, A)
 
 
 def test_a_journal_that_cannot_be_synced_fails_every_log():

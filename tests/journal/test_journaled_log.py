@@ -4,12 +4,12 @@ import errno
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import key_values
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.compaction import clean
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, LogSettings
+from coordinator_lab.simulation.disk import SimulatedDisk
 
 FOLDER = "data/groups-0"
 SETTINGS = LogSettings(segment_bytes=500, segment_ms=None, retention_ms=None)
@@ -242,14 +242,18 @@ def test_a_time_is_found_in_what_moved_to_a_new_segment(log):
 # --- the start --------------------------------------------------------------------------------------------------------
 
 
-def test_a_start_appends_what_the_files_lack_and_syncs_it(log, disk):
+def test_what_the_files_lack_is_appended_by_the_first_sync_and_not_by_the_opening(log, disk):
     append(log)
     append(log)
     journaled(log)
     log.flush()
     disk.kill()
+    before = disk.read(log.segments[0].path)
     log = opened(disk, [batch(0), batch(1) + batch(2), batch(3)])
     assert keys(log) == [0, 1, 2, 3]
+    assert (log.durable_offset, log.synced_offset, log.end_offset) == (4, 0, 4)
+    assert disk.read(log.segments[0].path) == before
+    log.sync()
     assert (log.durable_offset, log.synced_offset, log.end_offset) == (4, 4, 4)
     disk.kill()
     assert keys(opened(disk)) == [0, 1, 2, 3]
@@ -385,6 +389,7 @@ def test_a_log_that_may_lose_its_end_takes_what_it_can_from_the_journal(log, dis
     disk.kill()
     log = opened(disk, [batch(1), batch(3)], is_best_effort=True)
     assert keys(log) == [0, 1]
+    log.sync()
     disk.kill()
     assert keys(opened(disk, is_best_effort=True)) == [0, 1]
 
@@ -395,7 +400,9 @@ def test_a_log_that_may_lose_its_end_is_synced_when_the_journal_has_something_of
     journaled(log)
     log.flush()
     disk.kill()
-    opened(disk, [batch(0)], is_best_effort=True)
+    log = opened(disk, [batch(0)], is_best_effort=True)
+    assert log.is_unsettled
+    log.sync()
     disk.crash(_Oldest())
     assert keys(opened(disk, is_best_effort=True)) == [0]
 

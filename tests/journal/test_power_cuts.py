@@ -8,9 +8,11 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import PowerCut
 from coordinator.journal.journal import SLOTS_MAX, WRITE_BEHIND_MS
+from coordinator_lab.simulation.disk import PowerCut
 from tests.journal.journal_world import LOGS, JournalWorld
+
+pytestmark = pytest.mark.long
 
 STEPS = 150
 

@@ -8,11 +8,11 @@ from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.journal.entry import ALL_BEFORE_DURABLE, encode, part_prefix
 from coordinator.journal.recovery import read_journal
 from coordinator.journal.slot import ENTRIES_AT, SET_ASIDE, Slot, SlotHeader, slot_name
 from coordinator.log.recovery import DamagedLog
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.journal.journal_world import FOLDER
 
 LOG = "groups-0"

@@ -5,7 +5,6 @@ import errno
 import pytest
 from google_crc32c import value as crc32c
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.journal.slot import (
     ENTRIES_AT,
     PREFIX,
@@ -18,6 +17,7 @@ from coordinator.journal.slot import (
     slot_numbers,
 )
 from coordinator.log.recovery import DamagedLog
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.journal.journal_world import FOLDER
 
 PATH = f"{FOLDER}/{PREFIX}1"

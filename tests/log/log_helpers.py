@@ -2,10 +2,10 @@
 
 from collections import deque
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
+from coordinator_lab.simulation.disk import SimulatedDisk
 
 FOLDER = "/data/topic-0"
 

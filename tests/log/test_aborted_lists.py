@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.aborted import Aborted, AbortedList, decode, encode, overlapping
+from coordinator_lab.simulation.disk import SimulatedDisk
 
 PATH = "/data/t-0/00000000000000000000.txnindex"
 ENTRIES = [Aborted(7, 0, 5, 6), Aborted(8, 3, 9, 10), Aborted(7, 12, 15, 11)]

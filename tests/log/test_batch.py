@@ -240,3 +240,14 @@ def test_records_of_every_size_are_counted_and_read_back(records, before):
     found = decode_records(batch, 0, check_batch(batch))
     assert [(record.key, record.value) for record in found[before:]] == records
     assert [record.offset for record in found] == list(range(5, 5 + builder.count))
+
+
+@pytest.mark.parametrize("before", [0, 60, 4_090])
+@pytest.mark.parametrize("size", [0, 1, 40, 63, 64, 4_070, 4_080, 4_090, 5_000])
+def test_tombstones_have_the_bytes_of_single_records(before, size):
+    together, one_by_one = BatchBuilder(before), BatchBuilder(before)
+    keys = [b"k" * size] * 10
+    together.add_tombstones(keys)
+    one_by_one.add_all([(key, None) for key in keys])
+    assert together.records() == one_by_one.records()
+    assert (together.count, together.size_bytes) == (one_by_one.count, one_by_one.size_bytes)

@@ -9,9 +9,9 @@ from google_crc32c import value as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.faults.disk import SimulatedDisk
-from coordinator.log.batch import RECORDS_MAX, TooManyRecords, decode_records, key_values, read_header
+from coordinator.log.batch import RECORDS_MAX, OversizeBatch, decode_records, key_values, read_header
 from coordinator.log.codecs import DECOMPRESSED_BYTES_MAX, NAMES, BadCompression, compress, decompress
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.log.log_helpers import append, open_log
 
 CODECS = range(1, len(NAMES))
@@ -104,7 +104,7 @@ def test_a_batch_of_too_many_records_is_not_decompressed_and_one_of_the_limit_is
     batch = sealed(RECORDS_MAX + 1)
     monkeypatch.setattr("coordinator.log.codecs.decompress", lambda *_: pytest.fail("it was decompressed"))
     for read in (key_values, decode_records):
-        with pytest.raises(TooManyRecords):
+        with pytest.raises(OversizeBatch):
             read(batch, 0, read_header(batch))
     disk = SimulatedDisk()
     log = open_log(disk)

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log.batch import check_batch, split
 from coordinator.log.batch_builder import seal
 from coordinator.log.codecs import compress
 from coordinator.log.compaction import clean, is_due
+from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.log.log_helpers import FOLDER, append, content, make_batch, offsets, open_log, reopened
 
 DAY = 24 * 3600 * 1000

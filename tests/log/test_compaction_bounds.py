@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.compaction import clean, is_due
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.log.log_helpers import append, content, open_log, reopened
 
 DAY_MS = 24 * 3600 * 1000

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import TRANSACTIONAL, key_values
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.compaction import clean
 from coordinator.log.end_transaction_marker import end_transaction, read_end_transaction
 from coordinator.log.log import LastBatch
 from coordinator.log.segment import Segment
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.log.log_helpers import append, open_log, reopened
 
 DAY = 24 * 3600 * 1000

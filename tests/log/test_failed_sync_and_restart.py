@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
+from coordinator_lab.simulation.disk import SimulatedDisk
 
 
 def append(log: Log, value: bytes) -> None:
@@ -50,7 +50,7 @@ def test_a_segment_is_not_begun_behind_one_whose_sync_failed_in_another_thread(n
     job = log.sync_job()
     disk.sync_errors.append(number)
     with pytest.raises(OSError, match=r"Input/output|space"):
-        job.run()  # in a worker that has not reported its outcome yet
+        job.run()  # in a thread that has not reported its outcome yet
     with pytest.raises(OSError, match=r"Input/output|space"):
         log.begin_segment()
     assert len(log.segments) == 1

@@ -4,7 +4,6 @@ import errno
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.batch import decode_records, read_header
 from coordinator.log.batch_builder import encode_batch, reduce_batch, seal
 from coordinator.log.codecs import compress
@@ -12,6 +11,7 @@ from coordinator.log.log import Log, OffsetOutOfRange, TimestampOffset
 from coordinator.log.record import LogRecord
 from coordinator.log.segment import segment_name
 from coordinator.world.disk import RealDisk
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, offsets, open_log, reopened
 
 

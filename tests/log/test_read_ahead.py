@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.log.log_helpers import append, offsets, open_log
 
 

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.segment import segment_name
+from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, open_log, reopened, settings
 
 FIRST = f"{FOLDER}/{segment_name(0)}"

@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log import segment_list
 from coordinator.log.catalog import KnownLog
 from coordinator.log.compaction import clean
 from coordinator.log.log import DamagedLog, Log
 from coordinator.log.segment import segment_name
 from coordinator.log.segment_list import UNKNOWN, Entry
+from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.log.log_helpers import FOLDER, append, content, open_log, reopened, settings
 
 SMALL = {"segment_bytes": 300}
@@ -137,7 +137,7 @@ def test_the_list_of_another_log_is_named():
     data = segment_list.encode(segment_list.SegmentList("topic-1", listed(disk)))
     overwrite(disk, segment_list.NAME, data)
     error = refused(disk)
-    assert (error.file, error.reason) == (f"{FOLDER}/{segment_list.NAME}", "the list is that of topic-1")
+    assert (error.file, error.reason) == (f"{FOLDER}/{segment_list.NAME}", "the list belongs to topic-1")
 
 
 def test_a_log_without_a_list_gets_one():

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.log.writer import Writer
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.log.log_helpers import LateWorker, content, make_batch, open_log, reopened
 
 

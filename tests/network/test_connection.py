@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.bench.load import frame
+from coordinator.client.conversation import request_frame
 from coordinator.network.turn import SLICE_REQUESTS
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.memory import COUNTED_BYTES
-from tests.support.peer import CODEC, Peer, request
+from tests.support.peer import Peer, request
 
 
 def test_responses_leave_in_the_order_of_the_requests():
@@ -175,7 +175,7 @@ LARGE = COUNTED_BYTES * 4
 
 def large_request(correlation_id):
     asked = HeartbeatRequest(group_id="g", member_id="m")
-    small = frame(CODEC, "HeartbeatRequest", 4, correlation_id, asked)
+    small = request_frame(asked, 4, correlation_id, b"test")
     padding = bytes(LARGE - len(small))  # what is behind a request is ignored
     return (LARGE - 4).to_bytes(4) + small[4:] + padding
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from coordinator.api.dispatch import Dispatcher
 from coordinator.network.connection import Closed, ConnectionLimits
+from coordinator.network.dispatch import Dispatcher
 from coordinator.network.listener import Listener
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec

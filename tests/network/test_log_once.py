@@ -3,8 +3,8 @@
 import logging
 import tracemalloc
 
-from coordinator.faults.clock import ManualClock
 from coordinator.network.log_once import LINES_PER_MINUTE_MAX, LogOncePerClient
+from coordinator_lab.simulation.clock import ManualClock
 
 
 def make():

@@ -14,7 +14,7 @@ from coordinator import cli
 from coordinator.log import catalog
 from coordinator.operations.client import Client
 from coordinator.protocol.messages import OffsetFetchRequest
-from tests.support.server_process import REPOSITORY, ServerProcess
+from tests.support.server_process import REPOSITORY, TOPICS, ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
 
@@ -203,7 +203,7 @@ class EarlierServer(ServerProcess):
     """A server of an earlier version."""
 
     def __init__(self, folder: Path, sources: Path):
-        super().__init__(folder, settings=WRITES, config=sources / "config" / "test.yaml")
+        super().__init__(folder, settings={"topics": TOPICS, **WRITES}, config=sources / "config" / "test.yaml")
         self._sources = sources
 
     def command(self) -> list[str]:

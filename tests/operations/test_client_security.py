@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from coordinator import cli
-from coordinator.login.scram import Scram, ScramFailed
+from coordinator.client.login.scram import Scram, ScramFailed
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import HeldPort

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator import cli
+from coordinator.client.login.tls import Security
 from coordinator.config.settings import LogConfig, ServerConfig
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets import value as values
@@ -22,11 +23,11 @@ from coordinator.operations.fork.data_folder import ForkedFolder
 from coordinator.operations.fork.source import OffsetRange
 from coordinator.operations.fork.summary import Summary
 from coordinator.operations.groups import offsets
-from coordinator.operations.security import Security
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.registry import Topic
 from coordinator.world.disk import RealDisk
+from coordinator.world.folder_lock import LOCK_NAME
 from tests.compatibility.test_log_formats import join_application
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
@@ -238,6 +239,7 @@ def test_a_streams_group_goes_on_with_its_topology_or_with_its_members(tmp_path,
         # The partitions of its internal topics are computed at the first heartbeat.
         assert found | {"topology": {}} == before | {"topology": {}}
     dropped = coordinator_process(arguments=("--from", source.bootstrap))
+    assert "level=warning" not in dropped.log, "a fork lacks no events, since none were recorded before"
     with Connection(dropped.bootstrap) as link:
         [found] = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
         assert (found["group_state"], found["group_epoch"], found["members"]) == ("Empty", epoch, [])
@@ -404,7 +406,7 @@ def test_a_fork_that_is_stopped_while_it_waits_for_the_source_cleans_up(tmp_path
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         forked = ServerProcess(tmp_path, arguments=("--from", address, "--from-timeout", "600"))
         forked._spawn()
-        wait_until((tmp_path / "data.unfinished-fork").exists, "the fork to begin")
+        wait_until((tmp_path / "data.unfinished-fork" / LOCK_NAME).exists, "the fork to begin")
         assert forked.terminate() == 128 + 15
         assert not list(tmp_path.glob("data*"))
         forked.stop()

@@ -116,7 +116,7 @@ def test_a_server_that_starts_names_its_apis_when_it_knows_the_cluster(
 ) -> None:
     """A client that connects before does not learn that topics cannot be read here, which it would believe forever."""
     behind, server, link = starting
-    wait_until(lambda: readiness(server) == (503, ["the cluster behind is not known yet"]), "the reason")
+    wait_until(lambda: readiness(server) == (503, ["the cluster is not known yet"]), "the reason")
     behind.start()
     answer = link.receive(WITHIN_S)
     names = {each["api_key"] for each in answer["api_keys"]}

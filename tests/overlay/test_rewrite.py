@@ -3,8 +3,15 @@
 import pytest
 
 from coordinator.api.cluster import Node
-from coordinator.overlay.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
-from coordinator.overlay.rewrite import Rewriting, nodes_of, rewrite
+from coordinator.overlay.rewrite import (
+    DESCRIBE_CLUSTER,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    Rewriting,
+    nodes_of,
+    rewrite,
+)
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import (
     DescribeClusterResponse,

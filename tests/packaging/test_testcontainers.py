@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.operations.throwaway_server import read_line
+from coordinator_testing.throwaway_server import read_line
 from tests.compatibility.foreign_programs import go_program, node_program
 from tests.packaging.test_start_scripts import round_trip
 from tests.support.java_support import CACHE, compile_java, java, kafka_classpath

@@ -15,8 +15,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from coordinator.pipeline import audit, sources, tables
-from coordinator.pipeline.arguments import DELTA, PARQUET
+from pyspark_coordinator_log.jobs import audit, sources, tables
+from pyspark_coordinator_log.jobs.arguments import DELTA, PARQUET
 
 
 def rows_of(path: Path) -> tuple[list[str], list[str]]:

@@ -25,9 +25,9 @@ pytest.importorskip("pyspark")
 
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.machine import RECORD_KEYS
-from coordinator.pipeline import follow, sources, tables, vocabulary
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.result import Record
+from pyspark_coordinator_log.jobs import follow, sources, tables, vocabulary
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

@@ -12,7 +12,7 @@ from tests.support.wire import Connection
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import audit, sources, tables, vocabulary
+from pyspark_coordinator_log.jobs import audit, sources, tables, vocabulary
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

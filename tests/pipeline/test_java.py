@@ -9,8 +9,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import java, job
-from coordinator.pipeline.synthetic_log import Plan, write_synthetic_log
+from pyspark_coordinator_log.jobs import java, job
+from pyspark_coordinator_log.jobs.synthetic_log import Plan, write_synthetic_log
+
+pytestmark = pytest.mark.process
 
 A_LOG = Plan(groups=2, decisions=50)
 

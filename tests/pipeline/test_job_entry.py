@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from coordinator import cli
-from coordinator.pipeline import job, session
+from pyspark_coordinator_log.jobs import job, session
 
 WITHOUT_DELTALAKE = """
 import runpy, sys

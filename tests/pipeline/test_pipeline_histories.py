@@ -10,7 +10,7 @@ from tests.pipeline.reference_model import ReferenceResult, replay
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import audit, sources, tables, vocabulary
+from pyspark_coordinator_log.jobs import audit, sources, tables, vocabulary
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

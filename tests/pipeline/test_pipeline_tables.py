@@ -8,8 +8,17 @@ from tests.pipeline.pipeline_rows import LOG, History, complete_from, frame
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import gaps, intervals, invariants, rebalances, sources, transactions, verdicts, vocabulary
 from pyspark_coordinator_log import columns
+from pyspark_coordinator_log.jobs import (
+    gaps,
+    intervals,
+    invariants,
+    rebalances,
+    sources,
+    transactions,
+    verdicts,
+    vocabulary,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

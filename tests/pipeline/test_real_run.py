@@ -18,8 +18,8 @@ from tests.support.wire import Connection
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import report, sources, tables
-from coordinator.pipeline.times import clock
+from pyspark_coordinator_log.jobs import report, sources, tables
+from pyspark_coordinator_log.jobs.times import clock
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 
@@ -28,7 +28,7 @@ REBALANCES = int(os.environ.get("PIPELINE_REBALANCES", "7"))
 JOINED, LEFT, TIMED_OUT = "join", "left", "timed out"
 """Words in the causes of rebalances."""
 TOPIC, PARTITIONS = "orders", 4
-"""A topic that config/test.yaml declares."""
+"""One of the topics that the servers of the tests have."""
 
 
 class GroupLife:

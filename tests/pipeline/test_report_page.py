@@ -17,9 +17,9 @@ from coordinator.page.files import text_of
 from coordinator.page.markup import Markup, tag, visible
 from coordinator.page.style import COLOURED_MAX, colour_rules, palette
 from coordinator.page.timeline import script_hash
-from coordinator.pipeline import group_data, pages
-from coordinator.pipeline.group_data import GroupData
-from coordinator.pipeline.names import OTHERS, Names, cause_colour, short_id
+from pyspark_coordinator_log.jobs import group_data, pages
+from pyspark_coordinator_log.jobs.group_data import GroupData
+from pyspark_coordinator_log.jobs.names import OTHERS, Names, cause_colour, short_id
 
 EVIL = "<script>alert('x')</script>&\"\u202egnp.\0"
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from coordinator import cli
-from coordinator.pipeline import report, sources, tables
+from pyspark_coordinator_log.jobs import report, sources, tables
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from coordinator.pipeline.synthetic_log import Plan, write_synthetic_log
 from pyspark_coordinator_log import columns, planning
+from pyspark_coordinator_log.jobs.synthetic_log import Plan, write_synthetic_log
 from pyspark_coordinator_log.options import parse
 from pyspark_coordinator_log.reading import read
 

@@ -12,7 +12,7 @@ from tests.support.spark_connector import connector_jars, why_no_connector
 
 pytest.importorskip("pyspark")
 
-from coordinator.pipeline import sources, tables
+from pyspark_coordinator_log.jobs import sources, tables
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

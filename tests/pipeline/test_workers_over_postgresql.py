@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("asyncpg")
 
 from coordinator import cli
-from coordinator.pipeline import audit, sources, tables
+from pyspark_coordinator_log.jobs import audit, sources, tables
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
 

@@ -8,9 +8,11 @@ import pytest
 
 from tests.support.wire import Connection
 
+pytestmark = pytest.mark.process
+
 pytest_plugins = ["pytester"]
 
-NAME = "coordinator.pytest_plugin"
+NAME = "coordinator_testing.pytest_plugin"
 INSTALLED = NAME in {point.name for point in entry_points(group="pytest11")}
 """Whether pytest finds the plugin by itself, because the package is installed."""
 PLUGIN = ("-p", "no:cacheprovider", "-p", "no:asyncio", *(() if INSTALLED else ("-p", NAME)))
@@ -160,7 +162,7 @@ def test_a_suite_that_does_not_use_the_fixture_starts_no_server(suite):
 
 def test_the_plugin_by_itself_does_not_load_the_client():
     """pytest imports it for every suite of an environment that has the package."""
-    code = "import sys, coordinator.pytest_plugin; print(*{'httpx', 'msgspec', 'asyncio'} & sys.modules.keys())"
+    code = "import sys, coordinator_testing.pytest_plugin; print(*{'httpx', 'msgspec', 'asyncio'} & sys.modules.keys())"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert finished.stdout == "\n"
 
@@ -170,7 +172,7 @@ def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fa
         """
         import pytest
         from confluent_kafka import Consumer
-        from coordinator.control import Control
+        from coordinator_testing.control import Control
 
         scopes, members = [], []
 
@@ -179,7 +181,7 @@ def test_control_has_a_scope_for_each_test_that_ends_with_it_even_if_the_test_fa
             scopes.append(control.scope)
             member = Consumer({"bootstrap.servers": kafka_coordinator.bootstrap_servers, "group.id": group,
                                "heartbeat.interval.ms": 50})
-            member.subscribe(["events"])
+            member.subscribe([kafka_coordinator.topic("events", partitions=1)])
             control.group(group).wait(state="Stable", members=1)
             control.fault(api="Heartbeat", group=group, hold="request", until="cleared").wait(held=1)
             control.record(group=group)
@@ -207,7 +209,7 @@ def test_an_asyncio_test_is_in_the_same_scope(suite):
     result = suite(
         """
         import asyncio
-        from coordinator.control import Control
+        from coordinator_testing.control import Control
 
         def test_asyncio(kafka_coordinator):
             async def run():

@@ -22,7 +22,8 @@ OUR_OWN_SINCE = 1000
 METADATA_RECORDS = frozenset(
     {"TopicRecord", "PartitionRecord", "ConfigRecord", "ProducerIdsRecord", "RemoveTopicRecord"}
     | {"UserScramCredentialRecord", "RemoveUserScramCredentialRecord", "ClientQuotaRecord"}
-    | {"AccessControlEntryRecord", "RemoveAccessControlEntryRecord"}
+    | {"AccessControlEntryRecord", "RemoveAccessControlEntryRecord", "FeatureLevelRecord"}
+    | {"DelegationTokenRecord", "RemoveDelegationTokenRecord"}
 )
 
 

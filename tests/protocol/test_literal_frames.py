@@ -53,12 +53,19 @@ def test_join_group_without_the_tagged_field_has_generation_minus_one():
     assert CODEC.encoder("JoinGroupRequest", 8)(request) == frame
 
 
-def test_join_group_before_version_8_drops_the_generation():
-    """The field is ignorable: an older version is sent without it, and reads tag 792 as unknown."""
-    old = CODEC.decoder("JoinGroupRequest", 7)(CODEC.encoder("JoinGroupRequest", 7)(JOIN), 0)[0]
+@pytest.mark.parametrize("version", [6, 7])
+def test_every_flexible_version_of_join_group_has_the_tagged_generation(version: int):
+    """Versions 6 and 7 have no reason, and the same tag."""
+    frame = bytes.fromhex(BEFORE_TAGS.removesuffix("04776879") + "01 9806 04 00000007")
+    assert CODEC.encoder("JoinGroupRequest", version)(JOIN) == frame
+    request, end = CODEC.decoder("JoinGroupRequest", version)(frame, 0)
+    assert (request.generation_id, request.reason, end) == (7, None, len(frame))
+
+
+def test_join_group_before_version_6_drops_the_generation():
+    """The field is ignorable: a version without tagged fields is sent without it."""
+    old = CODEC.decoder("JoinGroupRequest", 5)(CODEC.encoder("JoinGroupRequest", 5)(JOIN), 0)[0]
     assert (old.generation_id, old.reason) == (-1, None)
-    v7_with_tag = bytes.fromhex(BEFORE_TAGS.removesuffix("04776879") + "01 9806 04 00000007")
-    assert CODEC.decoder("JoinGroupRequest", 7)(v7_with_tag, 0) == (old, len(v7_with_tag))
 
 
 def test_kip_792_dialect_has_the_generation_as_a_plain_field_behind_the_group_id():

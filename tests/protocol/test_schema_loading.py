@@ -1,5 +1,6 @@
 """Definitions are checked when they are read, and what was made from them is up to date."""
 
+import ast
 import json
 from pathlib import Path
 
@@ -22,9 +23,13 @@ def definition(*fields: dict, **changes: object) -> dict:
     return {**base, "fields": list(fields), **changes}
 
 
-def test_the_stub_is_up_to_date():
-    """messages.pyi matches the definitions; `python -m coordinator.protocol.stubs` writes it."""
-    assert stubs.STUB.read_text(encoding="utf-8") == stubs.render(SchemaFolder())
+def test_the_stub_has_every_class_with_the_fields_of_its_constructor():
+    """What type checkers read about the classes is what the classes are."""
+    stub = {each.name: each for each in ast.parse(stubs.render(SchemaFolder())).body if isinstance(each, ast.ClassDef)}
+    assert set(stub) == {"Message", *SchemaFolder().names}
+    for name in SchemaFolder().names:
+        fields = [each.target.id for each in stub[name].body if isinstance(each, ast.AnnAssign)]
+        assert fields == list(messages.message_class(name).__slots__)
 
 
 def test_every_definition_file_is_read():

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from coordinator.admin.metrics import Collector
-from coordinator.api.exchange import Exchange, NoTemplate
-from coordinator.api.metering import Meter, Metering
+from coordinator.api.exchange import Exchange
+from coordinator.api.recognition import NoTemplate
 from coordinator.config.settings import QuotasConfig
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -21,6 +21,7 @@ from coordinator.protocol.messages import (
     ProduceRequest,
 )
 from coordinator.quotas.enforcement import Budget, ClientQuotas
+from coordinator.quotas.metering import Meter, Metering
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS
 from coordinator.security.principal import ANONYMOUS
 from tests.quotas.world import Time, limited
@@ -154,7 +155,6 @@ async def test_produce_without_acks_is_counted_too(world):
     await world.limit(APP, producer_byte_rate=1_000.0)
     app = await world.client("app")
     app.send("Produce", 9, produce(LARGE, acks=0))
-    app._sent.pop()
     app.send("ApiVersions", 2)
     await app.silent()
     (wait,) = world.time.waits
@@ -264,7 +264,7 @@ def test_work_that_is_done_in_slices_counts_as_well():
     time = Time()
     time.busy_ns = 10
     metering = Metering(ClientQuotas(QuotasConfig()), time, time.schedule)
-    meter = Meter(metering, SimpleNamespace(), Budget(None, None, None, None))
+    meter = Meter(metering, SimpleNamespace(queue=SimpleNamespace(frame_bytes=0)), Budget(None, None, None, None))
     pieces = meter.timed(iter([None, None, None]))
     next(pieces)  # while the handler runs
     meter.handled()
@@ -294,7 +294,7 @@ async def test_without_a_quota_the_routes_are_as_they_were(world):
     assert {route.name for route in dispatcher.routes if route.exchange is not Exchange} == {"Produce"}
     await world.limit(APP, producer_byte_rate=None)
     for route in dispatcher.routes:
-        assert (route.exchange, route.handle, route.decode) == (Exchange, route.own_handle, route.own_decode)
+        assert (route.exchange, route.handle, route.layers) == (Exchange, route.api.handle, [])
 
 
 async def test_fault_rules_recordings_and_quotas_act_on_the_same_request(world):

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from coordinator.faults.clock import ManualClock
 from coordinator.protocol.messages import AlterClientQuotasRequest
+from coordinator_lab.simulation.clock import ManualClock
 from tests.rules.world import Client, World, running
 
 _Entity = AlterClientQuotasRequest.EntityData

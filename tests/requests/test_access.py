@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator import requests
-from coordinator.api import authorized_operations
-from coordinator.api.dispatch import supported_apis
+from coordinator.api.declaration import supported_apis
+from coordinator.security import authorized_operations
 from coordinator.security.access import AclOperation, ResourceType
 
 APIS = {api.name: api for api in supported_apis(requests).values()}
@@ -21,6 +21,7 @@ KAFKA = {
     "ConsumerGroupDescribe": "DESCRIBE GROUP, DESCRIBE TOPIC",
     "ConsumerGroupHeartbeat": "READ GROUP, DESCRIBE TOPIC",
     "CreateAcls": "ALTER CLUSTER",
+    "CreateDelegationToken": "CREATE_TOKENS USER",
     "CreatePartitions": "ALTER TOPIC",
     "CreateTopics": "CREATE CLUSTER, CREATE TOPIC, DESCRIBE_CONFIGS TOPIC",
     "DeleteAcls": "ALTER CLUSTER",
@@ -31,6 +32,10 @@ KAFKA = {
     "DescribeClientQuotas": "DESCRIBE_CONFIGS CLUSTER",
     "DescribeCluster": "DESCRIBE CLUSTER",
     "DescribeConfigs": "DESCRIBE_CONFIGS CLUSTER, DESCRIBE_CONFIGS TOPIC, DESCRIBE_CONFIGS GROUP",
+    "DescribeDelegationToken": "DESCRIBE DELEGATION_TOKEN, DESCRIBE_TOKENS USER",
+    "ExpireDelegationToken": "",
+    "RenewDelegationToken": "",
+    "UpdateFeatures": "ALTER CLUSTER",
     "DescribeGroups": "DESCRIBE GROUP",
     "DescribeLogDirs": "DESCRIBE CLUSTER",
     "DescribeProducers": "READ TOPIC",

@@ -3,10 +3,10 @@
 from operator import attrgetter
 
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, Dispatcher
-from coordinator.api.exchange import NO_TEMPLATE
 from coordinator.api.guards import guarded_by
-from coordinator.bench.load import frame
+from coordinator.api.recognition import CACHED_REQUEST_BYTES_MAX, NO_CACHED_REQUEST, NO_TEMPLATE
+from coordinator.client.conversation import request_frame
+from coordinator.network.dispatch import Dispatcher
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.security.access import READ_GROUP
@@ -39,18 +39,15 @@ class Client:
         )
         self.dispatcher = Dispatcher(None, {12: api}, CODEC, authorizer=authorizer)
 
-    def expect(self, exchange):
-        self.exchanges.append(exchange)
-
     def ready(self):
         pass
 
     def ask(self, correlation_id, version=4, **fields):
         request = HeartbeatRequest(**{"group_id": "g", "generation_id": 1, "member_id": "m", **fields})
-        self.dispatcher.dispatch(frame(CODEC, "HeartbeatRequest", version, correlation_id, request)[4:], self)
+        self.dispatcher.dispatch(request_frame(request, version, correlation_id, b"test")[4:], self)
         exchange = self.exchanges[-1]
         assert (exchange.request, exchange.correlation_id) == (request, correlation_id)
-        assert (exchange.api_version, exchange.client_id) == (version, "bench")
+        assert (exchange.api_version, exchange.client_id) == (version, "test")
         return exchange.request
 
 

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from coordinator.api.server import Endpoint
+from coordinator.config.broker_configs import Endpoint
+from coordinator.config.dynamic_configs import DYNAMIC
 from coordinator.config.load import load
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -12,8 +13,11 @@ from coordinator.protocol.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
+from coordinator.requests.incremental_alter_configs import Altered, alter_resources
+from coordinator.topics.alter_configs import ConfigChange, ConfigOp
 from coordinator.topics.topic_settings import ROWS, Kind
 from tests.support.asking import Server, answer
+from tests.support.permitting import EVERYTHING
 from tests.topics.data_plane import FOLDER
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -63,15 +67,24 @@ def test_every_setting_has_documentation(server):
     assert all(entry.documentation is None for entry in describe(server, TOPIC, "t").configs)
 
 
-def test_the_settings_of_the_server_are_read_only(server):
+def test_a_setting_that_kafka_does_not_change_at_run_time_is_read_only(server):
     entries = {entry.name: entry for entry in describe(server, BROKER, "1").configs}
     assert (entries["message.max.bytes"].value, entries["message.max.bytes"].config_source) == ("2000000", 4)
     assert entries["auto.create.topics.enable"].value == "true"
-    assert all(entry.read_only for name, entry in entries.items() if name != "min.insync.replicas")
-    refused = change(server, BROKER, "1", message_max_bytes="1")
+    assert {name for name, entry in entries.items() if not entry.read_only} == entries.keys() & DYNAMIC.keys()
+    refused = change(server, BROKER, "1", num_partitions="1")
     assert refused.error_code == ErrorCode.INVALID_REQUEST
-    assert refused.error_message == "Cannot update these configs dynamically: [message.max.bytes]"
-    assert change(server, BROKER, "1", operation=1, message_max_bytes=None).error_code == ErrorCode.NONE
+    assert refused.error_message == "Cannot update these configs dynamically: [num.partitions]"
+    assert change(server, BROKER, "1", operation=1, num_partitions=None).error_code == ErrorCode.NONE
+
+
+def test_what_clients_have_set_has_documentation_too(server):
+    assert change(server, BROKER, "", num_io_threads="5", log_retention_ms="5").error_code == ErrorCode.NONE
+    for name in ("1", ""):
+        keys = ["num.io.threads", "log.retention.ms"]
+        entries = describe(server, BROKER, name, keys, include_documentation=True).configs
+        assert len(entries) == 2
+        assert all(entry.documentation and entry.config_source == 3 for entry in entries)
 
 
 def test_a_broker_names_where_it_listens_and_stores_as_kafka_does(server):
@@ -131,10 +144,9 @@ def test_a_broker_describes_every_config_that_its_topics_name_as_a_synonym(serve
             assert (broker[place.name].value, broker[place.name].config_type) == (entry.value, entry.config_type)
 
 
-def test_a_list_of_the_broker_cannot_be_appended_to_either(server):
-    for name in ("log_cleanup_policy", "listeners"):
-        refused = change(server, BROKER, "1", operation=2, **{name: "x"})
-        assert refused.error_message == f"Cannot update these configs dynamically: [{name.replace('_', '.')}]"
+def test_a_list_that_is_fixed_cannot_be_appended_to_either(server):
+    refused = change(server, BROKER, "1", operation=2, listeners="x")
+    assert refused.error_message == "Cannot update these configs dynamically: [listeners]"
     assert change(server, BROKER, "1", operation=2, node_id="5").error_code == ErrorCode.INVALID_CONFIG
 
 
@@ -204,3 +216,12 @@ def test_the_response_waits_for_all_resources(server):
 def test_the_rows_are_kafkas_37():
     assert len(ROWS) == 37
     assert list(ROWS) == sorted(ROWS)
+
+
+def test_long_values_are_checked_one_resource_in_each_piece():
+    changed = ConfigChange("cleanup.policy", ConfigOp.APPEND, "x" * 30_000)
+    replies = []
+    twice = [Altered(TOPIC, "t", [changed], lambda _kind: dict)] * 5
+    pieces = alter_resources(None, EVERYTHING, twice, replies.append, validate_only=False, legacy=False)
+    assert sum(1 for _ in pieces) == len(twice)
+    assert [error.code for error in replies[0]] == [ErrorCode.INVALID_REQUEST] * len(twice)

@@ -163,9 +163,18 @@ def test_the_levels_of_transactions_and_of_streams_groups_are_the_features(serve
     server.config = replace(server.config, transactions=TransactionsConfig(transaction_version=level))
     given = answer(server, "ApiVersions", version, client_software_name="a", client_software_version="1")
     supported = [(each.name, each.min_version, each.max_version) for each in given.supported_features]
-    assert supported == ([("streams.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
+    from_zero = [("streams.version", 0, 1), ("transaction.version", 0, 2)]
+    assert (
+        supported
+        == {
+            2: [],
+            3: [("metadata.version", 33, 33)],
+            4: [("group.version", 0, 1), ("metadata.version", 33, 33), *from_zero],
+        }[version]
+    )
     finalized = [(each.name, each.min_version_level, each.max_version_level) for each in given.finalized_features]
-    levels = [("streams.version", 1, 1), ("transaction.version", level, level)]
+    levels = [("group.version", 1, 1), ("metadata.version", 33, 33), ("streams.version", 1, 1)]
+    levels.append(("transaction.version", level, level))
     assert finalized == ([each for each in levels if each[1]] if version >= 3 else [])
     assert given.finalized_features_epoch == (0 if version >= 3 else -1)
 

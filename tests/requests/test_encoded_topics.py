@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.api import encoded_topics
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeConfigsRequest, MetadataRequest
+from coordinator.topics import encoded_topics
 from tests.support.asking import Server, ask
 
 VERSIONS = range(14)

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from coordinator.api import authorized_operations
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AlterConfigsRequest,
@@ -31,6 +30,7 @@ from coordinator.protocol.messages import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from coordinator.security import authorized_operations
 from coordinator.security.access import (
     ALTER_CLUSTER,
     ALTER_CLUSTER_CONFIGS,
@@ -262,9 +262,9 @@ ELSEWHERE = {
         "LeaveGroup", "ListGroups", "ListTransactions", "OffsetCommit", "OffsetDelete", "OffsetFetch",
         "StreamsGroupDescribe", "StreamsGroupHeartbeat", "SyncGroup", "TxnOffsetCommit", "WriteTxnMarkers",
     },
-    "users, ACLs and quotas": {
-        "AlterClientQuotas", "AlterUserScramCredentials", "CreateAcls", "DeleteAcls", "DescribeAcls",
-        "DescribeClientQuotas", "DescribeUserScramCredentials",
+    "users, ACLs, quotas and features": {
+        "AlterClientQuotas", "AlterUserScramCredentials", "CreateAcls", "CreateDelegationToken", "DeleteAcls", "DescribeAcls",
+        "DescribeClientQuotas", "DescribeDelegationToken", "DescribeUserScramCredentials", "UpdateFeatures",
     },
     "answers everybody; only its field of authorized operations depends on permissions": {"DescribeCluster"},
 }  # fmt: skip

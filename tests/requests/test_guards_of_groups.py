@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from coordinator.api import visible_lists
+from coordinator.api import guards
 from coordinator.api.sliced_work import SLICE_PIECES, SlicedWork
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -18,6 +18,7 @@ from coordinator.protocol.messages import (
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
+from coordinator.requests import list_groups
 from coordinator.security.access import (
     ALTER_CLUSTER,
     CLUSTER_ACTION,
@@ -447,8 +448,8 @@ async def test_groups_are_listed_that_may_be_described_unless_the_cluster_may_be
     assert await listed() == ["a", "b"]
 
 
-async def test_many_groups_are_looked_through_in_slices(guarded, monkeypatch):
-    monkeypatch.setattr(visible_lists, "PIECE_ELEMENTS", 2)
+def counted_slices(monkeypatch):
+    """A list that gets an entry for each slice after the first one of a request."""
     slices, take_slice = [], SlicedWork.take_slice
 
     def count(work):
@@ -456,6 +457,53 @@ async def test_many_groups_are_looked_through_in_slices(guarded, monkeypatch):
         take_slice(work)
 
     monkeypatch.setattr(SlicedWork, "take_slice", count)
+    return slices
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("DescribeGroups", 5, lambda names: {"groups": names}),
+        ("ConsumerGroupDescribe", 1, lambda names: {"group_ids": names}),
+        ("DeleteGroups", 2, lambda names: {"groups_names": names}),
+        ("OffsetFetch", 8, lambda names: {"groups": [OffsetFetchRequest.OffsetFetchRequestGroup(n) for n in names]}),
+        (
+            "OffsetFetch",
+            7,
+            lambda names: {
+                "group_id": GROUP,
+                "topics": [OffsetFetchRequest.OffsetFetchRequestTopic(name, [0]) for name in names],
+            },
+        ),
+        (
+            "OffsetDelete",
+            0,
+            lambda names: {
+                "group_id": GROUP,
+                "topics": [
+                    OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                        name, [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)]
+                    )
+                    for name in names
+                ],
+            },
+        ),
+    ],
+)
+async def test_the_authorizer_is_asked_about_many_names_in_slices(guarded, monkeypatch, api, version, fields):
+    monkeypatch.setattr(guards, "PIECE_NAMES", 2)
+    slices, names = counted_slices(monkeypatch), [f"n{number}" for number in range(150)]
+    for access in (DESCRIBE_GROUP, DELETE_GROUP):
+        guarded.permits.allow(access, GROUP)
+    client = await guarded.client()
+    await client.call(api, version, **fields(names))
+    assert {name for _, name in guarded.permits.denied} == set(names)
+    assert len(slices) >= len(names) / 2 // SLICE_PIECES
+
+
+async def test_many_groups_are_looked_through_in_slices(guarded, monkeypatch):
+    monkeypatch.setattr(list_groups, "PIECE_ELEMENTS", 2)
+    slices = counted_slices(monkeypatch)
     groups = [f"g{number:02}" for number in range(50)]
     async with everything(guarded) as client:
         for group in groups:
@@ -558,7 +606,7 @@ async def follow(world, client, epoch, topics):
             owned = [_Owned(each.topic_id, each.partitions) for each in response.assignment.topic_partitions]
         elif held == topics:
             return epoch
-        await clock.advance(clock.monotonic_ms() + 1_000, lambda: asyncio.sleep(0))
+        await clock.advance(clock.monotonic_ms() + 1_000, lambda: asyncio.sleep(0.01))  # for the thread that matches
     raise AssertionError(f"{held}, not {topics}")
 
 
@@ -572,14 +620,18 @@ async def member_with_pattern(folder, regex):
         client = await world.client()
         response = await beat(client, subscribed_topic_regex=regex)
         await world.server.clock.advance(world.server.clock.monotonic_ms() + 1, lambda: asyncio.sleep(0))
-        assert matched(world) == {"orders"}
+        await until_matched(world, {"orders"})
         yield world, client, await follow(world, client, response.member_epoch, {"orders"})
 
 
-def matched(world):
-    """The topics that the group's only pattern has found."""
-    (pattern,) = world.server.groups.shard_of(GROUP).state.by_id[GROUP].regexes.values()
-    return pattern.topics
+async def until_matched(world, topics):
+    """Waits until the group's only pattern has found these topics; a thread matches it."""
+    group = world.server.groups.shard_of(GROUP).state.by_id[GROUP]
+    for _ in range(10_000):
+        if [pattern.topics for pattern in group.regexes.values()] == [topics]:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(group.regexes)
 
 
 async def test_a_pattern_finds_the_topics_that_the_member_may_describe(tmp_path):
@@ -603,7 +655,7 @@ async def test_a_classic_member_that_joins_may_be_the_one_who_asks_for_a_match(t
         joined = await classic.call("JoinGroup", 3, **joining)
         assert joined.error_code == 0
         await clock.advance(clock.monotonic_ms() + 1_000, lambda: asyncio.sleep(0))
-        assert matched(world) == {"orders", "events"}
+        await until_matched(world, {"orders", "events"})
 
 
 async def test_a_group_with_topics_that_may_not_be_described_is_not_described(guarded):

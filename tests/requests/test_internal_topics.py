@@ -9,6 +9,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import StreamsGroupHeartbeatRequest as Request
 from coordinator.requests.streams_group_heartbeat import API, handle
+from coordinator.topics.registry import Registry
 from tests.groups.streams.streams_world import StreamsHarness, part, topology
 from tests.support.permitting import EVERYTHING
 
@@ -37,6 +38,7 @@ class Server:
     def __init__(self, **config: Any) -> None:
         self.shard = StreamsHarness({"t": 4}, **config)
         self.config = SimpleNamespace(groups=self.shard.config)
+        self.topics = SimpleNamespace(registry=Registry())
         self.auto_topic_creation = Wanted()
         self.groups = self
         self.after: list[Any] = []

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from coordinator.api import large_commit, sliced_work
+from coordinator.api import sliced_work
 from coordinator.groups.offsets import validate_partitions
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
+from coordinator.requests import offset_commit
 from coordinator.security.access import READ_TOPIC
 from tests.requests.test_guards_of_groups import ALL, begin, server
 from tests.rules.world import WITHIN_S
@@ -37,7 +38,7 @@ def in_slices(monkeypatch):
     """Every commit from now on is a large one, and takes several turns."""
 
     def begin_slices():
-        monkeypatch.setattr(large_commit, "LARGE_ELEMENTS", 0)
+        monkeypatch.setattr(offset_commit, "LARGE_ELEMENTS", 0)
         monkeypatch.setattr(sliced_work, "SLICE_PIECES", 1)
         monkeypatch.setattr(validate_partitions, "PIECE_PARTITIONS", 2)
 

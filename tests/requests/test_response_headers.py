@@ -1,7 +1,8 @@
 """Response headers are as defined, except that of ApiVersions."""
 
 from coordinator import requests
-from coordinator.api.dispatch import API_VERSIONS, Dispatcher, supported_apis
+from coordinator.api.declaration import supported_apis
+from coordinator.network.dispatch import API_VERSIONS, Dispatcher
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import ResponseHeader
 

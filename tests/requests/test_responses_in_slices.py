@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from coordinator.api.spliced_array import PIECE_ELEMENTS, SplicedArray
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.spliced_array import PIECE_ELEMENTS, SplicedArray
 from tests.protocol.message_making import SCHEMAS, make_message
 
 CODEC = Codec.of()

@@ -5,7 +5,7 @@ import typing
 import pytest
 
 from coordinator import requests
-from coordinator.api.dispatch import supported_apis
+from coordinator.api.declaration import supported_apis
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol import messages

@@ -3,7 +3,7 @@
 from typing import Any
 
 from coordinator import requests
-from coordinator.api.dispatch import supported_apis
+from coordinator.api.declaration import supported_apis
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.schema import Definition, Field, Structure

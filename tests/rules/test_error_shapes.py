@@ -3,7 +3,7 @@
 from coordinator.protocol.errors import ErrorCode
 from coordinator.requests.init_producer_id import translate_fenced
 from coordinator.rules.elements import named_by
-from coordinator.rules.errors import can_carry, errors_met
+from coordinator.rules.responses import can_carry, errors_met
 from tests.rules.samples import APIS, GROUP, TOPIC, TRANSACTIONAL_ID, VERSIONS, error_codes, sample
 from tests.rules.world import running
 
@@ -32,10 +32,10 @@ async def test_every_api_answers_each_of_its_errors_in_every_version_and_nothing
         before = _state(world.server)
         for api, version in VERSIONS:
             order = ("topic", "group") if api.endswith("Configs") else ("group", "topic", "transactional_id")
-            name = next((each for each in order if each in named_by(api)), None)
+            name = next((each for each in order if each in named_by(APIS[api])), None)
             match = {"api": api, "version": version} | ({name: _NAMES[name]} if name else {})
-            for code in sorted(errors_met(api)):
-                if not can_carry(api, version, code):
+            for code in sorted(errors_met(APIS[api])):
+                if not can_carry(APIS[api], version, code):
                     continue
                 fault = world.fault(match, {"error": code.name})
                 response = await client.call(api, version, sample(api, version, topic_id))
@@ -50,7 +50,7 @@ async def test_every_api_answers_each_of_its_errors_in_every_version_and_nothing
 
 
 def test_every_api_has_errors_that_its_clients_meet():
-    for api in APIS:
+    for api in APIS.values():
         assert ErrorCode.UNKNOWN_SERVER_ERROR in errors_met(api)
         assert ErrorCode.NONE not in errors_met(api)
     assert translate_fenced(ErrorCode.PRODUCER_FENCED, 0, 1) is _TRANSLATED[ErrorCode.PRODUCER_FENCED]

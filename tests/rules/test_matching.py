@@ -16,7 +16,7 @@ from coordinator.protocol.messages import (
 from coordinator.rules.elements import named_by
 from coordinator.rules.matching import Matcher, Seen
 from coordinator.rules.model import Match
-from tests.rules.samples import GROUP, MEMBER, TOPIC, TRANSACTIONAL_ID, VERSIONS, sample
+from tests.rules.samples import APIS, GROUP, MEMBER, TOPIC, TRANSACTIONAL_ID, VERSIONS, sample
 from tests.rules.world import joining_fields, running
 
 STATIC = "the-instance"
@@ -51,20 +51,20 @@ class _Exchange:
     client_id, client_host, advertised, queue = "test", "/127.0.0.1", ("localhost", 9092), None
 
     def __init__(self, api, version, request):
-        self.route = type("Route", (), {"name": api, "version": version})
+        self.route = type("Route", (), {"name": api, "api": APIS[api], "version": version})
         self.request = request
 
 
 async def test_every_name_that_a_request_has_is_matched_in_every_version(tmp_path):
     async with running(tmp_path) as world:
         topic_id = world.server.topics.topic_id(TOPIC)
-        unseen = {name: {api for api, _ in VERSIONS if name in named_by(api)} for name in _NAMES}
+        unseen = {name: {api for api, _ in VERSIONS if name in named_by(APIS[api])} for name in _NAMES}
         for api, version in VERSIONS:
             seen = Seen(world.server, _Exchange(api, version, sample(api, version, topic_id)))
             for name, text in _NAMES.items():
                 found = Matcher(Match(**{name: text})).find(seen)
                 if found is not None:
-                    assert name in named_by(api), (api, version, name)
+                    assert name in named_by(APIS[api]), (api, version, name)
                     unseen[name].discard(api)
                     assert Matcher(Match(**{name: f"{text[:3]}*"})).find(seen), (api, version, name)
                 assert Matcher(Match(**{name: "other"})).find(seen) is None
@@ -278,7 +278,7 @@ async def test_a_route_is_intercepted_only_while_a_rule_or_recording_is_about_it
 
     def intercepted():
         routes = world.server.listeners[0].dispatcher.routes
-        return {route.name for route in routes if route.handle != route.own_handle}
+        return {route.name for route in routes if route.layers}
 
     assert intercepted() == set()
     fault = world.fault({"api": "Heartbeat", "group": "other"}, ERROR)

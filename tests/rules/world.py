@@ -1,6 +1,7 @@
 """A whole server in this process, with real sockets and a folder of its own, whose rules a test sets without HTTP."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from coordinator.client.conversation import Conversation, Splitter
 from coordinator.config.load import load
 from coordinator.config.paths import CONFIGS
 from coordinator.protocol import messages
-from coordinator.protocol.codec import Codec
 from coordinator.rules.faults import Fault
 from coordinator.rules.interceptor import Interceptor
 from coordinator.rules.model import RecordingRequest, Rule
@@ -20,9 +21,9 @@ from coordinator.server.composition import Server
 from coordinator.world.clock import RealClock
 from coordinator.world.disk import RealDisk
 from coordinator.world.entropy import RealEntropy
-from coordinator.world.worker import Threads
+from coordinator.world.threads import ThreadPool
+from tests.support.server_process import TOPICS
 
-CODEC = Codec.of()
 WITHIN_S = 30.0
 
 
@@ -36,34 +37,34 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
         self._reader = reader
         self._writer = writer
-        self._client_id = client_id.encode()
-        self._sent: list[tuple[str, int]] = []
+        self._client_id = client_id
+        self._conversation: Conversation[None] = Conversation(client_id)
+        self._splitter = Splitter()
+        self._responses: list[bytes] = []
         self.last = 0
         """The correlation id of the last request."""
 
     def send(self, api: str, version: int, request: Any = None, /, **fields: Any) -> None:
         message = request if request is not None else getattr(messages, f"{api}Request")(**fields)
         self.last += 1
-        header = message.API_KEY.to_bytes(2) + version.to_bytes(2) + self.last.to_bytes(4)
-        header += len(self._client_id).to_bytes(2) + self._client_id
-        header += b"\0" if CODEC.is_flexible(f"{api}Request", version) else b""
-        frame = header + CODEC.encoder(f"{api}Request", version)(message)
-        self._writer.write(len(frame).to_bytes(4) + frame)
-        self._sent.append((api, version))
+        answered = getattr(message, "acks", None) != 0
+        conversation = self._conversation if answered else Conversation[None](self._client_id)
+        self._writer.write(conversation.request(message, version, None))
 
     async def receive(self) -> Any:
         """The answer to the oldest request without one. Raises Closed."""
-        api, version = self._sent.pop(0)
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                size = int.from_bytes(await self._reader.readexactly(4))
-                frame = await self._reader.readexactly(size)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise Closed from error
-        flexible = api != "ApiVersions" and CODEC.is_flexible(f"{api}Response", version)
-        response, end = CODEC.decoder(f"{api}Response", version)(frame, 5 if flexible else 4)
-        assert end == len(frame)
-        return response
+        while not self._responses:
+            try:
+                async with asyncio.timeout(WITHIN_S):
+                    data = await self._reader.read(1 << 16)
+            except ConnectionError as error:
+                raise Closed from error
+            if not data:
+                raise Closed
+            self._responses += map(b"".join, self._splitter.split(data))
+        answer = self._conversation.response(self._responses.pop(0))
+        assert not answer.extra_bytes
+        return answer.message
 
     async def call(self, api: str, version: int, request: Any = None, /, **fields: Any) -> Any:
         self.send(api, version, request, **fields)
@@ -72,13 +73,13 @@ class Client:
     async def closed(self) -> None:
         """Returns when the server has closed the connection; nothing more may arrive before."""
         async with asyncio.timeout(WITHIN_S):
-            assert await self._reader.read() == b""
+            assert await self._reader.read() == b"" == b"".join(self._responses)
 
     async def silent(self) -> None:
         """Returns when other connections had several turns, and nothing has arrived here."""
         for _ in range(20):
             await asyncio.sleep(0.001)
-        assert not self._reader._buffer  # type: ignore[attr-defined]
+        assert not self._responses and not self._reader._buffer  # type: ignore[attr-defined]
 
     def close(self) -> None:
         self._writer.close()
@@ -150,12 +151,12 @@ def joining_fields(group: str, **fields: Any) -> dict[str, Any]:
 async def running(folder: Path, settings: Sequence[str] = ()) -> AsyncIterator[World]:
     config = load(
         CONFIGS / "test.yaml",
-        [*settings, "durability=write"],
+        [*settings, f"topics={json.dumps(TOPICS)}", "durability=write"],
         {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "data_dir": str(folder)},
         {},
     )
     loop = asyncio.get_running_loop()
-    server = Server(config, loop, RealClock(), RealDisk(), RealEntropy(), Threads(loop, 2))
+    server = Server(config, loop, RealClock(), RealDisk(), RealEntropy(), ThreadPool(loop, 2))
     bootstrap, _ = await server.start()
     world = World(server, bootstrap)
     try:

@@ -5,7 +5,6 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.machine import RECORD_KEYS
 from coordinator.groups.offsets.commit import commit
@@ -19,6 +18,7 @@ from coordinator.protocol.messages import OffsetCommitRequest
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Status
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.runtime.shard_world import STATE, ReplyTarget, ShardWorld
 from tests.support.journal import open_log
 
@@ -90,7 +90,7 @@ class EventWorld(ShardWorld):
         log = open_log(self.disk, STATE, self.log_settings(), self.recovered)
         event_log = open_log(self.disk, EVENTS, self.event_settings, self.recovered, is_best_effort=True)
         self.written = []
-        run = ServerRun(run_id=f"run-{self.runs}", node_id=1, policy=self.policy)
+        run = ServerRun(run_id=f"run-{self.runs}", node_id=1, policy=self.policy, is_complete=self.policy == "all")
         self.serde = Serde(Codec.of(None), EVENT_KEYS)
         self.event_log = EventLog(
             0,

@@ -1,7 +1,5 @@
 """A shard on a simulated disk, with a worker, a clock and a loop that the test moves by hand."""
 
-from coordinator.faults.clock import ManualClock
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.settings import GroupsConfig
 from coordinator.journal.journal import WRITE_BEHIND_MS
@@ -9,6 +7,8 @@ from coordinator.log.log import LogSettings
 from coordinator.protocol.codec import Codec
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
+from coordinator_lab.simulation.clock import ManualClock
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.support.catalog import Catalog
 from tests.support.journal import FILE_BYTES, open_journal, open_log
 
@@ -89,7 +89,7 @@ class ShardWorld:
             self.disk,
             "data",
             durability=self.durability,
-            run_in_worker=self.run,
+            run_in_thread=self.run,
             soon=self.soon.append,
             schedule=self.schedule,
             file_bytes=self.journal_file_bytes,

@@ -17,7 +17,7 @@ def cleaned_world():
     cleaner = Cleaner(
         lambda: [world.shard.log],
         world.clock,
-        run_in_worker=world.run,
+        run_in_thread=world.run,
         soon=world.soon.append,
         schedule=world.schedule,
         backoff_ms=15_000,

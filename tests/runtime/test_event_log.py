@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ClassicGroupGenerationKey, ClassicGroupGenerationValue, OffsetCommitKey
 from coordinator.runtime.event_log import RETRY_MS, Status
+from coordinator.runtime.result import Marker, Record, Result
 from coordinator.runtime.shard import Status as ShardStatus
 from tests.runtime.event_world import EVENTS, STATE, EventWorld, committed_offsets
 
@@ -97,6 +99,37 @@ def test_events_lost_without_their_state_are_recorded_as_a_gap(caplog):
     assert (opened.covered_state_offset, opened.state_offset) == (1, 3)
     assert world.event_log.gaps == 1
     assert "event=events_missing shard=0 state_offset_from=1 state_offset_to=3" in caplog.text
+
+
+def test_changes_without_an_event_are_no_gap_after_a_kill():
+    world = EventWorld()
+    for result in (
+        Result(marker=Marker(7, 3, True, 1)),
+        Result(records=[Record(OffsetCommitKey("g", "t", 0), None, 4)]),
+        Result(records=[Record(ClassicGroupGenerationKey("g"), ClassicGroupGenerationValue("consumer", 3))]),
+    ):
+        world.shard.run_internal(lambda _state, _now_ms, result=result: result)
+        world.settle()
+        world.restart(world.disk.kill)
+    assert world.shard.offset_durable == 3
+    assert {(each.covered_state_offset, each.state_offset) for each in world.events_of("EventLogOpened")[1:]} == {
+        (1, 1), (2, 2), (3, 3)
+    }  # fmt: skip
+    assert world.event_log.gaps == 0
+
+
+def test_changes_without_an_event_are_noted_once_and_only_where_every_decision_has_an_event():
+    world, partial = EventWorld(), EventWorld(policy="refused")
+    for each in (world, partial):
+        each.commit(1)
+        each.settle()
+        each.shard.run_internal(lambda _state, _now_ms: Result(marker=Marker(7, 3, True, 1)))
+        each.settle()
+        each.commit(1, member_id="m", generation=3)
+        each.settle()
+    assert world.kinds() == ["EventLogOpened", "CommitDecided", "EventLogCovered", "CommitDecided"]
+    assert partial.kinds() == ["EventLogOpened", "CommitDecided"]
+    assert (world.event_log.written, world.event_log.lost) == (4, 0)
 
 
 def test_events_ahead_of_a_lost_state_are_recorded_as_undone(caplog):

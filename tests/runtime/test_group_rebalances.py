@@ -71,3 +71,11 @@ def test_the_group_whose_last_rebalance_is_oldest_is_forgotten_first(watched, mo
     watched.rebalance(5, group="newer")
     watched.rebalance(5, group="newest")
     assert watched.often(5) == 0
+
+
+def test_a_group_is_forgotten_when_it_is_deleted_or_its_last_rebalance_is_older_than_the_window(watched):
+    watched.rebalance(0, group="old")
+    watched.rebalance(1, group="deleted")
+    watched.watch.count(Fact("group_deleted", {"group_id": "deleted", "offsets": 0}))
+    watched.rebalance(10, group="new")
+    assert len(watched.watch) == 1

@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.settings import GroupsConfig
@@ -15,6 +14,7 @@ from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
 from coordinator.runtime.loader import load
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.support.catalog import Catalog
 
 TRANSACTIONAL = 1 << 4

@@ -184,6 +184,17 @@ def test_a_full_shard_that_is_stopped_no_longer_checks_for_space():
     assert not world.timers
 
 
+def test_a_stopped_shard_whose_last_write_finds_a_full_disk_stays_stopped():
+    world = ShardWorld()
+    lost = send_commit(world, 1)
+    world.shard.stop()
+    world.disk.sync_errors.append(errno.ENOSPC)
+    world.settle()
+    assert lost.answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.shard.status is Status.STOPPED
+    assert send_fetch(world).answers[0].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_after_a_failed_sync_every_request_is_refused_until_a_restart():
     world = ShardWorld()
     kept = send_commit(world, 1)

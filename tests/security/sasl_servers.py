@@ -1,11 +1,13 @@
 """Servers for the dialogs of sasl_dialogs.py, Kafka and ours: the same users, mechanisms and times."""
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from tests.security.sasl_dialogs import SESSION_MS, Dialog
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import Detour, KafkaBroker, Member, new_cluster_id
+from tests.support.ports import HeldPort
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -18,7 +20,8 @@ MODULES = "org.apache.kafka.common.security"
 LISTENER = "listener.name.sasl_plaintext"
 
 
-def kafka(folder: Path) -> KafkaBroker:
+def kafka(folder: Path, settings: Mapping[str, str] | None = None, plain: HeldPort | None = None) -> KafkaBroker:
+    """`plain`: the port of a listener without SASL, which it has too."""
     users = 'username="alice" password="right" user_alice="right" user_bob="right"'
     jaas = {
         "plain": f"{MODULES}.plain.PlainLoginModule required {users};",
@@ -27,17 +30,23 @@ def kafka(folder: Path) -> KafkaBroker:
         "oauthbearer": f'{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="alice";',
     }
     modules = {f"{LISTENER}.{mechanism}.sasl.jaas.config": module for mechanism, module in jaas.items()}
-    return KafkaBroker(folder, SETTINGS | modules | {"sasl.mechanism.inter.broker.protocol": "PLAIN"}, "SASL_PLAINTEXT")
+    own = SETTINGS | modules | {"sasl.mechanism.inter.broker.protocol": "PLAIN"} | dict(settings or {})
+    if plain is None:
+        return KafkaBroker(folder, own, "SASL_PLAINTEXT")
+    ways = [Detour("PLAINTEXT", plain, plain.address)]
+    return KafkaBroker(folder, own, "SASL_PLAINTEXT", Member(1, new_cluster_id(), [HeldPort()], ways=ways))
 
 
-def ours(folder: Path) -> ServerProcess:
+def ours(
+    folder: Path, settings: Mapping[str, str] | None = None, listeners: str = "SASL_PLAINTEXT://127.0.0.1:0"
+) -> ServerProcess:
     (folder / "users").write_text("alice:right\nbob:right\n")
     own = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "listeners": listeners,
         f"{LISTENER}.plain.sasl.users.file": str(folder / "users"),
         "sasl.oauthbearer.unsecured.tokens": "true",
     }
-    return ServerProcess(folder, settings=SETTINGS | own)
+    return ServerProcess(folder, settings=SETTINGS | own | dict(settings or {}))
 
 
 def add_carol(address: str) -> None:

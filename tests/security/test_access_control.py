@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from coordinator.client.login.sasl import Sasl
+from coordinator.client.login.tls import Security
 from coordinator.config.access_control import STANDARD_AUTHORIZER
-from coordinator.login.sasl import Sasl
 from coordinator.operations.client import Client
-from coordinator.operations.security import Security
 from coordinator.protocol.messages import (
     CreateAclsRequest,
     CreateTopicsRequest,

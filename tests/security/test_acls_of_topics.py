@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from coordinator.login.sasl import Sasl
+from coordinator.client.login.sasl import Sasl
+from coordinator.client.login.tls import Security
 from coordinator.operations.client import Connection
-from coordinator.operations.security import Security
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, MetadataRequest
 from tests.support.server_process import ServerProcess

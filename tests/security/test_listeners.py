@@ -7,20 +7,21 @@ import ssl
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
-from coordinator.control import Control
-from coordinator.login.sasl import Sasl
+from coordinator.client.login.sasl import Sasl
+from coordinator.client.login.tls import Security, Tls
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.operations.security import Security, Tls
 from coordinator.protocol.messages import (
     AlterUserScramCredentialsRequest,
     DescribeConfigsRequest,
     DescribeUserScramCredentialsRequest,
     MetadataRequest,
 )
+from coordinator_testing.control import Control
+from tests.security.sasl_dialogs import Dialog
 from tests.support.ports import HeldPort
 from tests.support.server_process import ServerProcess
 from tests.support.tls import certificates
@@ -300,6 +301,25 @@ def test_scram_credentials_are_set_listed_used_and_deleted(server, addresses):
         "x": UNSUPPORTED_SASL_MECHANISM,
     }
     assert asks(addresses["SASL_PLAINTEXT"], _sasl("SCRAM-SHA-256", "carol", "s3cret-carol")) is not True
+
+
+def challenge(address, user):
+    """The salt and the iterations that the server names to a user of SCRAM."""
+    it = Dialog(address)
+    with closing(it.link):
+        it.handshake("SCRAM-SHA-256")
+        it.token(f"n,,n={user},r=abcdef".encode())
+    return re.sub(r"r=[^,]*,", "", it.last_token.decode())
+
+
+def test_a_crash_changes_no_salt_neither_of_users_nor_of_strangers(server, addresses):
+    """SCRAM's first message would else show who exists."""
+    users = ("alice", "nobody", "noone")
+    before = [challenge(addresses["SASL_PLAINTEXT"], user) for user in users]
+    assert len({len(each) for each in before}) == 1, before
+    server.kill()
+    server.start()
+    assert [challenge(addresses["SASL_PLAINTEXT"], user) for user in users] == before
 
 
 def test_no_secret_is_in_the_configs_that_clients_can_read(server):

@@ -1,11 +1,15 @@
 """SCRAM authenticates who knows the password, and does not show who exists (RFC 5802)."""
 
+import base64
+
 import pytest
 
-from coordinator.login.scram import Scram as ScramClient
-from coordinator.login.scram import ScramFailed
+from coordinator.client.login.scram import Scram as ScramClient
+from coordinator.client.login.scram import ScramFailed
+from coordinator.protocol.messages import UserScramCredentialRecord
 from coordinator.security.mechanism import AuthenticationFailed
 from coordinator.security.scram import CODES, HASHES, ITERATIONS_MIN, Scram, credential_of_password
+from coordinator.security.scram_users import ScramUsers
 
 MECHANISMS = pytest.mark.parametrize("mechanism", list(CODES))
 
@@ -14,8 +18,20 @@ def client_of(mechanism, user, password):
     return ScramClient(HASHES[mechanism]().name, user, password)
 
 
-def server_of(mechanism, users):
-    return Scram(mechanism, users.get)
+def server_of(mechanism, users, key=b"key"):
+    kept = {(name, CODES[mechanism]): record_of(mechanism, name, each) for name, each in users.items()}
+    return Scram(mechanism, ScramUsers(mechanism, kept, {}, key).find)
+
+
+def record_of(mechanism, name, credential):
+    return UserScramCredentialRecord(name, CODES[mechanism], *credential)
+
+
+def challenge_of(mechanism, users, name):
+    """The salt and the iterations that a user gets."""
+    challenge = server_of(mechanism, users).evaluate(client_of(mechanism, name, "x").first()).decode()
+    parts = dict(part.split("=", 1) for part in challenge.split(","))
+    return base64.b64decode(parts["s"]), int(parts["i"])
 
 
 def credential(mechanism, password="s3cret"):
@@ -45,9 +61,35 @@ def test_a_wrong_password_and_an_unknown_user_fail_alike_at_the_second_message(m
 
 @MECHANISMS
 def test_an_unknown_user_has_the_same_salt_each_time(mechanism):
-    challenges = [server_of(mechanism, {}).evaluate(client_of(mechanism, "nobody", "x").first()) for _ in range(2)]
-    salts = [next(part for part in each.split(b",") if part.startswith(b"s=")) for each in challenges]
-    assert salts[0] == salts[1]
+    assert challenge_of(mechanism, {}, "nobody") == challenge_of(mechanism, {}, "nobody")
+    assert challenge_of(mechanism, {}, "nobody")[0] != challenge_of(mechanism, {}, "noone")[0]
+
+
+@MECHANISMS
+@pytest.mark.parametrize("salt", [b"0123abcxyz" * 3, bytes(range(7)), bytes(range(200))])
+def test_an_unknown_user_gets_a_salt_and_iterations_of_the_kind_that_users_have(mechanism, salt):
+    users = {"alice": credential_of_password(mechanism, "s3cret", salt, 8_192)}
+    made_up, iterations = challenge_of(mechanism, users, "nobody")
+    assert (len(made_up), iterations) == (len(salt), 8_192)
+    assert made_up.isalnum() == salt.isalnum()
+
+
+@MECHANISMS
+def test_where_users_differ_unknown_users_differ_in_the_same_way(mechanism):
+    kinds = {(30, 4_096), (16, 8_192), (16, 16_384)}
+    users = {f"user-{kind}": credential_of_password(mechanism, "x", bytes(kind[0]), kind[1]) for kind in kinds}
+    made_up = [challenge_of(mechanism, users, f"nobody-{number}") for number in range(40)]
+    assert {(len(salt), iterations) for salt, iterations in made_up} == kinds
+    assert made_up == [challenge_of(mechanism, users, f"nobody-{number}") for number in range(40)]
+
+
+def test_the_kind_of_made_up_salts_follows_a_credential_that_is_set_again():
+    mechanism, kept = "SCRAM-SHA-256", {}
+    users = ScramUsers(mechanism, kept, {}, b"key")
+    for iterations in (4_096, 8_192):
+        kept.pop(("alice", 1), None)
+        kept["alice", 1] = record_of(mechanism, "alice", credential_of_password(mechanism, "x", b"salt", iterations))
+        assert users.find("nobody", is_token=False).credential.iterations == iterations
 
 
 def test_a_final_message_with_another_nonce_is_refused():

@@ -240,6 +240,7 @@ QUESTIONS = st.tuples(
 CHANGES = st.lists(st.tuples(st.integers(0, 7), ACLS | st.none(), QUESTIONS), max_size=30)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(CHANGES, st.booleans())
 def test_every_decision_is_that_of_a_look_at_every_acl_while_they_change(changes, allow_if_none):

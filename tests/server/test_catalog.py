@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from coordinator.faults.disk import PowerCut, SimulatedDisk
 from coordinator.log import catalog
 from coordinator.log.catalog import NO_CATALOG, Catalog, KnownLog
 from coordinator.log.recovery import DamagedLog
 from coordinator.server.catalog_keeper import INTERVAL_MS, CatalogKeeper
 from coordinator.server.data_folder import cluster_id, make_shard_folders, read_catalog
+from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.topics.data_plane import FOLDER, DataPlane, batch
 
 LOG = KnownLog("orders-0", "ab" * 16, -1, 7, 5, 0x1234)
@@ -37,7 +37,7 @@ class Keeper:
             "cluster",
             lambda: self.logs,
             lambda: self.has_journal,
-            run_in_worker=self.submit,
+            run_in_thread=self.submit,
             schedule=self.schedule,
         )
 

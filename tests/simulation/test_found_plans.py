@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.faults import simulator
-from coordinator.faults.plan import Plan
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import Plan
+
+pytestmark = pytest.mark.long
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.txt"))
 

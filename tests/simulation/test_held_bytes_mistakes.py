@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.faults import simulator
-from coordinator.faults.plan import draw
 from coordinator.groups.classic.round import Round
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import draw
+
+pytestmark = pytest.mark.long
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.api import metering
-from coordinator.faults import simulator
-from coordinator.faults.plan import draw
+from coordinator.quotas import metering
 from coordinator.quotas.enforcement import ClientQuotas
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import draw
+
+pytestmark = pytest.mark.long
 
 
 def nobody_is_muted(patch):

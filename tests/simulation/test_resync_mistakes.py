@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.faults import simulator
-from coordinator.faults.plan import draw
 from coordinator.groups.classic import resync
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import draw
+
+pytestmark = pytest.mark.long
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -19,7 +21,7 @@ def nobody_is_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_new_assignments_are_not_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resync, "completed_generation", lambda group: [])
+    patch.setattr(resync, "completed_generation", lambda group, fence: [])
 
 
 MISTAKES: Mapping[Patch, str] = {nobody_is_waited_for: "I8", the_new_assignments_are_not_written: "I18"}

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from coordinator.cli import main
-from coordinator.faults import simulator
-from coordinator.faults.plan import Plan, draw, workers_of
 from coordinator.groups import fencing
 from coordinator.groups.classic import assignment_validation, rebalance, replay, sync
 from coordinator.groups.classic.group import ClassicGroup
@@ -38,6 +36,10 @@ from coordinator.runtime.shard import Shard
 from coordinator.topics.partition import Partition
 from coordinator.topics.producer_state import ProducerState
 from coordinator.transactions.verification import Verification
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import Plan, draw, workers_of
+
+pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = 20
@@ -56,7 +58,7 @@ def test_every_invariant_holds_while_fault_rules_act(seed: int):
     """Errors without effect, lost, delayed, held and throttled requests and answers, coordinators that are away."""
     report = simulator.run(replace(draw(seed, 20.0), rules_s=0.3))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
-    acted = {kind for kind in report.faults if kind.startswith("rule:")}
+    acted = {kind for kind in report.failures if kind.startswith("rule:")}
     assert {"rule:error", "rule:lose", "rule:delay_ms"} <= acted
 
 
@@ -91,7 +93,7 @@ def test_everything_at_once():
         )
         report = simulator.run(plan)
         assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
-        for name, count in report.faults.items():
+        for name, count in report.failures.items():
             struck[name] = struck.get(name, 0) + count
         done = [done[0] + report.acknowledged, done[1] + report.assignments, done[2] + report.records]
     expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop", "events"}
@@ -258,8 +260,14 @@ def missing_events_are_not_declared(patch: pytest.MonkeyPatch) -> None:
 
 
 def events_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
-    """Events stay valid although the state log has lost their records."""
-    patch.setattr(EventLog, "drop_after", lambda self, state_offset: None)
+    """Events are durable before the entry of the journal with their records, and stay valid if the records are lost."""
+    write = EventLog._write
+
+    def write_at_once(self: EventLog, pending: Any, state_end: int) -> None:
+        write(self, pending, state_end)
+        self.log.sync()
+
+    patch.setattr(EventLog, "_write", write_at_once)
     patch.setattr(event_log, "_is_undone", lambda value, state_offset: False)
 
 

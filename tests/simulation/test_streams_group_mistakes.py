@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from coordinator.faults import simulator
-from coordinator.faults.epoch_invariants import EpochsOfMembers
-from coordinator.faults.plan import draw
 from coordinator.groups.settings import ASSIGNMENT_EPOCH
 from coordinator.groups.streams import heartbeat, reconcile
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.update import StreamsUpdate
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.epoch_invariants import EpochsOfMembers
+from coordinator_lab.simulation.plan import draw
+
+pytestmark = pytest.mark.long
 
 RETURNS = {"statics": 1.0, "think_s": 0.1}
 """Static members leave for a while and return, often."""

@@ -4,23 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.engine.engine import Claim
-from coordinator.faults import simulator
-from coordinator.faults.memory_engine import MemoryEngine, MemoryStore
-from coordinator.faults.plan import draw
-from coordinator.journal.shared_journal import SharedJournal
+from coordinator.cluster.engine.engine import Claim
+from coordinator.cluster.engine_writer import EngineWriter
+from coordinator.cluster.sharing import Sharing
+from coordinator.cluster.workers.lease import Lease
+from coordinator.cluster.workers.ownership import Ownership
+from coordinator.cluster.workers.peers import Peers
+from coordinator.cluster.workers.shared_events import _OlderSegments
+from coordinator.cluster.workers.take_over import SharedShard
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import UserScramCredentialRecord
 from coordinator.runtime import event_log
-from coordinator.server.sharing import Sharing
 from coordinator.topics.metadata_log import MetadataLog
 from coordinator.topics.registry import Registry
 from coordinator.transactions.marker_delivery import MarkerDelivery
-from coordinator.workers.lease import Lease
-from coordinator.workers.ownership import Ownership
-from coordinator.workers.peers import Peers
-from coordinator.workers.shared_events import _OlderSegments
-from coordinator.workers.take_over import SharedShard
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore
+from coordinator_lab.simulation.plan import draw
+
+pytestmark = pytest.mark.long
 
 SEEDS = range(1, 7)
 SECONDS = 30.0
@@ -87,12 +89,12 @@ def leases_go_by_the_wall_clock(patch):
 
 
 def an_unknown_outcome_is_a_success(patch):
-    appended = SharedJournal._appended
+    appended = EngineWriter._appended
 
     def hopeful(self, outcome, began_ms):
         appended(self, outcome if isinstance(outcome, frozenset) else frozenset(), began_ms)
 
-    patch.setattr(SharedJournal, "_appended", hopeful)
+    patch.setattr(EngineWriter, "_appended", hopeful)
 
 
 def a_snapshot_stands_for_one_piece_too_many(patch):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.faults import simulator
-from coordinator.faults.plan import Plan, draw
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import Plan, draw
+
+pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 15.0

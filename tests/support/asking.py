@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 from coordinator import requests
 from coordinator.api.cluster import OneNode
-from coordinator.api.dispatch import supported_apis
-from coordinator.api.encoded_topics import EncodedTopics
+from coordinator.api.declaration import supported_apis
 from coordinator.api.server import Endpoint
 from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
+from coordinator.topics.encoded_topics import EncodedTopics
 from tests.support.permitting import EVERYTHING
 from tests.topics.data_plane import FOLDER, DataPlane
 

@@ -18,6 +18,8 @@ import pytest
 
 from tests.support.java_support import CACHE
 
+TEST_MARKERS = ("browser",)
+
 PACKAGES = Path(__file__).resolve().parents[1] / "page" / "packages"
 _WITHIN_S = 250
 _UNPACK = """

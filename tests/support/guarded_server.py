@@ -2,9 +2,9 @@
 
 import logging
 
-from coordinator.api.dispatch import Dispatcher
-from coordinator.bench.load import frame
+from coordinator.client.conversation import request_frame
 from coordinator.network.connection import Connection, ConnectionLimits
+from coordinator.network.dispatch import Dispatcher
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
 from coordinator.protocol import messages
@@ -60,7 +60,7 @@ class GuardedServer(Server):
         self._number += 1
         written = len(self.transport.written)
         request = getattr(messages, f"{name}Request")(**fields)
-        self._connection.data_received(frame(CODEC, f"{name}Request", version, self._number, request))
+        self._connection.data_received(request_frame(request, version, self._number, b"test"))
         self.run()
         return self.transport.written[written + 4 :]
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+TEST_MARKERS = ("java",)
+
 KAFKA_VERSION = "4.4.0"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-group-coordinator-tests"
 _POM = """\

@@ -9,7 +9,7 @@ from coordinator.log.journaled_log import JournaledLog
 FILE_BYTES = 65_536
 
 
-def open_journal(disk, folder, *, run_in_worker, soon, schedule, durability="fsync", file_bytes=FILE_BYTES, seed=0):
+def open_journal(disk, folder, *, run_in_thread, soon, schedule, durability="fsync", file_bytes=FILE_BYTES, seed=0):
     """The journal, and what was in it. The caller opens the logs (`open_log`), makes their writers and calls `begin`."""
     recovered = read_journal(disk, folder)
     journal = Journal(
@@ -19,7 +19,7 @@ def open_journal(disk, folder, *, run_in_worker, soon, schedule, durability="fsy
         durability=durability,
         file_bytes=file_bytes,
         random_bytes=Random(f"{seed} {recovered.next_sequence}").randbytes,
-        run_in_worker=run_in_worker,
+        run_in_thread=run_in_thread,
         soon=soon,
         schedule=schedule,
     )

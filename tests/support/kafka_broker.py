@@ -20,6 +20,8 @@ from tests.support.java_support import KAFKA_VERSION, archive_to_make, java, kaf
 from tests.support.ports import HeldPort
 from tests.support.waiting import wait_until
 
+TEST_MARKERS = ("kafka",)
+
 KAFKA_TOOLS = "4.3.0"  # the newest whose tools are published; they read the format of 4.4
 STARTED_WITHIN_S = 120.0
 STOPPED_WITHIN_S = 90.0
@@ -54,7 +56,7 @@ def new_cluster_id() -> str:
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
-class Way(NamedTuple):
+class Detour(NamedTuple):
     """A listener of a broker for clients that reach it in their own way, such as through a proxy."""
 
     name: str
@@ -71,7 +73,7 @@ class Member(NamedTuple):
     cluster_id: str
     controllers: Sequence[HeldPort]
     heap_mib: int = 512
-    ways: Sequence[Way] = ()
+    ways: Sequence[Detour] = ()
 
     @property
     def voters(self) -> str:

@@ -14,8 +14,10 @@ from typing import Self
 
 from tests.support.cuttable_proxy import CuttableProxy
 from tests.support.java_support import archive_to_make, kafka_classpath
-from tests.support.kafka_broker import BROKER, TOOLS_API, KafkaBroker, Member, Way, new_cluster_id
+from tests.support.kafka_broker import BROKER, TOOLS_API, Detour, KafkaBroker, Member, new_cluster_id
 from tests.support.ports import HeldPort
+
+TEST_MARKERS = ("kafka",)
 
 BROKERS = 3
 HEAP_MIB = 256
@@ -77,12 +79,12 @@ class KafkaCluster:
             return f"kafka://{self.bootstrap}"
         return f"kafka://{','.join(proxy.address for proxy in self.proxies[way])}"
 
-    def _ways_to(self, number: int) -> list[Way]:
+    def _ways_to(self, number: int) -> list[Detour]:
         ways = []
         for way, proxies in enumerate(self.proxies):
             proxy, held = proxies[number - 1], HeldPort()
             proxy.target = held.address
-            ways.append(Way(f"WAY{way}", held, proxy.address))
+            ways.append(Detour(f"WAY{way}", held, proxy.address))
         return ways
 
     def close(self) -> None:

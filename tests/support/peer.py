@@ -3,9 +3,9 @@
 import logging
 
 from coordinator.api.declaration import Api
-from coordinator.api.dispatch import Dispatcher
-from coordinator.bench.load import frame
+from coordinator.client.conversation import request_frame
 from coordinator.network.connection import Connection, ConnectionLimits
+from coordinator.network.dispatch import Dispatcher
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
@@ -133,4 +133,4 @@ class Peer:
 
 
 def request(correlation_id):
-    return frame(CODEC, "HeartbeatRequest", 4, correlation_id, HeartbeatRequest(group_id="g", member_id="m"))
+    return request_frame(HeartbeatRequest(group_id="g", member_id="m"), 4, correlation_id, b"test")

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from coordinator.api.guards import Guards
 from coordinator.api.permits import Permits
+from coordinator.api.route import PERMITS
 from coordinator.security.access import Access, ResourceType
 from coordinator.security.acls import Acl, PatternType, PermissionType
 from coordinator.security.audit import Decision, Question
@@ -92,3 +94,4 @@ def use_authorizer(server: Any, authorizer: Any) -> None:
         dispatcher = listener.dispatcher
         assert not dispatcher.routes
         dispatcher._authorizer = authorizer
+        dispatcher.put(PERMITS, Guards(authorizer))

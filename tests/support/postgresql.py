@@ -18,6 +18,8 @@ import pytest
 
 from tests.support.ports import HeldPort
 
+TEST_MARKERS = ("database",)
+
 ADMIN, ADMIN_PASSWORD = "postgres", "secret-of-an-administrator"
 USER, PASSWORD = "coordinator", "p@ss:word/?#"
 VERSION_MIN = 15

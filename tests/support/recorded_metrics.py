@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.admin.metrics import Collector
-from coordinator.faults.wire import ClientProtocol
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     HeartbeatRequest,
@@ -23,6 +22,7 @@ from coordinator.protocol.messages import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
+from coordinator_lab.simulation.wire import ClientProtocol
 from tests.support.recorded_storm import PROGRAM
 
 CALM_GROUPS = 500

@@ -15,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from coordinator.operations.throwaway_server import read_line
+from coordinator_testing.throwaway_server import read_line
 from tests.support.ports import HeldPort
 from tests.support.waiting import WITHIN_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEST_CONFIG = REPOSITORY / "config" / "test.yaml"
+TOPICS = [{"name": "events", "partitions": 1}, {"name": "orders", "partitions": 4}]
+"""The topics that a server of the tests has from its first start on."""
 STOPPED_WITHIN_S = 60.0
 
 
@@ -45,7 +47,7 @@ class ServerProcess:
         self.data_dir = folder / "data"
         self.log_path = folder / "server.log"
         self.config = config
-        self.settings = dict(settings or {})
+        self.settings = {**({"topics": TOPICS} if config == TEST_CONFIG else {}), **(settings or {})}
         self.arguments = arguments
         self.environment = dict(environment or {})
         self.process: subprocess.Popen[bytes] | None = None

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.java_support import kafka_classpath
 
+TEST_MARKERS = ("java",)
+
 SPARK = "4.2.0"
 _ARTIFACTS = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",

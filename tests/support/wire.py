@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from coordinator.client.conversation import Splitter
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 
@@ -134,7 +135,8 @@ class Connection:
         self.socket = socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent = 0
-        self._inbox = b""
+        self._splitter = Splitter(bytes_min=0)
+        self._responses: list[bytes] = []
 
     def send(self, api: str, version: int, values: Values, surplus: bytes = b"") -> None:
         answered = values.get("acks") != 0  # only Produce may request no response
@@ -156,17 +158,15 @@ class Connection:
     def receive_bytes(self, within_s: float = ANSWER_WITHIN_S) -> bytes:
         """The next response without its length. Raises TimeoutError while there is none; a later call continues."""
         self.socket.settimeout(within_s)
-        while len(self._inbox) < 4 or len(self._inbox) < 4 + struct.unpack_from(">i", self._inbox)[0]:
+        while not self._responses:
             try:
                 piece = self.socket.recv(1 << 16)
             except ConnectionResetError:
                 piece = b""
             if not piece:
                 raise ConnectionClosed
-            self._inbox += piece
-        (size,) = struct.unpack_from(">i", self._inbox)
-        data, self._inbox = self._inbox[4 : 4 + size], self._inbox[4 + size :]
-        return data
+            self._responses += map(b"".join, self._splitter.split(piece))
+        return self._responses.pop(0)[4:]
 
     def receive(self, within_s: float = ANSWER_WITHIN_S) -> Values:
         data = self.receive_bytes(within_s)

@@ -6,10 +6,9 @@ from uuid import UUID
 
 from google_crc32c import value as crc32c
 
-from coordinator.faults.clock import ManualClock
-from coordinator.faults.disk import SimulatedDisk
 from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.catalog import NO_CATALOG
+from coordinator.log.codecs import ZSTD, compress
 from coordinator.log.record import varint
 from coordinator.protocol.messages import (
     CreateTopicsRequest,
@@ -22,10 +21,12 @@ from coordinator.runtime.result import Marker
 from coordinator.topics.config import TopicsConfig
 from coordinator.topics.create import create_topics
 from coordinator.topics.delete import delete_topics
-from coordinator.topics.engine import METADATA_FOLDER, Topics
 from coordinator.topics.fetch import Fetch
 from coordinator.topics.list_offsets import list_offsets
 from coordinator.topics.produce import produce
+from coordinator.topics.topics import METADATA_FOLDER, Topics
+from coordinator_lab.simulation.clock import ManualClock
+from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.support.journal import open_journal
 
 FOLDER = "/data"
@@ -105,7 +106,7 @@ class DataPlane:
             self.disk,
             FOLDER,
             durability=self._durability,
-            run_in_worker=self._run,
+            run_in_thread=self._run,
             soon=self._soon,
             schedule=self._schedule,
         )
@@ -117,7 +118,7 @@ class DataPlane:
             durability=self._durability,
             clock=self.clock,
             entropy=self.entropy,
-            run_in_worker=self._run,
+            run_in_thread=self._run,
             schedule=self._schedule,
             protocol_schedule=self._schedule,
             on_fact=self.facts.append,
@@ -280,8 +281,9 @@ def batch(
     magic=2,
     count=None,
     delta=None,
+    is_garbled=False,
 ):
-    """A producer's batch, byte by byte, one record per value."""
+    """A producer's batch, byte by byte, one record per value. `is_garbled`: the records are not what their codec makes."""
     values = values or (b"v",)
     records = b""
     for index, value in enumerate(values):
@@ -289,6 +291,8 @@ def batch(
         body += varint(-1) if key is None else varint(len(key)) + key
         body += varint(len(value)) + value + varint(0)
         records += varint(len(body)) + body
+    if 0 < attributes & 7 <= ZSTD and not is_garbled:
+        records = compress(attributes & 7, records)
     sealed = (
         pack(
             ">hiqqqhii",

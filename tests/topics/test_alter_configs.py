@@ -1,5 +1,7 @@
 """Changes of a topic's settings are atomic, durable, and apply to the next batch."""
 
+from typing import ClassVar
+
 import pytest
 
 from coordinator.protocol.errors import ErrorCode
@@ -63,6 +65,48 @@ def test_two_changes_at_once_both_count():
 def test_a_list_never_set_begins_at_its_default(plane):
     change(plane, incremental([ConfigChange("cleanup.policy", ConfigOp.APPEND, "compact")], LISTS))
     assert own(plane)["cleanup.policy"] == "delete,compact"
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "after"),
+    [
+        (ConfigOp.APPEND, "c,d,c,d,b", "a,b,a,c,d"),
+        (ConfigOp.SUBTRACT, "a,c,x", "b,a"),
+        (ConfigOp.SUBTRACT, "a,a,a", "b,c"),
+    ],
+)
+def test_a_list_gains_what_it_lacks_and_loses_each_item_once(operation, value, after):
+    plan = incremental([ConfigChange("list", operation, value)], {"list": ""})
+    assert plan({"list": "a,b,a,c"}) == {"list": after}
+
+
+class Item(str):
+    """An item of a list that counts how often it is compared."""
+
+    __slots__ = ()
+    compared: ClassVar[list[str]] = []
+
+    def __eq__(self, other):
+        self.compared.append(self)
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
+
+class Text(str):
+    __slots__ = ()
+
+    def split(self, *_):
+        return [Item(item) for item in str.split(self, ",")]
+
+
+@pytest.mark.parametrize("operation", [ConfigOp.APPEND, ConfigOp.SUBTRACT])
+def test_the_items_of_two_long_lists_are_not_compared_each_with_each(operation):
+    Item.compared.clear()
+    present, named = (Text(",".join(map(str, range(first, first + 1_000)))) for first in (0, 500))
+    plan = incremental([ConfigChange("list", operation, named)], {"list": ""})
+    assert plan({"list": present})["list"]
+    assert len(Item.compared) < 10_000
 
 
 def test_replacing_configs_removes_those_that_are_not_listed(plane):

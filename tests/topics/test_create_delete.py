@@ -3,8 +3,9 @@
 import pytest
 
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest
+from coordinator.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from coordinator.topics.create import create_topics
+from coordinator.topics.create_partitions import create_partitions
 from coordinator.topics.delete import delete_topics
 from coordinator.topics.registry import NO_ID
 from tests.topics.data_plane import DataPlane
@@ -180,3 +181,54 @@ def test_a_topic_named_twice_is_not_deleted():
     ]
     assert delete(plane, State()) == [(None, ("INVALID_REQUEST", "Neither topic name nor id were specified."))]
     assert plane.topics.topic_id("a") == topic_id
+
+
+# --- topic.visibility.delay.ms ----------------------------------------------------------------------------------------
+
+
+def test_with_a_delay_a_topic_is_created_at_once_and_visible_later():
+    plane = DataPlane(topic_visibility_delay_ms=50)
+    assert plane.create("orders", 3).error_code == ErrorCode.NONE
+    plane.advance(49)
+    assert "orders" not in plane.topics.registry.topics
+    assert plane.topics.user_partition("orders", 0) is None
+    plane.advance(1)
+    assert plane.topics.registry.topics["orders"].partitions == 3
+    assert plane.topics.user_partition("orders", 2) is not None
+
+
+def test_with_a_delay_a_deleted_topic_is_still_there_for_a_moment():
+    plane = DataPlane(topic_visibility_delay_ms=50)
+    plane.create("orders")
+    plane.advance(50)
+    assert plane.delete("orders").error_code == ErrorCode.NONE
+    assert plane.topics.user_partition("orders", 0) is not None
+    assert plane.deleted == []
+    plane.advance(50)
+    assert plane.topics.user_partition("orders", 0) is None
+    assert [name for name, _ in plane.deleted] == ["orders"]
+
+
+def test_with_a_delay_a_name_is_taken_before_its_topic_is_visible():
+    plane = DataPlane(topic_visibility_delay_ms=50)
+    plane.create("orders")
+    assert plane.create("orders").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_with_a_delay_a_second_change_waits_for_the_first():
+    plane = DataPlane(topic_visibility_delay_ms=50)
+    plane.create("orders")
+    answers = []
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name="orders", count=4, assignments=None)
+    create_partitions(plane.topics, CreatePartitionsRequest(topics=[topic]), answers.append)
+    assert answers == []
+    plane.advance(50)
+    assert answers[0].results[0].error_code == ErrorCode.NONE
+    plane.advance(50)
+    assert plane.topics.registry.topics["orders"].partitions == 4
+
+
+def test_a_topic_that_was_created_and_not_visible_yet_survives_a_crash():
+    plane = DataPlane(topic_visibility_delay_ms=50)
+    plane.create("orders")
+    assert "orders" in plane.killed().topics.registry.topics

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.faults.disk import PowerCut
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreatePartitionsRequest
 from coordinator.topics.create_partitions import create_partitions
+from coordinator_lab.simulation.disk import PowerCut
 from tests.topics.data_plane import DataPlane, batch
 
 

@@ -66,7 +66,6 @@ def test_anything_but_one_whole_batch_is_refused_before_the_log_is_consulted(pla
     [
         batch(base_offset=5),
         batch(attributes=32),
-        batch(attributes=5),
         batch(b"a", b"b", count=3),
         batch(b"a", b"b", delta=3),
         batch(b"a", b"b", count=1 << 30, delta=(1 << 30) - 1),
@@ -160,7 +159,6 @@ def test_a_compacted_topic_wants_keys():
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == [0, 1]
     assert plane.produce(batch()).error_code == ErrorCode.NONE
-    assert plane.produce(batch(b"no snappy at all", attributes=2)).error_code == ErrorCode.INVALID_RECORD
 
 
 def test_the_answer_leaves_when_every_partition_is_durable():

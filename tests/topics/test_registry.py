@@ -4,7 +4,6 @@ from errno import EIO
 
 import pytest
 
-from coordinator.faults.disk import PowerCut
 from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
@@ -17,6 +16,7 @@ from coordinator.protocol.messages import (
     TopicRecord,
 )
 from coordinator.topics import metadata_records
+from coordinator_lab.simulation.disk import PowerCut
 from tests.topics.data_plane import FOLDER, DataPlane, batch
 
 

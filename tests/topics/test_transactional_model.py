@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.faults.disk import PowerCut
 from coordinator.log.batch import key_values, split
 from coordinator.log.compaction import clean
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.topics import producer_walk
+from coordinator_lab.simulation.disk import PowerCut
 from tests.topics.data_plane import FOLDER, NOW_MS, DataPlane, batch
 
 COMMITTED = 1

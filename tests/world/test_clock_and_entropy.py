@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.faults.clock import ManualClock
 from coordinator.world.clock import RealClock
 from coordinator.world.entropy import RealEntropy
+from coordinator_lab.simulation.clock import ManualClock
 
 
 def test_real_time_is_whole_milliseconds_and_does_not_run_backwards():

@@ -6,10 +6,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.faults.clock import LoopClock, ManualClock
-from coordinator.faults.loop import SimulatedLoop
 from coordinator.runtime.timers import Timers
 from coordinator.world.protocol_clock import ProtocolClock
+from coordinator_lab.simulation.clock import LoopClock, ManualClock
+from coordinator_lab.simulation.loop import SimulatedLoop
 
 
 class Handle:

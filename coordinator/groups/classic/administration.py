@@ -26,6 +26,7 @@ from coordinator.groups.classic.resync import abort_resync
 from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import member_left
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
@@ -68,6 +69,6 @@ def bump_epoch(groups: Groups, group: ClassicGroup, cause: str, reason: str | No
     group.pending_syncs.clear()
     group.rebalances[-1].end(now_ms)
     group.rebalances[-1].completed = True
-    update.records += completed_generation(group)
+    update.records += completed_generation(group, NO_FENCE)
     update.emit("generation_raised", rebalance_completed(group, now_ms), generation=group.generation, reason=reason)
     return update.result(None)

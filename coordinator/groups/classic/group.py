@@ -20,13 +20,13 @@ from typing import Any
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
+from coordinator.groups.fence import NO_FENCE, Fence
 from coordinator.groups.held_bytes import STORED_MEMBER_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceValue,
     ClassicGroupGenerationValue,
-    ClassicGroupResyncValue,
     GroupMetadataValue,
 )
 
@@ -37,24 +37,22 @@ _KIND = Kind.CLASSIC
 class ClassicGroup(Round):
     """One classic group, or a simple one: the offsets of consumers that use no groups."""
 
-    __slots__ = ("_forming_bytes", "_stored_bytes", "forced", "forming", "resynced", "stored")
+    __slots__ = ("_forming_bytes", "_stored_bytes", "forced", "forming", "stored")
 
-    def __init__(self, group_id: str, now_ms: int | None) -> None:
-        super().__init__(group_id, now_ms)
+    def __init__(self, group_id: str, now_ms: int | None, fence: Fence) -> None:
+        super().__init__(group_id, now_ms, fence)
         self.stored: GroupMetadataValue | None = None
         """The group's record in the log; None if there is none."""
         self.forming: ClassicGroupGenerationValue | None = None
         """The record of a later generation, which members know and which is not assigned; None if there is none."""
         self.forced: ClassicGroupForcedRebalanceValue | None = None
         """The record of a rebalance that was started from outside (force.py) and has not ended yet; None if there is none."""
-        self.resynced: ClassicGroupResyncValue | None = None
-        """The record that says that the leader resynced the stored generation; None if there is none."""
         self._stored_bytes = self._forming_bytes = 0
         """The sizes of these records (held_bytes.py)."""
 
     @property
     def durable(self) -> Any:
-        return None if self.stored is None else (self.stored, self.forming, self.forced, self.resynced)
+        return None if self.stored is None else (self.stored, self.forming, self.forced, self.fence)
 
     @property
     def assigned_generation(self) -> int:
@@ -71,20 +69,21 @@ class ClassicGroup(Round):
 
     def without_round(self) -> "ClassicGroup":
         """A group with the same stored half, whose round has not started."""
-        group = ClassicGroup(self.group_id, None)
-        group.set_stored(self.stored)
+        group = ClassicGroup(self.group_id, None, self.fence)
+        group.set_stored(self.stored, self.fence)
         group.set_forming(self.forming)
-        group.forced, group.resynced = self.forced, self.resynced
+        group.forced = self.forced
         return group
 
-    def set_stored(self, stored: GroupMetadataValue | None) -> None:
+    def set_stored(self, stored: GroupMetadataValue | None, fence: Fence) -> None:
         """Sets the last generation; a later one that was forming, and what was said about the one before, end with it."""
         self.set_forming(None)
         stored_bytes = _record_bytes(stored)
         self.hold_derived(stored_bytes - self._stored_bytes)
         self._stored_bytes = stored_bytes
         self.stored = stored
-        self.forced = self.resynced = None
+        self.forced = None
+        self.set_fence(fence)
 
     def set_forming(self, forming: ClassicGroupGenerationValue | None) -> None:
         forming_bytes = _record_bytes(forming)
@@ -152,6 +151,6 @@ def classic_group_or_new(groups: Groups, group_id: str) -> ClassicGroup:
     """For replay: the classic group of this id; created if there is none, in the place of a group of another kind."""
     group = find_classic_group(groups, group_id)
     if group is None:
-        group = ClassicGroup(group_id, None)
+        group = ClassicGroup(group_id, None, NO_FENCE)
         groups.put(group)
     return group

@@ -6,9 +6,9 @@ timer that restarts its session were made with the member (member.py).
 
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.states import State
-from coordinator.groups.events import fenced_classic
+from coordinator.groups.events import refused_classic
 from coordinator.groups.state import Groups
-from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result
 
@@ -51,5 +51,5 @@ def unknown_member(groups: Groups, request: HeartbeatRequest) -> Result:
 def _refused(groups: Groups, request: HeartbeatRequest, result: Result) -> Result:
     """The result, with the event that says who was fenced."""
     assert isinstance(result.reply, HeartbeatResponse)
-    facts = fenced_classic(groups, request, result.reply.error_code)
+    facts = refused_classic(groups, request, KafkaError(ErrorCode(result.reply.error_code)))
     return Result(result.reply, facts=facts) if facts else result

@@ -37,7 +37,8 @@ from coordinator.groups.classic.resync import joins_resync
 from coordinator.groups.classic.round import Cause, pending_bytes, pending_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.classic.static_members import replace_static_member
-from coordinator.groups.events import event_only, fenced_classic, member_fenced, member_joined
+from coordinator.groups.events import event_only, member_fenced, member_joined, refused_classic
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -66,15 +67,13 @@ def join(groups: Groups, request: JoinGroupRequest, context: RequestContext, now
     group = find_classic_group(groups, request.group_id)
     if group is None:
         if request.member_id:
-            error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            error.facts = fenced_classic(groups, request, error.code)
-            raise error
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         group = _create(groups, now_ms, update)
     try:
         reply = _join(groups, group, JoinAttempt(request, context, now_ms), update)
     except KafkaError as error:
         reply = join_error(context.api_version, error.code, request.member_id)
-        update.facts += fenced_classic(groups, request, error.code)
+        update.facts += refused_classic(groups, request, error)
     return update.result(reply)
 
 
@@ -86,7 +85,7 @@ def _create(groups: Groups, now_ms: int, update: GroupUpdate) -> ClassicGroup:
         groups.admit(group_id)
     else:
         update.replace(groups, replaced, Kind.CLASSIC, epoch=0, member_id="")
-    group = ClassicGroup(group_id, now_ms)
+    group = ClassicGroup(group_id, now_ms, NO_FENCE)
     groups.place(group)
     update.records.append(new_group_metadata(group_id, now_ms))
     return group

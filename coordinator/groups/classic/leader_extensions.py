@@ -8,7 +8,7 @@ clients never send, and plain ones in SyncGroup v6 of the dialect `client-side-a
 by Kafka.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,8 +29,6 @@ FAILURES = frozenset(
     }
 )
 """The errors that a leader may give its members. All others make some client act on its membership, or try again at once."""
-
-Partition = tuple[str, int]
 
 
 class AssignmentFailure(NamedTuple):
@@ -59,15 +57,6 @@ class Resync:
     and SyncGroup."""
     waits: dict[str, int] = field(default_factory=dict)
     """Member id -> how long the group waited for it (ms)."""
-
-
-class Resynced(NamedTuple):
-    """A generation that was resynced, and who may commit what in it."""
-
-    generation: int
-    times: int
-    owners: Mapping[Partition, frozenset[str]]
-    """The members to which a partition is assigned."""
 
 
 def uses_extension(request: SyncGroupRequest) -> bool:

@@ -11,7 +11,7 @@ from coordinator.groups.classic.rebalance import MEMBERS_NAMED_MAX, prepare_or_c
 from coordinator.groups.classic.responses import join_error, sync_error
 from coordinator.groups.classic.round import Cause, pending_key
 from coordinator.groups.classic.states import State
-from coordinator.groups.events import fenced, member_left
+from coordinator.groups.events import member_left, refused
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -79,7 +79,7 @@ def _leave_one(
             fence_member(group, member_id, leaving.group_instance_id)
         except KafkaError as error:
             instance_id, generation = leaving.group_instance_id, group.generation
-            update.facts += fenced(groups, group.group_id, member_id, instance_id, generation, error.code, "LeaveGroup")
+            update.facts += refused(groups, group.group_id, member_id, instance_id, generation, error, "LeaveGroup")
             return error.code
     instance_id = group.members[member_id].group_instance_id
     remove_member(group, member_id, now_ms, update)

@@ -24,6 +24,7 @@ from coordinator.groups.classic.resync import abort_resync
 from coordinator.groups.classic.round import Cause, InitialDelay, Rebalance, Round, sync_key
 from coordinator.groups.classic.states import State
 from coordinator.groups.events import Completed, event_only, member_expired, rebalance_started
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.group import waited_longest_for
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -134,7 +135,7 @@ def _become_empty(group: ClassicGroup, now_ms: int, update: GroupUpdate) -> None
     if group.rebalances:
         group.rebalances[-1].end(now_ms)
         group.rebalances[-1].completed = True
-    update.records += completed_generation(group)
+    update.records += completed_generation(group, NO_FENCE)
     update.emit("group_emptied", rebalance_completed(group, now_ms), generation=group.generation)
 
 

@@ -4,7 +4,7 @@
                                            `GroupCoordinatorRecordHelpers`), in version 3, as Kafka writes it
     ClassicGroupGeneration (key type 2000) the forming generation, which JoinGroup responses are about to name: ours
     ClassicGroupForcedRebalance (2001)     a rebalance from outside that has not ended yet: ours
-    ClassicGroupResync (2002)              the leader resynced the generation of the GroupMetadata before it: ours
+    ClassicGroupResync (2002)              the fence of the generation of the GroupMetadata before it, which was resynced: ours
 
 Version 3 of GroupMetadata is not flexible, so it takes no tagged fields of ours, and Kafka would regard a generation in it as
 assigned. Kafka skips record types that it does not know. In the order of the log, any later GroupMetadata of the group makes
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
+from coordinator.groups.fence import NO_FENCE, Fence, written
 from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceKey,
     ClassicGroupForcedRebalanceValue,
@@ -65,13 +66,19 @@ def forming_generation(group: ClassicGroup, now_ms: int) -> list[Record]:
     return [forming] if group.stored is not None else [new_group_metadata(group.group_id, now_ms), forming]
 
 
-def completed_generation(group: ClassicGroup) -> list[Record]:
-    """The group's current generation, Stable or Empty, in the place of the forming one, and whether it was resynced."""
-    records = [group_metadata(group), *_own_tombstones(group)]
-    if group.is_resynced:
-        resynced = ClassicGroupResyncValue(group.generation, group.resyncs)
-        records.append(Record(ClassicGroupResyncKey(group.group_id), resynced))
-    return records
+def completed_generation(group: ClassicGroup, fence: Fence) -> list[Record]:
+    """The group's current generation, Stable or Empty, in the place of the forming one, and its fence."""
+    return [group_metadata(group), *_own_tombstones(group), *_fence(group.group_id, fence)]
+
+
+def _fence(group_id: str, fence: Fence) -> list[Record]:
+    if fence is NO_FENCE:
+        return []
+    lost, taken = (
+        written(each, ClassicGroupResyncValue.LostByMember, ClassicGroupResyncValue.LostTopic)
+        for each in (fence.lost, fence.taken)
+    )
+    return [Record(ClassicGroupResyncKey(group_id), ClassicGroupResyncValue(fence.epoch, fence.resyncs, lost, taken))]
 
 
 def renamed_member(group: ClassicGroup, old_id: str, new_id: str) -> list[Record]:
@@ -96,12 +103,10 @@ def _rewritten(group: ClassicGroup, member_id: str, change: Callable[[Any], None
     if stored is None or not _has(stored, member_id):
         return []
     records = [Record(GroupMetadataKey(group.group_id), _changed(stored, change), VERSION)]
-    # A GroupMetadata makes these obsolete.
+    # A GroupMetadata makes the group's other records obsolete.
     if group.forced is not None:
         records.append(Record(ClassicGroupForcedRebalanceKey(group.group_id), group.forced))
-    if group.resynced is not None:
-        records.append(Record(ClassicGroupResyncKey(group.group_id), group.resynced))
-    return records
+    return records + _fence(group.group_id, group.fence)
 
 
 def _has(generation: _Generation, member_id: str) -> bool:
@@ -140,7 +145,7 @@ def _own_tombstones(group: ClassicGroup) -> list[Record]:
     own = (
         (group.forming, ClassicGroupGenerationKey),
         (group.forced, ClassicGroupForcedRebalanceKey),
-        (group.resynced, ClassicGroupResyncKey),
+        (None if group.fence is NO_FENCE else group.fence, ClassicGroupResyncKey),
     )
     return [Record(key(group.group_id), None) for value, key in own if value is not None]
 

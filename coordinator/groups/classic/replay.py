@@ -5,9 +5,9 @@ was made from the round; after a load the round starts from the stored half, onc
 
 from coordinator.groups.classic.group import ClassicGroup, classic_group_or_new, find_classic_group
 from coordinator.groups.classic.rebalance import prepare_rebalance, read_claims, read_subscriptions
-from coordinator.groups.classic.resync import note_resynced
 from coordinator.groups.classic.round import Cause, pending_disarmed, resync_key, sync_key
 from coordinator.groups.classic.states import State
+from coordinator.groups.fence import NO_FENCE, Fence, read
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
@@ -30,7 +30,8 @@ def replay_group_metadata(groups: Groups, key: GroupMetadataKey, value: GroupMet
         groups.remove(key.group, Kind.CLASSIC)
     else:
         group = classic_group_or_new(groups, key.group)
-        group.set_stored(value)
+        # The record of its fence, if it has one, comes next.
+        group.set_stored(value, NO_FENCE)
 
 
 def replay_generation(
@@ -55,10 +56,12 @@ def replay_forced_rebalance(
 
 
 def replay_resync(groups: Groups, key: ClassicGroupResyncKey, value: ClassicGroupResyncValue | None) -> None:
-    """Says that the stored generation was resynced, or that it was not; without a group the record is a leftover, as above."""
+    """Sets the fence of the stored generation; without a group the record is a leftover, as above."""
     group = find_classic_group(groups, key.group)
     if group is not None and group.stored is not None:
-        group.resynced = value
+        group.set_fence(
+            NO_FENCE if value is None else Fence(value.generation, value.resyncs, read(value.lost), read(value.taken))
+        )
 
 
 def resume_all(groups: Groups, now_ms: int) -> Result:
@@ -103,8 +106,6 @@ def _resume(groups: Groups, group: ClassicGroup, now_ms: int) -> GroupUpdate:
     """Starts the round from the stored half."""
     update = GroupUpdate(group.group_id)
     group.resume()
-    if group.resynced is not None and group.resynced.generation == group.generation:
-        note_resynced(group, group.resynced.resyncs)
     update.timers += (member.session_timer for member in group.members.values())
     if group.state is State.COMPLETING_REBALANCE:
         read_claims(groups, group)

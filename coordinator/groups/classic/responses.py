@@ -7,6 +7,7 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.round import Round
 from coordinator.groups.events import ClassicDelivery, event_only
+from coordinator.groups.fence import Fence
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from coordinator.runtime.result import Fact
@@ -56,14 +57,14 @@ def members_for_leader(group: Round) -> list[_JoinedMember]:
     ]
 
 
-def sync_response(group: Round, member: ClassicMember) -> SyncGroupResponse:
-    """The member's assignment in the current generation."""
+def sync_response(group: Round, member: ClassicMember, fence: Fence) -> SyncGroupResponse:
+    """The member's assignment in the current generation; the fence says how many times that was resynced."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         assignment=member.assignment,
-        resynced=group.resyncs if group.is_leader(member.member_id) else 0,
+        resynced=fence.at(group.generation).resyncs if group.is_leader(member.member_id) else 0,
     )
 
 

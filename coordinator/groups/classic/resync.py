@@ -16,21 +16,21 @@ resyncs again in the meantime, for the earlier request. Resyncs of a generation 
 way for long does not undo a later one.
 
 The generation number is the same before and after, so it cannot fence a commit that was on its way in a lost connection, or
-that a producer sends again later. So in a generation that was resynced, a member may not commit a partition that is assigned to
-other members alone (`Round.is_lost`). A record of our own remembers over a crash that the generation was resynced.
+that a producer sends again later. The group's fence does (fence.py): within the generation, a member may not commit what a
+resync took from it and gave to another one. So it cannot get that back, either: a resync that tries to starts a rebalance.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.leader_extensions import Partition, Resync, Resynced
+from coordinator.groups.classic.leader_extensions import Resync
 from coordinator.groups.classic.member import ClassicMember, Protocols
 from coordinator.groups.classic.owned_partitions import read_metadata
 from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import delivered, sync_error, sync_response
 from coordinator.groups.classic.round import Round, resync_key
+from coordinator.groups.fence import LOSSES_MAX, Fence, Losses
 from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.codec import DecodeError
@@ -46,6 +46,17 @@ RESYNCED_BYTES_MAX = 2 << 20
 
 
 # --- the leader -------------------------------------------------------------------------------------------------------
+
+
+def needs_new_generation(group: Round, given: Mapping[str, bytes]) -> bool:
+    """Whether a resync gives a member back what it lost in this generation, or takes more than a fence remembers.
+
+    `given`: member id -> assignment, for all members.
+    """
+    before, after, fence = _held(group, {}), _held(group, given), group.fence
+    return (
+        fence.gives_back(group.generation, after) or fence.resynced(group.generation, before, after).size > LOSSES_MAX
+    )
 
 
 def begin_resync(
@@ -101,7 +112,7 @@ def _release(groups: Groups, group: ClassicGroup, member_ids: set[str], update: 
     """The leader's second resync leaves these members what they have: they need not wait or join again."""
     for member_id in group.members:
         if member_id in member_ids:
-            _answer(groups, group, group.members[member_id], update)
+            _answer(groups, group, group.members[member_id], group.fence, update)
 
 
 # --- the members ------------------------------------------------------------------------------------------------------
@@ -177,12 +188,13 @@ def _wish(protocol_name: str, subscription: Subscription) -> Subscription:
 def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, update: GroupUpdate) -> None:
     """Writes the generation with its new assignments and answers the leader and the members that receive one."""
     _end(group, update)
+    before = _held(group, {})
     for member_id, assignment in resync.assignments.items():
         group.set_assignment(group.members[member_id], assignment)
-    note_resynced(group, group.resyncs + 1)
-    update.records += completed_generation(group)
+    fence = group.fence.resynced(group.generation, before, _held(group, {}))
+    update.records += completed_generation(group, fence)
     for member in group.members.values():
-        _answer(groups, group, member, update)
+        _answer(groups, group, member, fence, update)
     update.emit(
         "group_resynced",
         _event(group, resync, now_ms - resync.started_ms),
@@ -190,6 +202,18 @@ def _complete(groups: Groups, group: ClassicGroup, resync: Resync, now_ms: int, 
         changed=len(resync.assignments),
         took_ms=now_ms - resync.started_ms,
     )
+
+
+def _held(group: Round, given: Mapping[str, bytes]) -> Losses:
+    """What each member has been assigned, or would be by `given`; nothing where the coordinator cannot read it."""
+    held = {}
+    for member_id, member in group.members.items() if group.uses_consumer_protocol else ():
+        try:
+            topics = parse_assignment(given.get(member_id, member.assignment)).partitions
+        except DecodeError:
+            continue
+        held[member_id] = frozenset((topic, index) for topic, indexes in topics.items() for index in indexes)
+    return held
 
 
 def _event(group: Round, resync: Resync, duration_ms: int) -> Event:
@@ -220,8 +244,6 @@ def abort_resync(group: Round, update: GroupUpdate) -> None:
 def replace_in_resync(groups: Groups, group: ClassicGroup, old_id: str, new_id: str, update: GroupUpdate) -> None:
     """A static member came back under a new id. It must ask again; a leader that came back knows of no resync."""
     resync = group.resync
-    if group.is_resynced:
-        note_resynced(group, group.resyncs)
     if resync is None:
         return
     if resync.leader_id == old_id:
@@ -241,21 +263,6 @@ def _end(group: Round, update: GroupUpdate) -> None:
     update.disarm(resync_key(group))
 
 
-def note_resynced(group: Round, times: int) -> None:
-    """The leader has resynced the generation so often. Reads the owners of partitions from the assignments, where it can."""
-    owners: defaultdict[Partition, set[str]] = defaultdict(set)
-    for member_id, member in group.members.items() if group.uses_consumer_protocol else ():
-        try:
-            partitions = parse_assignment(member.assignment).partitions
-        except DecodeError:
-            continue
-        for topic, indexes in partitions.items():
-            for index in indexes:
-                owners[topic, index].add(member_id)
-    fixed = {partition: frozenset(members) for partition, members in owners.items()}
-    group.set_last_resync(Resynced(group.generation, times, fixed))
-
-
 # --- parked requests --------------------------------------------------------------------------------------------------
 
 
@@ -264,11 +271,11 @@ def _park(member: ClassicMember, context: RequestContext, update: GroupUpdate) -
     update.answer(earlier, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def _answer(groups: Groups, group: ClassicGroup, member: ClassicMember, update: GroupUpdate) -> None:
+def _answer(groups: Groups, group: ClassicGroup, member: ClassicMember, fence: Fence, update: GroupUpdate) -> None:
     """Answers the member's parked SyncGroup with its assignment. Its session starts again, as it did not count until now."""
     context = group.unpark_sync(member)
     if context is None:
         return
-    update.answer(context, sync_response(group, member))
+    update.answer(context, sync_response(group, member, fence))
     update.facts.append(delivered(groups.catalog, group, member))
     update.timers.append(member.session_timer)

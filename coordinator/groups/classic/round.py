@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic.assignment_rules import InvalidAssignment
-from coordinator.groups.classic.leader_extensions import AssignmentFailure, Resync, Resynced
+from coordinator.groups.classic.leader_extensions import AssignmentFailure, Resync
 from coordinator.groups.classic.member import ClassicMember, Protocols, protocols_bytes
 from coordinator.groups.classic.owned_partitions import Claims, Reading
 from coordinator.groups.classic.states import SUCCESSORS, State
 from coordinator.groups.committer import Committer, classic_committer
+from coordinator.groups.fence import Fence
 from coordinator.groups.group import (
     CONSUMER_PROTOCOL_TYPE,
     REBALANCES_KEPT,
@@ -33,7 +34,7 @@ from coordinator.groups.group import (
     LastRebalance,
     commit_timestamp_ms,
 )
-from coordinator.groups.held_bytes import PARTITION_BYTES, SMALL_BYTES, member_bytes, text_bytes
+from coordinator.groups.held_bytes import SMALL_BYTES, member_bytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -106,7 +107,7 @@ class Round(Group):
 
     __slots__ = (
         "awaiting_joins", "claims", "claims_contested", "claims_in_kip_order", "claims_stale", "failure", "generation",
-        "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "last_resync", "leader_id",
+        "initial_delay", "invalid_assignment", "invalid_partitions", "is_resumed", "join_timer_key", "leader_id",
         "members", "pending_joins", "pending_syncs", "protocol_name", "protocol_type", "rebalances", "resync",
         "state", "state_timestamp_ms", "static_members", "subscribed_topics", "support",
     )  # fmt: skip
@@ -116,8 +117,8 @@ class Round(Group):
     state: State
     protocol_type: str | None
 
-    def __init__(self, group_id: str, now_ms: int | None) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, now_ms: int | None, fence: Fence) -> None:
+        super().__init__(group_id, fence)
         self.state = State.EMPTY
         self.state_timestamp_ms: int | None = now_ms
         """Wall clock of the last change of state; None where a record of an old Kafka does not say."""
@@ -157,8 +158,6 @@ class Round(Group):
         """Why the current generation has no assignment and gets none; None where its leader has not said so."""
         self.resync: Resync | None = None
         """The resync that waits for members; only in Stable."""
-        self.last_resync: Resynced | None = None
-        """The last generation that was resynced; None if none was."""
         self.invalid_assignment: InvalidAssignment | None = None
         """What the leader assigned last, if it breaks rules."""
         self.invalid_partitions: dict[str, int] = {}
@@ -230,18 +229,8 @@ class Round(Group):
 
     @property
     def resyncs(self) -> int:
-        """How often the leader has resynced the current generation."""
-        resynced = self.last_resync
-        return resynced.times if resynced is not None and resynced.generation == self.generation else 0
-
-    @property
-    def is_resynced(self) -> bool:
-        return self.last_resync is not None and self.last_resync.generation == self.generation
-
-    def is_lost(self, member_id: str, topic: str, partition: int) -> bool:
-        resynced = self.last_resync
-        owners = None if resynced is None else resynced.owners.get((topic, partition))
-        return owners is not None and member_id not in owners
+        """How many times the leader has resynced the current generation."""
+        return self.fence.at(self.generation).resyncs
 
     @property
     def have_all_joined(self) -> bool:
@@ -341,11 +330,6 @@ class Round(Group):
     def set_resync(self, resync: Resync | None) -> None:
         self.hold(_resync_bytes(resync) - _resync_bytes(self.resync))
         self.resync = resync
-
-    def set_last_resync(self, resynced: Resynced) -> None:
-        before = 0 if self.last_resync is None else len(self.last_resync.owners)
-        self.hold_derived((len(resynced.owners) - before) * PARTITION_BYTES)
-        self.last_resync = resynced
 
     def set_reading(self, member: ClassicMember, reading: Reading | None) -> None:
         """Keeps the member's metadata as parsed; None: forgets them."""

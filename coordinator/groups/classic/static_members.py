@@ -51,7 +51,7 @@ def replace_static_member(
     update.emit("static_member_replaced", member_id=new_id, replaced=old.member_id)
     _emit_replacement(group, old, new_id, attempt, update)
     if group.state is State.STABLE and select_protocol(group) == group.protocol_name:
-        update.records += completed_generation(group)
+        update.records += completed_generation(group, group.fence)
         return _current_generation(group, new_id, leader_before, attempt.context.api_version)
     update.records += renamed_member(group, old.member_id, new_id)
     group.park_join(member, attempt.context, attempt.now_ms)

@@ -16,9 +16,10 @@ from coordinator.groups.classic.leader_extensions import fence_extension
 from coordinator.groups.classic.rebalance import prepare_rebalance, rebalance_completed
 from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.responses import delivered, sync_error, sync_response
-from coordinator.groups.classic.resync import begin_resync, is_resyncing, park_for_resync
+from coordinator.groups.classic.resync import begin_resync, is_resyncing, needs_new_generation, park_for_resync
 from coordinator.groups.classic.round import Cause, sync_key
 from coordinator.groups.classic.states import State
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.fencing import fence_generation, fence_member
 from coordinator.groups.group import waited_longest_for
 from coordinator.groups.rebalance_interval import arm_interval
@@ -58,12 +59,16 @@ def sync(
             assignments = {each.member_id: each.assignment for each in request.assignments}
             if not validate_resync(groups, group, assignments, update):
                 return update.result(sync_error(ErrorCode.INVALID_REQUEST, "the assignments are invalid"))
+            if needs_new_generation(group, assignments):
+                cause = Cause("a resync needs a new generation", request.member_id, None)
+                prepare_rebalance(groups, group, cause, now_ms, update)
+                return update.result(sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
             begin_resync(groups, group, member, assignments, context, now_ms, update)
         elif is_resyncing(group, request.member_id):
             park_for_resync(groups, group, member, context, now_ms, update)
         else:
             update.facts.append(delivered(groups.catalog, group, member))
-            return update.result(sync_response(group, member))
+            return update.result(sync_response(group, member, group.fence))
         return update.result(None)
     earlier, member.awaiting_sync = member.awaiting_sync, context
     # Kafka leaves it without an answer.
@@ -92,11 +97,11 @@ def _assign(groups: Groups, group: ClassicGroup, request: SyncGroupRequest, now_
         prepare_rebalance(groups, group, cause, now_ms, update)
         return
     group.enter(State.STABLE, now_ms)
-    update.records += completed_generation(group)
+    update.records += completed_generation(group, NO_FENCE)
     for member in group.members.values():
         context = group.unpark_sync(member)
         if context is not None:
-            update.answer(context, sync_response(group, member))
+            update.answer(context, sync_response(group, member, NO_FENCE))
             update.facts.append(delivered(groups.catalog, group, member))
             # A session that ran out while the sync was parked did not count and must start again.
             update.timers.append(member.session_timer)

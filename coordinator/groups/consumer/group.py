@@ -23,6 +23,7 @@ from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.soft_state import ConsumerSoftState
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.fence import NO_FENCE, Fence
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.held_bytes import NAME_BYTES, PARTITION_BYTES
 from coordinator.groups.kinds import Kind
@@ -75,8 +76,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
     kind = _KIND
     protocol_type = CONSUMER_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id, ConsumerSoftState())
+    def __init__(self, group_id: str, fence: Fence) -> None:
+        super().__init__(group_id, fence, ConsumerSoftState())
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
         """The log has a record of type 4, which only a Kafka before 4.1 writes; the next group epoch removes it."""
@@ -121,6 +122,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
     def fencing_policies(self, settings: GroupSettings) -> ConsumerSettings:
         return settings.consumer(self.group_id)
 
+    def fence_in_force(self) -> Fence:
+        """The group's fence, unless every member has left its epoch."""
+        fence = self.fence
+        if fence is NO_FENCE or any(member.member_epoch <= fence.epoch for member in self.members.values()):
+            return fence
+        return NO_FENCE
+
     def owner(self, topic_id: bytes, partition: int) -> str | None:
         """The member that holds a partition, which it may have to give up."""
         return self.owners.get(topic_id, _NO_OWNERS).get(partition)
@@ -134,9 +142,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
-    def set_group_epoch(self, epoch: int, metadata_hash: int) -> None:
+    def set_group_epoch(self, epoch: int, metadata_hash: int, fence: Fence) -> None:
         self.group_epoch = epoch
         self.metadata_hash = metadata_hash
+        self.set_fence(fence)
         self.soft.on_epochs_changed()
 
     def set_partition_metadata(self, *, is_there: bool) -> None:
@@ -272,7 +281,8 @@ def consumer_group_or_new(groups: Groups, group_id: str) -> ConsumerGroup:
     """For replay: the consumer group of this id; created if there is none, in the place of a group of another kind."""
     group = find_consumer_group(groups, group_id)
     if group is None:
-        group = ConsumerGroup(group_id)
+        # The record of its epoch has its fence.
+        group = ConsumerGroup(group_id, NO_FENCE)
         groups.put(group)
     return group
 

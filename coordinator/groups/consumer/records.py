@@ -4,8 +4,8 @@ Lists are sorted, so that equal states make equal bytes. Two fields have a defau
 although it looks like it, and must be written where they are null or empty: ClassicMemberMetadata (a record without it is read
 as a classic member with no protocols) and AssignmentEpochs.
 
-RevocationEpoch is ours: a tagged field under the number of the proposal that asks for it (KAFKA-19779). Kafka's broker and
-tools skip it.
+RevocationEpoch is ours: a tagged field under the number of the proposal that asks for it (KAFKA-19779). So is the fence of a
+group that was a classic one (fence.py). Kafka's broker and tools skip both.
 
 Kafka: `GroupCoordinatorRecordHelpers`.
 """
@@ -16,6 +16,7 @@ from coordinator.groups.assignors.assignor import Partitions
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.fence import NO_FENCE, Fence, written
 from coordinator.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -73,9 +74,13 @@ def current_assignment(group_id: str, member: ConsumerMember) -> Record:
     return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id), value)
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """Type 3: the group epoch, and the metadata hash it was raised for."""
-    return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash))
+def group_epoch(group_id: str, epoch: int, metadata_hash: int, fence: Fence) -> Record:
+    """Type 3: the group epoch, the metadata hash it was raised for, and the fence of the epoch in which it was converted."""
+    value = ConsumerGroupMetadataValue(epoch, metadata_hash)
+    if fence is not NO_FENCE:
+        lost = written(fence.lost, ConsumerGroupMetadataValue.LostByMember, ConsumerGroupMetadataValue.LostTopic)
+        value.fence = ConsumerGroupMetadataValue.ResyncedEpoch(fence.epoch, fence.resyncs, lost)
+    return Record(ConsumerGroupMetadataKey(group_id), value)
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:

@@ -15,6 +15,7 @@ from coordinator.groups.epochs.replay import (
     drop_member,
     with_epochs,
 )
+from coordinator.groups.fence import NO_FENCE, Fence, read
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
@@ -101,7 +102,9 @@ def replay_group_epoch(groups: Groups, key: ConsumerGroupMetadataKey, value: Con
     if value is None:
         groups.remove(key.group_id, Kind.CONSUMER)
     else:
-        consumer_group_or_new(groups, key.group_id).set_group_epoch(value.epoch, value.metadata_hash)
+        known = value.fence
+        fence = NO_FENCE if known is None else Fence(known.epoch, known.resyncs, read(known.lost), {})
+        consumer_group_or_new(groups, key.group_id).set_group_epoch(value.epoch, value.metadata_hash, fence)
 
 
 def replay_target_epoch(

@@ -47,6 +47,7 @@ class ConsumerSoftState(SoftState):
     __slots__ = (
         "assignor_inputs",
         "catalog_version",
+        "is_matching",
         "may_describe",
         "regexes_looked_at_ms",
         "regexes_version",
@@ -72,6 +73,8 @@ class ConsumerSoftState(SoftState):
         """The catalog version for which the target was computed; None: not since the log was read."""
         self.may_describe: Callable[[str], bool] | None = None
         """Which topics the client may see whose request armed the timer of the patterns; None: the timer is not armed."""
+        self.is_matching = False
+        """The patterns are being matched outside the shard."""
         self.regexes_version: int | None = None
         """The catalog version that the patterns were last matched against."""
         self.regexes_looked_at_ms = 0

@@ -8,10 +8,10 @@ subscribes to other topics. The hash is Kafka's to the last bit, because it outl
 any other value would say that the topics of every group have changed.
 
 A pattern (RE2 syntax, must match the whole name) is matched against all topics. That is too much work for a heartbeat, so a
-timer does it immediately afterwards, for all patterns of the group, and the result is written to the log: a member's first
-heartbeat is answered without its topics, its next one finds them. RE2 takes time linear in the name, whatever the pattern:
-some 10 ms for one pattern and ten thousand topics. New topics are looked at as soon as a heartbeat notices them, but at most
-once a second (`REFRESH_INTERVAL_MS`; Kafka: every ten seconds).
+timer asks for it immediately afterwards, for all patterns of the group. The work is done elsewhere, in slices
+(runtime/pattern_matcher.py). What it found comes back as a change of the state (`take_matches`) and is written to the log: a
+member's first heartbeat is answered without its topics, a later one finds them. New topics are looked at as soon as a heartbeat
+notices them, but at most once a second (`REFRESH_INTERVAL_MS`; Kafka: every ten seconds).
 
 With an authorizer, patterns find only topics that one client may describe: the one whose request asked for the match. This
 holds for all members of the group, and what changes in that client's permissions counts from the next match on.
@@ -19,11 +19,7 @@ holds for all members of the group, and what changes in that client's permission
 Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import Any
-
-import re2
+from collections.abc import Callable
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer import records
@@ -32,30 +28,12 @@ from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.epochs.metadata_hash import topics_hash
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.patterns import BadPattern, Matched, compile_pattern
 from coordinator.runtime.result import Record, Timer
 
 REFRESH_INTERVAL_MS = 1_000
 """Milliseconds between two matches of a group's patterns against all topics, at least."""
 NEVER_MS = 1 << 63
-
-
-_REASONS = (
-    ("missing ]", "missing closing ]"),
-    ("missing )", "missing closing )"),
-    ("unexpected )", "unexpected )"),
-    ("no argument for repetition operator", "missing argument to repetition operator"),
-    ("bad repetition operator", "invalid nested repetition operator"),
-    ("invalid repetition size", "invalid repetition count"),
-    ("invalid perl operator", "invalid or unsupported Perl syntax"),
-    ("trailing \\", "trailing backslash at end of expression"),
-    ("invalid named capture", "invalid named capture"),
-    ("invalid escape sequence", "invalid escape sequence"),
-    ("invalid character class range", "invalid character class range"),
-)
-"""Error text of the C++ RE2 -> that of the Java RE2, which Kafka uses."""
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -101,15 +79,20 @@ def metadata_hash(group: ConsumerGroup, removed: set[str], added: set[str], cata
 # --- patterns ---------------------------------------------------------------------------------------------------------
 
 
-def check_regex(regex: str) -> None:
-    """Raises INVALID_REGULAR_EXPRESSION."""
+def check_regex(groups: Groups, regex: str) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION for a pattern that is malformed, or too much work for the topics that exist."""
     try:
-        _compiled(regex)
-    except re2.error as error:
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {_reason(error)}.",
-        ) from None
+        instructions = compile_pattern(regex, groups.config.limit_pattern_bytes).programsize
+    except BadPattern as error:
+        reason = str(error)
+    else:
+        if instructions * len(groups.catalog.topic_names()) <= groups.config.limit_pattern_work:
+            return
+        reason = "it takes more work than limit.pattern.work allows"
+    raise KafkaError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
+    )
 
 
 def patterns_due_ms(groups: Groups, group: ConsumerGroup) -> int:
@@ -136,20 +119,29 @@ def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: 
 
 
 def resolve(
-    groups: Groups, group: ConsumerGroup, may_describe: Callable[[str], bool], now_ms: int
+    groups: Groups,
+    group: ConsumerGroup,
+    matched: Matched,
+    may_describe: Callable[[str], bool],
+    version: int,
+    now_ms: int,
 ) -> tuple[list[Record], set[str], set[str], bool]:
-    """Matches the group's patterns against the topics that may be seen.
+    """Takes what the group's patterns matched of the topics in this version of the catalog, as far as it may be seen.
 
     Returns the records of what changed, the topics to which the group no longer subscribes, those to which it newly does, and
     whether the target may have to change.
     """
-    catalog = groups.catalog
-    matched = _matched(group.regex_members, catalog.topic_names(), may_describe)
+    # Patterns may have come and gone meanwhile. One that cannot be matched keeps the topics that it had.
+    known = {
+        regex: topics if topics is not None else group.regexes[regex].topics if regex in group.regexes else frozenset()
+        for regex, topics in matched.items()
+        if regex in group.regex_members
+    }
     counts: dict[str, int] = {}
     written: list[Record] = []
     changes_target = False
-    for regex, topics in matched.items():
-        resolved = ResolvedRegex(topics=topics, version=catalog.version, timestamp_ms=now_ms)
+    for regex, topics in _visible(known, may_describe).items():
+        resolved = ResolvedRegex(topics=topics, version=version, timestamp_ms=now_ms)
         old = group.regexes.get(regex)
         if old is not None and old.topics == resolved.topics:
             continue
@@ -162,31 +154,27 @@ def resolve(
             changes_target
             or old is not None
             or bool(resolved.topics)
-            or any(group.target.get(each) for each, member in group.members.items() if member.regex == regex)
+            or _leaves_without_reader(group, regex, groups.catalog)
         )
     removed = {name for name, by in counts.items() if by < 0 and group.subscribed[name] + by == 0}
     added = {name for name, by in counts.items() if by > 0 and name not in group.subscribed}
     return written, removed, added, changes_target
 
 
-def _matched(
-    patterns: Iterable[str], names: Sequence[str], may_describe: Callable[[str], bool]
-) -> dict[str, frozenset[str]]:
-    """Pattern -> the names that it matches and that may be seen. Only what some pattern matches is asked about, and once."""
-    matched = {}
-    for pattern in patterns:
-        matches = _compiled(pattern).fullmatch
-        matched[pattern] = frozenset(name for name in names if matches(name))
+def _leaves_without_reader(group: ConsumerGroup, regex: str, catalog: Catalog) -> bool:
+    """Whether the target gives a member of a pattern that matches nothing what others subscribe to and it no longer does.
+
+    Kafka computes no other target then, and nobody reads these partitions until something else raises the group's epoch.
+    """
+    for member_id, member in group.members.items():
+        if member.regex == regex:
+            names = {catalog.topic_name(topic_id) or "" for topic_id in group.target.get(member_id, ())}
+            if any(name in group.subscribed for name in names - member.topics):
+                return True
+    return False
+
+
+def _visible(matched: dict[str, frozenset[str]], may_describe: Callable[[str], bool]) -> dict[str, frozenset[str]]:
+    """Pattern -> those of its names that may be seen. Only what some pattern matches is asked about, and once."""
     hidden = [name for name in frozenset[str]().union(*matched.values()) if not may_describe(name)]
     return {pattern: topics.difference(hidden) for pattern, topics in matched.items()} if hidden else matched
-
-
-@lru_cache(maxsize=4_096)
-def _compiled(regex: str) -> Any:
-    return re2.compile(regex, _OPTIONS)
-
-
-def _reason(error: Exception) -> str:
-    message = error.args[0]
-    text: str = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
-    return next((ours for theirs, ours in _REASONS if text.startswith(theirs)), text)

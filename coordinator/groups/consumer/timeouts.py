@@ -8,17 +8,18 @@
 A member whose timer fires is removed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 
 from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.consumer.subscription import follow, metadata_hash, resolve
+from coordinator.groups.consumer.subscription import REFRESH_INTERVAL_MS, follow, metadata_hash, resolve
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.timeouts import fire, timers_after_load
 from coordinator.groups.state import Groups
-from coordinator.runtime.result import Result, Timer, TimerKey
+from coordinator.protocol.patterns import Matched
+from coordinator.runtime.result import Result, RunChange, Timer, TimerKey
 
 
 def resume_all(groups: Groups) -> Iterable[Timer]:
@@ -52,22 +53,43 @@ fire_join = partial(_fire, cause="a classic member did not join in time", is_due
 fire_sync = partial(_fire, cause="a classic member did not sync in time", is_due=_is_classic)
 
 
-def fire_regex(groups: Groups, key: TimerKey, now_ms: int) -> Result:
-    """Matches the group's patterns against the topics (Kafka: `GroupMetadataManager.handleRegularExpressionsResult`)."""
-    update = ConsumerUpdate.find(groups, str(key[1]), now_ms)
-    if update is None or not update.group.regex_members:
+def fire_regex(groups: Groups, key: TimerKey, _now_ms: int) -> Result:
+    """Asks which topics the group's patterns match; the answer is taken by `take_matches`."""
+    group = find_consumer_group(groups, str(key[1]))
+    if group is None or not group.regex_members or group.soft.may_describe is None:
+        return Result()
+    soft, catalog = group.soft, groups.catalog
+    if soft.is_matching:
+        return Result(timers=(Timer(key, REFRESH_INTERVAL_MS),))
+    take = partial(take_matches, group_id=group.group_id, may_describe=group.soft.may_describe, version=catalog.version)
+    patterns, names = tuple(group.regex_members), catalog.topic_names()
+    soft.may_describe, soft.is_matching = None, True
+
+    def ask(run_change: RunChange) -> None:
+        groups.match_patterns(
+            patterns, names, catalog.version, lambda matched: run_change(partial(take, matched=matched))
+        )
+
+    return Result(asks=(ask,))
+
+
+def take_matches(
+    groups: Groups, now_ms: int, *, group_id: str, matched: Matched, may_describe: Callable[[str], bool], version: int
+) -> Result:
+    """Takes the topics that the group's patterns match (Kafka: `GroupMetadataManager.handleRegularExpressionsResult`)."""
+    update = ConsumerUpdate.find(groups, group_id, now_ms)
+    if update is None:
         return Result()
     group, soft = update.group, update.group.soft
-    if soft.may_describe is None:
-        return Result()
-    written, removed, added, changes_target = resolve(groups, group, soft.may_describe, now_ms)
-    soft.may_describe = None
+    soft.is_matching = False
+    written, removed, added, changes_target = resolve(groups, group, matched, may_describe, version, now_ms)
     update.records += written
     soft.regexes_looked_at_ms = now_ms
-    soft.regexes_version = groups.catalog.version
-    is_known = not follow(group, groups.catalog)
-    new_hash = metadata_hash(group, removed, added, groups.catalog, is_known=is_known)
-    soft.catalog_version = groups.catalog.version
-    if changes_target or new_hash != group.metadata_hash:
+    soft.regexes_version = version
+    if changes_target:
+        is_known = not follow(group, groups.catalog)
+        new_hash = metadata_hash(group, removed, added, groups.catalog, is_known=is_known)
+        soft.catalog_version = groups.catalog.version
         update.raise_epoch(new_hash, "a pattern matches other topics", "")
+    # Else the next heartbeat finds out whether the group's topics have changed, as in Kafka.
     return update.result(None)

@@ -34,6 +34,7 @@ from coordinator.groups.consumer.reconcile import reconcile
 from coordinator.groups.consumer.subscription import check_regex, follow, metadata_hash, refresh_timer, topic_ids
 from coordinator.groups.epochs.member import Owned
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
+from coordinator.groups.held_bytes import PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -67,24 +68,35 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
     # --- the steps ----------------------------------------------------------------------------------------------------
 
     def advance(
-        self, old: ConsumerMember, new: ConsumerMember, owned: Owned, context: RequestContext
+        self,
+        old: ConsumerMember,
+        new: ConsumerMember,
+        owned: Owned,
+        context: RequestContext,
+        *,
+        enforces: bool = False,
     ) -> ConsumerMember:
-        """Takes all steps for a member that is now `new`; returns it as it is after them.
+        """Takes all steps for a member that is now `new`; returns it as it is after them. `enforces`: as in `catch_up`.
 
         Raises INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
         """
-        target_epoch, target = self.catch_up(old, new, context)
+        target_epoch, target = self.catch_up(old, new, context, enforces=enforces)
         changed = new.topics != old.topics or new.regex != old.regex
         return self.reconcile(new, target_epoch, target, owned, subscription_changed=changed)
 
-    def catch_up(self, old: ConsumerMember, new: ConsumerMember, context: RequestContext) -> tuple[int, Partitions]:
-        """Takes the steps of the group; returns the target's epoch and the member's part of it. Raises as `advance`."""
+    def catch_up(
+        self, old: ConsumerMember, new: ConsumerMember, context: RequestContext, *, enforces: bool = False
+    ) -> tuple[int, Partitions]:
+        """Takes the steps of the group; returns the target's epoch and the member's part of it. Raises as `advance`.
+
+        `enforces`: the member asks for a rebalance (KIP-568), for which no assignment interval is waited.
+        """
         group, catalog = self.group, self.groups.catalog
         topics_changed = new.topics != old.topics
         regex_changed = new.regex != old.regex
         is_new_regex = bool(regex_changed and new.regex and new.regex not in group.regex_members)
         if is_new_regex:
-            check_regex(new.regex)
+            check_regex(self.groups, new.regex)
         if new is not old:
             self.records.append(records.member_metadata(self.group_id, new))
         regex_dropped = regex_changed and bool(old.regex) and group.regex_members.get(old.regex) == 1
@@ -99,6 +111,8 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             cause = "the preferred assignor changed"
         elif self.needs_another_epoch(new):
             cause = "a member came back that had lost partitions in this epoch"
+        elif enforces and group.group_epoch == group.target_epoch:
+            cause = "a member enforces a rebalance"
         has_changed = follow(group, catalog)
         if cause or has_changed:
             self._raise_epoch_if_due(old, new, cause, is_known=not has_changed, regex_dropped=regex_dropped)
@@ -108,7 +122,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         if timer is not None:
             self.timers.append(timer)
             group.soft.may_describe = context.may_describe
-        return self._retarget(old, new)
+        return self._retarget(old, new, at_once=enforces)
 
     def _raise_epoch_if_due(
         self, old: ConsumerMember, new: ConsumerMember, cause: str, *, is_known: bool, regex_dropped: bool
@@ -127,7 +141,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
     def raise_epoch(self, new_hash: int, cause: str, member_id: str, reason: str | None = None) -> None:
         """Writes the next group epoch, and begins a rebalance."""
         self.group_epoch += 1
-        self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash))
+        self.records.append(records.group_epoch(self.group_id, self.group_epoch, new_hash, self.group.fence_in_force()))
         self.begin_rebalance(cause, member_id, reason)
 
     def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
@@ -170,14 +184,14 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
 
     # --- the target ---------------------------------------------------------------------------------------------------
 
-    def _retarget(self, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Partitions]:
+    def _retarget(self, old: ConsumerMember, new: ConsumerMember, *, at_once: bool) -> tuple[int, Partitions]:
         """The target's epoch and the member's part of it; of a new target, if one is due."""
         group = self.group
         before = self.part_before(new.member_id) or NO_PARTITIONS
         if group.target_epoch >= self.group_epoch:
             return group.target_epoch, before
         interval_ms = self.groups.settings.consumer(self.group_id).assignment_interval_ms
-        if self.must_keep_target(new, interval_ms):
+        if not at_once and self.must_keep_target(new, interval_ms):
             return group.target_epoch, before
         return self.group_epoch, self._new_target(old, new)
 
@@ -197,6 +211,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             for topic_id in topics:
                 if topic_id not in counts:
                     counts[topic_id] = catalog.partition_count(catalog.topic_name(topic_id) or "") or 0
+        self.groups.fence_derived(group, PARTITION_BYTES * sum(counts.values()))
         name = upcoming_assignor(self.groups, group, old, new)
         try:
             spec = GroupSpec(members=members, partitions=counts, free=self._free(members, counts))

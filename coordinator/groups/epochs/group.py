@@ -21,6 +21,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from coordinator.groups.epochs.member import ModernMember
 from coordinator.groups.epochs.soft_state import SoftState
+from coordinator.groups.fence import Fence
 from coordinator.groups.group import Group, LastRebalance
 
 EPOCH_AT_FIRST = 1
@@ -48,8 +49,8 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         "unreconciled",
     )
 
-    def __init__(self, group_id: str, soft: Soft) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, fence: Fence, soft: Soft) -> None:
+        super().__init__(group_id, fence)
         self.group_epoch = EPOCH_AT_FIRST
         self.metadata_hash = 0
         """Hash of the group's topics as they were when the group epoch was last raised; 0: no topics."""
@@ -105,6 +106,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
             "target_timestamp_ms": self.target_timestamp_ms,
             "target": self.target,
             "members": self.members,
+            "fence": self.fence,
         }
 
     def target_stands(self, interval_ms: int, now_ms: int) -> bool:

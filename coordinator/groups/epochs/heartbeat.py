@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from coordinator.groups.epochs.member import JOINING_EPOCH, LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.membership import member_of_request
 from coordinator.groups.epochs.update import ModernUpdate
-from coordinator.groups.events import fenced
+from coordinator.groups.events import refused
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Fact
@@ -42,10 +42,10 @@ class HeartbeatRequest(Protocol):
     rebalance_timeout_ms: int
 
 
-def refused_facts(groups: Groups, request: HeartbeatRequest, error: ErrorCode) -> tuple[Fact, ...]:
-    """The event of a refused heartbeat, if it was refused because its sender is not who it says it is."""
+def refused_facts(groups: Groups, request: HeartbeatRequest, error: KafkaError) -> tuple[Fact, ...]:
+    """The facts of a refused heartbeat."""
     api = request.NAME.removesuffix("Request")
-    return fenced(groups, request.group_id, request.member_id, request.instance_id, request.member_epoch, error, api)
+    return refused(groups, request.group_id, request.member_id, request.instance_id, request.member_epoch, error, api)
 
 
 def invalid(text: str) -> KafkaError:

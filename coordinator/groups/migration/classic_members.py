@@ -16,6 +16,10 @@ Kafka accepts any member id in a JoinGroup here, because it does not remember wh
 partitions was a member, was removed, and may be reading what another member has by now; this server answers
 UNKNOWN_MEMBER_ID, and the client comes back with nothing.
 
+A member that names its generation in a JoinGroup (KIP-792, an extension) is served as in a classic group. If the generation is
+not its epoch, it is fenced and keeps its id. If it is, and the member has no step to take, the group's epoch is raised, and a
+target computed at once (KIP-568).
+
 Only members move a group forward: those of the consumer protocol, and classic ones by JoinGroup. Where all members are classic
 ones, their heartbeats also compute a target that is due, unlike in Kafka, where nothing does.
 """
@@ -43,11 +47,11 @@ from coordinator.groups.events import (
     acknowledged,
     delivered,
     event_only,
-    fenced,
-    fenced_classic,
     member_fenced,
     member_joined,
     member_left,
+    refused,
+    refused_classic,
 )
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.groups.kinds import Kind
@@ -81,14 +85,15 @@ def join(
     """Joins a consumer group that has members.
 
     Every error is in the reply: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, ILLEGAL_GENERATION (KIP-792). As in Kafka none returns the member id of the
-    request. Mirrors `GroupMetadataManager.classicGroupJoinToConsumerGroup`.
+    FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, ILLEGAL_GENERATION. As in Kafka none returns the member id of the request, but
+    for the last, with which a member keeps its id (KIP-792). Mirrors `GroupMetadataManager.classicGroupJoinToConsumerGroup`.
     """
     try:
         return _join(groups, group, JoinAttempt(request, context, now_ms))
     except KafkaError as error:
-        facts = fenced_classic(groups, request, error.code)
-        return Result(join_error(context.api_version, error.code, ""), facts=facts)
+        facts = refused_classic(groups, request, error)
+        member_id = request.member_id if error.code is ErrorCode.ILLEGAL_GENERATION else ""
+        return Result(join_error(context.api_version, error.code, member_id), facts=facts)
 
 
 def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
@@ -115,7 +120,8 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
     subscription = _subscription(attempt)
     if instance_id is None and not is_new and member_id not in group.members and any(subscription.owned.values()):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    _fence_claimed_generation(request, old)
+    if not is_new:
+        _fence_claimed_generation(request, old)
     new = _with_request(old, attempt, subscription)
     update.fence_growth(old, new)
     owned: Owned = [
@@ -125,7 +131,9 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
         )
         if topic_id is not None
     ]
-    stepped = update.advance(old, new, owned, context)
+    # A member that has no step to take and names its generation asks for a rebalance (KIP-568).
+    enforces = request.generation_id == old.member_epoch and old.is_reconciled_to(group.target_epoch)
+    stepped = update.advance(old, new, owned, context, enforces=enforces)
     group_id = group.group_id
     before = group.members.get(member_id)
     if before is None or before.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
@@ -143,7 +151,7 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
 
 
 def _fence_claimed_generation(request: JoinGroupRequest, member: ConsumerMember) -> None:
-    """KIP-792: a member that names its generation must name its epoch. Raises ILLEGAL_GENERATION."""
+    """KIP-792: a member that names its generation must name its epoch; a newcomer may name any. Raises ILLEGAL_GENERATION."""
     if request.generation_id not in (_NO_GENERATION, member.member_epoch):
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
@@ -294,7 +302,7 @@ def heartbeat(
     try:
         return _heartbeat(groups, group, request, context, now_ms)
     except KafkaError as error:
-        error.facts = fenced_classic(groups, request, error.code)
+        error.facts = refused_classic(groups, request, error)
         raise
 
 
@@ -378,8 +386,8 @@ def leave(
             gone[member.member_id] = member
         except KafkaError as error:
             code = error.code
-            update.facts += fenced(
-                groups, group.group_id, each.member_id, each.group_instance_id, -1, code, "LeaveGroup"
+            update.facts += refused(
+                groups, group.group_id, each.member_id, each.group_instance_id, -1, error, "LeaveGroup"
             )
         results.append(MemberResult(each.member_id, each.group_instance_id, code))
     update.remove(list(gone.values()), "a member left")

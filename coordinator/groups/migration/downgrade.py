@@ -17,7 +17,7 @@ from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.protocols import select_protocol
 from coordinator.groups.classic.rebalance import prepare_rebalance, read_subscriptions
-from coordinator.groups.classic.records import group_metadata
+from coordinator.groups.classic.records import completed_generation
 from coordinator.groups.classic.round import Cause
 from coordinator.groups.classic.states import State
 from coordinator.groups.consumer import records
@@ -80,7 +80,8 @@ def downgrade_replacing(
 
 def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_by: str, cause: Cause | None) -> None:
     groups, group, now_ms = update.groups, update.group, update.now_ms
-    classic = ClassicGroup(group.group_id, now_ms)
+    fence = group.fence.at(update.group_epoch)
+    classic = ClassicGroup(group.group_id, now_ms, fence)
     for member in members:
         classic.add(_classic_member(group.group_id, member), CONSUMER_PROTOCOL_TYPE)
     classic.generation = update.group_epoch
@@ -91,7 +92,7 @@ def _downgrade(update: ConsumerUpdate, members: Sequence[ConsumerMember], asked_
     # The group is not new: it does not wait for more members (the initial rebalance delay).
     classic.state = State.STABLE
     read_subscriptions(classic)
-    update.records += [*records.group_tombstones(group, group.members), group_metadata(classic)]
+    update.records += [*records.group_tombstones(group, group.members), *completed_generation(classic, fence)]
     for member_id in group.members:
         update.disarm_all_of(member_id)
     update.disarm(regex_key(group.group_id))

@@ -4,6 +4,8 @@ An empty group is replaced; its offsets stay. A group with members is converted 
 the generation becomes the group epoch, and every member becomes a member of the consumer group that speaks the classic
 protocol. Parked requests get REBALANCE_IN_PROGRESS; their clients rejoin and reach the consumer group (classic_members.py).
 
+The members stay in the epoch that they know, and so does the fence of what a resync took from them in it (fence.py).
+
 At this moment a member holds what its generation assigned to it and also what it claims to own: in the middle of a
 cooperative rebalance there is no assignment yet, and the member keeps reading what it had. Kafka considers the assignment
 alone, and so can give away a partition that a member is reading. If two members claim a partition, the one it was assigned to
@@ -27,6 +29,7 @@ from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs.group import EPOCH_AT_FIRST
 from coordinator.groups.events import group_converted
+from coordinator.groups.fence import NO_FENCE, Partition
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
 from coordinator.groups.state import Groups
@@ -49,7 +52,7 @@ def group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) ->
     if other is not None and classic is None:
         raise groups.not_found(group_id, Kind.CONSUMER)
     if classic is None or classic.is_empty:
-        update = ConsumerUpdate(groups, ConsumerGroup(group_id), now_ms)
+        update = ConsumerUpdate(groups, ConsumerGroup(group_id, NO_FENCE), now_ms)
         if classic is None:
             groups.admit(group_id)
         else:
@@ -78,22 +81,24 @@ def _refused(classic: ClassicGroup, why: str) -> KafkaError:
 
 def _upgrade(groups: Groups, classic: ClassicGroup, joining_id: str, now_ms: int) -> ConsumerUpdate:
     group_id = classic.group_id
-    group = ConsumerGroup(group_id)
     epoch = max(classic.generation, EPOCH_AT_FIRST)
+    members = _members(groups.catalog, classic, epoch)
+    held = {member.member_id: _names(groups.catalog, member) for member in members}
+    fence = classic.fence.converted(epoch, held)
+    group = ConsumerGroup(group_id, fence)
     group.set_target_epoch(epoch, 0)
-    for member in _members(groups.catalog, classic, epoch):
+    for member in members:
         group.put(member)
-        held = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
-        group.set_target(member.member_id, held)
-    group.set_group_epoch(epoch, metadata_hash(group, set(), set(), groups.catalog, is_known=False))
+        target = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+        group.set_target(member.member_id, target)
+    group.set_group_epoch(epoch, metadata_hash(group, set(), set(), groups.catalog, is_known=False), fence)
     group.soft.catalog_version = groups.catalog.version
     update = ConsumerUpdate(groups, group, now_ms)
     update.on_result = lambda: _end_round(update, classic)
-    members = group.members.values()
     update.records += [
         *group_tombstones(classic),
         *(records.member_metadata(group_id, member) for member in members),
-        records.group_epoch(group_id, group.group_epoch, group.metadata_hash),
+        records.group_epoch(group_id, group.group_epoch, group.metadata_hash, fence),
         *(records.target_of_member(group_id, member_id, group.target[member_id]) for member_id in group.members),
         records.target_epoch(group_id, group.target_epoch, 0),
         *(records.current_assignment(group_id, member) for member in members),
@@ -150,6 +155,13 @@ def _members(catalog: Catalog, classic: ClassicGroup, epoch: int) -> list[Consum
     for member, subscription, _ in readings:
         _hold(catalog, held[member.member_id], subscription.owned, taken, epoch)
     return [_member(member, subscription, held[member.member_id], epoch) for member, subscription, _ in readings]
+
+
+def _names(catalog: Catalog, member: ConsumerMember) -> frozenset[Partition]:
+    """What the member holds, by topic name."""
+    return frozenset(
+        (catalog.topic_name(topic_id) or "", index) for topic_id, held in member.assigned.items() for index in held
+    )
 
 
 def _metadata(classic: ClassicGroup, member: ClassicMember) -> bytes:

@@ -2,7 +2,7 @@
 
 A commit is checked in three places, in Kafka's order: partitions are refused before the group is asked, if they
 do not exist or the client may not read their topic
-(api/topic_existence.py); then the group lets the committer pass, or refuses every partition with the same error (fencing.py);
+(topic_existence.py); then the group lets the committer pass, or refuses every partition with the same error (fencing.py);
 then each partition is validated by itself (validate_partitions.py).
 
 An accepted commit of a member also extends its session. Every offset is accepted, negative ones too: only the client knows

@@ -11,8 +11,10 @@ so it gets a group record then; otherwise a restart would forget the answer to t
 Deleting also deletes pending offsets of transactions: their marker then has no effect.
 """
 
-from collections.abc import Iterable
-from itertools import chain
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
 
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.group import Group
@@ -21,10 +23,17 @@ from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
-from coordinator.runtime.result import Fact, Record, RequestContext, Result
+from coordinator.runtime.result import Fact, Record, RequestContext, Result, RunChange
 
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+PIECE_OFFSETS = 200
+"""Offsets whose deletion takes about a millisecond."""
+LOOKED_AT_FOR_ONE = 50
+"""Offsets that are looked at in the time in which one is deleted."""
+RunPieces = Callable[[Iterator[None]], None]
+"""Runs pieces of work, now or in later turns (api/sliced_work.py)."""
 
 
 def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext, now_ms: int) -> Result:
@@ -53,21 +62,46 @@ def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext
     return Result(OffsetDeleteResponse(topics=topics), records, facts=_facts(len(deleted), "OffsetDelete"))
 
 
-def topics_deleted(groups: Groups, topics: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
-    """Deletes every offset of deleted topics, which are given by name and id.
+def topics_deleted(topic_ids: Mapping[str, bytes], run: RunPieces, groups: Groups, now_ms: int) -> Result:
+    """Deletes every offset of deleted topics, which are given by name and id: some now, the rest in pieces given to `run`.
 
-    An offset with another topic id stays: it belongs to a later topic of the same name.
+    An offset with another topic id stays: it belongs to a later topic of the same name. Each group's offsets are deleted in the
+    order in which they came; the topic exists no more, so none is added. Kafka's brokers, too, delete them some time later.
     """
-    ids = dict(topics)
-    records: list[Record] = []
-    count = 0
     offsets = groups.offsets
-    for group_id in {**dict.fromkeys(offsets.by_group), **dict.fromkeys(offsets.pending.by_group)}:
-        committed = chain(offsets.of_topics(group_id, ids), offsets.pending.of_topics(group_id, ids))
-        deleted = {key: None for key, each in committed if each.topic_id in (ids[key[0]], NO_TOPIC_ID)}
-        count += len(deleted)
+    left = deque({**dict.fromkeys(offsets.by_group), **dict.fromkeys(offsets.pending.by_group)})
+    return _delete_some(topic_ids, run, left, groups, now_ms)
+
+
+def _delete_some(
+    topic_ids: Mapping[str, bytes], run: RunPieces, left: deque[str], groups: Groups, now_ms: int
+) -> Result:
+    """Deletes what takes about a millisecond. `left`: the groups that may have offsets of the topics."""
+    records: list[Record] = []
+    offsets, count, looked_at = groups.offsets, 0, 0
+    while left and count + looked_at // LOOKED_AT_FOR_ONE < PIECE_OFFSETS:
+        group_id = left.popleft()
+        committed = chain(offsets.of_topics(group_id, topic_ids), offsets.pending.of_topics(group_id, topic_ids))
+        theirs = (key for key, each in committed if each.topic_id in (topic_ids[key[0]], NO_TOPIC_ID))
+        found = list(islice(theirs, PIECE_OFFSETS))
+        deleted = dict.fromkeys(found)
         records += _delete(groups, groups.get_or_simple(group_id), deleted, now_ms)
-    return Result(records=records, facts=_facts(count, "topic deleted"))
+        count += len(deleted)
+        looked_at += 1 + len(offsets.by_group.get(group_id, ()))
+        if len(found) == PIECE_OFFSETS:
+            left.append(group_id)  # it may have more, which are found when these are gone
+            break
+    result = Result(records=records, facts=_facts(count, "topic deleted"))
+    if left:
+        result.asks = (lambda run_change: run(_next_piece(topic_ids, run, left, run_change)),)
+    return result
+
+
+def _next_piece(
+    topic_ids: Mapping[str, bytes], run: RunPieces, left: deque[str], run_change: RunChange
+) -> Iterator[None]:
+    run_change(partial(_delete_some, topic_ids, run, left))
+    yield
 
 
 def _delete(groups: Groups, group: Group, deleted: Iterable[tuple[str, int]], now_ms: int) -> list[Record]:

@@ -1,6 +1,6 @@
 """A commit of which some partitions are refused before the group is asked.
 
-They do not exist, or the client may not read their topic: that holds whoever commits them (api/topic_existence.py;
+They do not exist, or the client may not read their topic: that holds whoever commits them (topic_existence.py;
 `KafkaApis.handleOffsetCommitRequest` in Kafka). The group then decides about the rest, and one answer is composed of both:
 refused partitions first, and a topic that is in both parts once.
 """

@@ -10,6 +10,7 @@ in Kafka. A tombstone deletes pending offsets along with the committed one.
 
 from collections.abc import Collection
 
+from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.value import StoredOffset, encode
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
@@ -23,13 +24,22 @@ from coordinator.runtime.result import Marker, Producer
 
 def replay_offset_commit(groups: Groups, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
     """Stores the offset; a tombstone deletes it."""
-    offsets, group_id = groups.offsets, key.group
+    group_id = key.group
     if value is None:
-        offsets.remove(group_id, key.topic, key.partition)
-        offsets.pending.drop(group_id, (key.topic, key.partition))
-        groups.remove_if_unknown(group_id)
+        replay_offset_tombstones(groups, group_id, ((key.topic, key.partition),))
         return
     replay_offsets(groups, group_id, key.topic, ((key.partition, encode(value)),))
+
+
+def replay_offset_tombstones(groups: Groups, group_id: str, partitions: Collection[Partition]) -> None:
+    """Deletes the offsets of some partitions."""
+    offsets = groups.offsets
+    has_pending = group_id in offsets.pending.by_group
+    for partition in partitions:
+        offsets.remove(group_id, partition)
+        if has_pending:
+            offsets.pending.drop(group_id, partition)
+    groups.remove_if_unknown(group_id)
 
 
 def replay_offsets(groups: Groups, group_id: str, topic: str, committed: Collection[tuple[int, StoredOffset]]) -> None:

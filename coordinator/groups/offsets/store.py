@@ -69,10 +69,10 @@ class Offsets:
                 offsets[shared_partition(topic, index)] = value
         self.count += len(offsets) - count
 
-    def remove(self, group_id: str, topic: str, partition: int) -> None:
+    def remove(self, group_id: str, partition: Partition) -> None:
         """Forgets one offset; does nothing if there is none."""
         offsets = self.by_group.get(group_id)
-        if offsets is None or offsets.pop((topic, partition), None) is None:
+        if offsets is None or offsets.pop(partition, None) is None:
             return
         self.count -= 1
         if not offsets:

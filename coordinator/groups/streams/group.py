@@ -29,6 +29,7 @@ from typing import Any, Self, cast
 
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.group import ModernGroup
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.held_bytes import NAME_BYTES, PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings, StreamsSettings
@@ -81,7 +82,8 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
     protocol_type = _KIND.label
 
     def __init__(self, group_id: str) -> None:
-        super().__init__(group_id, StreamsSoftState())
+        # It comes in the place of an empty group, if any: there is nobody who could have lost something.
+        super().__init__(group_id, NO_FENCE, StreamsSoftState())
         self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
         """The epoch of the topology whose topics were found to be right."""
         self.assignment_configs: Mapping[str, str] = {}

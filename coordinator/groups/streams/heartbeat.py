@@ -73,7 +73,7 @@ def streams_group_heartbeat(
     try:
         return _heartbeat(groups, request, context, now_ms)
     except KafkaError as error:
-        error.facts = refused_facts(groups, request, error.code)
+        error.facts = refused_facts(groups, request, error)
         raise
 
 

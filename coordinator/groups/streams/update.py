@@ -25,6 +25,7 @@ from typing import ClassVar
 
 from coordinator.groups.epochs.metadata_hash import topics_hash
 from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordTypes
+from coordinator.groups.held_bytes import PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams import records
@@ -116,9 +117,30 @@ class StreamsUpdate(ModernUpdate[StreamsGroup, StreamsMember, TasksTuple]):
         if new_hash != group.metadata_hash:
             self.cause = self.cause or "a topic of the topology changed"
             known = None
-        soft.configured = configured = known or configure(topology, catalog)
+        configured = known or self._configure(topology)
+        soft.configured = configured
         soft.configured_version = catalog.version
         return configured, new_hash
+
+    def _configure(self, topology: Topology) -> Configured:
+        """Counts the tasks before anything is made of them.
+
+        Raises STREAMS_INVALID_TOPOLOGY, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE.
+        """
+        configured = configure(topology, self.groups.catalog)
+        tasks = sum(
+            part.number_of_tasks * (1 + (self.settings.num_standby_replicas if part.is_stateful else 0))
+            for part in configured.subtopologies.values()
+        )
+        tasks_max = self.groups.config.limit_group_tasks
+        if tasks > tasks_max:
+            self.groups.counters.count_too_large("limit.group.tasks")
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The topology would have {tasks} tasks; limit.group.tasks allows {tasks_max}.",
+            )
+        self.groups.fence_derived(self.group, PARTITION_BYTES * tasks)
+        return configured
 
     def raise_epoch_if_due(
         self, topology: Topology, configured: Configured, metadata_hash: int, member: StreamsMember

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
+from coordinator.client.login.tls import Security
 from coordinator.groups.group_configs import RESOURCE_TYPE
 from coordinator.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, verify
 from coordinator.operations import groups, topics
@@ -11,7 +12,6 @@ from coordinator.operations.client import RETRY_S, Client, OperationFailed, erro
 from coordinator.operations.fork import ForkFailed
 from coordinator.operations.fork.source import OffsetRange, SourceTopic, SourceTopics, Visit
 from coordinator.operations.json_values import parse_topic_id
-from coordinator.operations.security import Security
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DescribeConfigsRequest,
@@ -139,7 +139,7 @@ def _batches(records: bytes, where: str, offset: int) -> Iterator[tuple[int, Bat
                 return
             verify(records, at, header)
         except CorruptBatch as error:
-            raise ForkFailed(f"{where}: the batch behind offset {offset - 1}: {error}") from error
+            raise ForkFailed(f"{where}: the batch after offset {offset - 1}: {error}") from error
         if header.next_offset > offset:
             yield at, header
         at += header.size_bytes
@@ -167,7 +167,7 @@ def _read_topics(client: Client) -> SourceTopics:
 def _group_configs(client: Client) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
     """The configs that groups have themselves, and what could not be read of them."""
     connection = client.any()
-    if connection.version_of(ListConfigResourcesRequest, ListConfigResourcesRequest.VERSIONS[1]) < _WITH_TYPES:
+    if connection.version_of(ListConfigResourcesRequest) < _WITH_TYPES:
         return {}, ("left out, configs of groups: the server is older than Kafka 4.1 and does not list them",)
     request = ListConfigResourcesRequest(resource_types=[RESOURCE_TYPE])
     listed = cast(ListConfigResourcesResponse, connection.ask(request))

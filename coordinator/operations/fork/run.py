@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from coordinator.client.login.tls import Security
 from coordinator.config.settings import ServerConfig
 from coordinator.groups import group_configs
 from coordinator.operations.client import OperationFailed, parse_address
@@ -21,14 +22,13 @@ from coordinator.operations.fork.source import Source
 from coordinator.operations.fork.summary import Summary
 from coordinator.operations.fork.topics import CommittedOffsets, topics_of
 from coordinator.operations.progress import progress
-from coordinator.operations.security import Security
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import ConfigRecord
 from coordinator.server import CannotStart, data_folder
 from coordinator.topics import topic_settings
-from coordinator.topics.engine import new_topic_id
 from coordinator.topics.registry import Topic
+from coordinator.topics.topics import new_topic_id
 from coordinator.world.disk import RealDisk
 from coordinator.world.entropy import RealEntropy
 from coordinator.world.folder_lock import LOCK_NAME
@@ -79,8 +79,8 @@ def _new_folder(target: Path) -> Iterator[str]:
     _refuse_used(target)
     building = target.with_name(target.name + SUFFIX)
     with data_folder.lock(str(building)):
-        _empty(building)  # what a killed fork has left
         try:
+            _empty(building)  # what a killed fork has left
             yield str(building)
             _put_in_place(building, target)
         except BaseException:

@@ -43,7 +43,7 @@ export class EventTable {
     this.count.textContent = events.length ? `${start + 1} to ${Math.min(start + PAGE, events.length)} of ${events.length.toLocaleString("en")}` : "none";
     const rows = events.slice(start, start + PAGE).map((event) => [clock(event.time_ms), event.type, sentence(event, this.model.clients),
       event.offset ?? "", el("button", { type: "button", "aria-label": `Show ${event.type} ${event.offset ?? ""} in the timeline`, onclick: () => this.select(event) }, "show")]);
-    replace(this.body, table("Events", ["time (UTC)", "type", "what happened", "offset", ""], rows, [3]));
+    replace(this.body, table("Events", ["time (UTC)", "type", "what happened", "offset", "in the timeline"], rows, [3]));
   }
 
   listTypes() {

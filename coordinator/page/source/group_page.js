@@ -8,6 +8,7 @@ import { LagChart } from "./lag_chart.js";
 import { buildModel } from "./model.js";
 import { refill } from "./refill.js";
 import { Timeline } from "./timeline.js";
+import { top } from "./top.js";
 import { hostName, shortId } from "./words.js";
 
 const EVERY_MS = 2000;
@@ -19,13 +20,13 @@ export class GroupPage {
     this.view = null;
     this.events = [];
     this.about = el("p", { class: "about" });
-    this.said = el("p", { role: "status", class: "key" });
+    this.said = el("p", { role: "status", class: "key alert" });
     this.members = el("div");
     this.offsets = el("div");
     const timeline = el("div", { class: "timeline" });
     const lag = el("div");
     this.control = new ControlPanel(group, () => this.refresh());
-    replace(root, el("p", { class: "up" }, el("a", { href: "/" }, "all groups")), el("h1", {}, group), this.about, this.said,
+    replace(root, top(), el("h1", {}, group), this.about, this.said,
       el("section", { "aria-label": "Timeline" }, el("h2", {}, "Timeline"), timeline),
       el("section", { "aria-label": "Lag" }, el("h2", {}, "Lag over time"), lag),
       el("section", { "aria-label": "Control" }, el("h2", {}, "Control"), this.control.element),
@@ -63,18 +64,18 @@ export class GroupPage {
   }
 
   show(view) {
-    const lag = view.lag === null || view.lag === undefined ? "unknown" : view.lag.toLocaleString("en");
+    const lag = view.lag?.toLocaleString("en") ?? (view.offset_count ? "unknown" : "none, because nothing is committed");
     this.about.textContent = `${view.kind} group, ${view.state}, epoch ${view.generation}, ${view.member_count} members, lag ${lag}`;
-    this.lag.add(Date.now(), view.lag ?? null);
+    this.lag.add(Date.now(), view.lag ?? null, view.offset_count);
     this.control.show(view);
     const members = view.members ?? [];
-    refill(this.members, members.length ? table("Members", ["client", "host", "member", "instance", "partitions or tasks", ""], members.map((each) => [
+    refill(this.members, members.length ? table("Members of the group", ["client", "host", "member", "instance", "partitions or tasks", "actions"], members.map((each) => [
       each.client_id, hostName(each.client_host), el("code", { title: each.member_id }, shortId(each.member_id)), each.group_instance_id ?? "",
       assigned(each).length, this.control.memberButtons(each),
     ]), [4]) : el("p", { class: "nothing" }, "None."));
     const committed = view.committed ?? [];
     const rows = committed.slice(0, OFFSETS_SHOWN).map((each) => [`${each.topic}-${each.partition}`, each.offset, each.lag?.toLocaleString("en") ?? ""]);
-    refill(this.offsets, rows.length ? table("Offsets", ["partition", "committed", "lag"], rows, [1, 2]) : el("p", { class: "nothing" }, "None."),
+    refill(this.offsets, rows.length ? table("Committed offsets", ["partition", "committed", "lag"], rows, [1, 2]) : el("p", { class: "nothing" }, "None."),
       committed.length > rows.length ? el("p", { class: "note" }, `Showing ${rows.length} of ${committed.length}.`) : null);
   }
 

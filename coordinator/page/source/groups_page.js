@@ -3,6 +3,7 @@
 import { get, groupPage, query, repeat } from "./api.js";
 import { el, replace, table } from "./dom.js";
 import { refill } from "./refill.js";
+import { top } from "./top.js";
 import { ago } from "./words.js";
 
 const PAGE = 100;
@@ -17,9 +18,9 @@ export class GroupsPage {
     this.live = el("button", { type: "button", "aria-pressed": "true", onclick: () => this.setLive(!this.isLive) }, "Follow live");
     this.newer = el("button", { type: "button", onclick: () => this.turn(-1) }, "previous page");
     this.older = el("button", { type: "button", onclick: () => this.turn(1) }, "next page");
-    this.said = el("p", { role: "status", class: "key" });
+    this.said = el("p", { role: "status", class: "key alert" });
     this.body = el("div");
-    replace(root,
+    replace(root, top(),
       el("h1", {}, "Groups"),
       el("div", { class: "tools" }, el("label", { for: "filter" }, "Filter"), this.filter, this.live, this.newer, this.older),
       this.said, this.body);
@@ -66,7 +67,7 @@ export class GroupsPage {
       el("a", { href: groupPage(each.group_id) }, each.group_id || "(empty name)"),
       each.kind,
       el("span", { class: `state ${each.state === "Stable" ? "good" : ["Empty", "Dead"].includes(each.state) ? "" : "warn"}` }, each.state),
-      each.generation, each.member_count, each.lag?.toLocaleString("en") ?? "unknown",
+      each.generation, each.member_count, each.lag?.toLocaleString("en") ?? (each.offset_count ? "unknown" : "none"),
       each.last_rebalance ? `${ago(each.last_rebalance.started_ms)}: ${each.last_rebalance.cause}` : "",
     ]);
     const heads = ["group", "kind", "state", "epoch", "members", "lag", "last rebalance, and why"];

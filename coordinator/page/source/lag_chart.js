@@ -19,12 +19,13 @@ export class LagChart {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
-  add(time, lag) {
+  // `offsets`: how many the group has committed.
+  add(time, lag, offsets) {
     this.data[0].push(time / 1000);
     this.data[1].push(lag);
     for (const each of this.data) if (each.length > KEPT_MAX) each.shift();
     this.most = Math.max(this.most, lag ?? 0);
-    const text = lag === null ? "The lag is unknown: this server does not have the topics of the offsets."
+    const text = lag === null ? offsets ? "The lag is unknown: this server does not have the topics of the offsets." : "The group has committed nothing."
       : `Lag now ${lag.toLocaleString("en")}; highest since this page was opened ${this.most.toLocaleString("en")}.`;
     this.text.textContent = text;
     this.root.setAttribute("aria-label", text);

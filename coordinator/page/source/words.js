@@ -55,6 +55,7 @@ const PHRASES = {
   MemberExpired: (e, who) => `${who(e.member_id)} was removed: its ${e.timeout} timeout ran out`
     + (e.timeout_ms > 0 ? ` (${duration(e.timeout_ms)})` : ""),
   MemberFenced: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}`,
+  RequestRefused: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}${e.error_message ? `, ${e.error_message}` : ""}`,
   AssignmentDelivered: (e, who) => `${who(e.member_id)} received ${count(assigned(e), "partition")} in epoch ${e.epoch}`,
   AssignmentAcknowledged: (e, who) => `${who(e.member_id)} owns exactly its assignment of epoch ${e.epoch}`,
   AssignmentInvalid: (e, who) => `the assignment of ${who(e.member_id)} breaks rules${e.refused ? " and was refused" : ""}`,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from coordinator.certify.curriculum import events_of
+from coordinator_testing.certify.curriculum import events_of
 from tests.compatibility.certified.programs import PROGRAMS, WRONG
 
 RUNS = ("first", "second")

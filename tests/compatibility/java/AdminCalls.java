@@ -48,7 +48,7 @@ public class AdminCalls {
             show("source", configs.get("advertised.listeners").source());
             show("may be altered", configs.entries().stream().filter(each -> !each.isReadOnly()).map(ConfigEntry::name).toList());
             show("all are documented", configs.entries().stream().noneMatch(each -> each.documentation().isEmpty()));
-            ConfigEntry entry = new ConfigEntry("message.max.bytes", "1");
+            ConfigEntry entry = new ConfigEntry("node.id", "2");
             Collection<AlterConfigOp> change = List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET));
             show("altered", outcome(admin.incrementalAlterConfigs(Map.of(broker, change)).all()));
         }

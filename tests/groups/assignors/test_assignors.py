@@ -68,6 +68,7 @@ def groups(draw, *, uniform=False):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(groups(), st.sampled_from([UNIFORM, RANGE]))
 def test_every_subscribed_partition_is_given_once_and_to_a_subscriber(group, assignor):
@@ -78,6 +79,7 @@ def test_every_subscribed_partition_is_given_once_and_to_a_subscriber(group, ass
     assert all(t in group.members[m].topics for m, partitions in answer.items() for t in partitions)
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(groups(), st.sampled_from([UNIFORM, RANGE]), st.randoms(use_true_random=False))
 def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group, assignor, random):
@@ -89,6 +91,7 @@ def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group,
     )
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(groups(uniform=True))
 def test_uniform_differs_by_one_at_most_and_moves_no_more_than_that_takes(group):
@@ -105,6 +108,7 @@ def test_uniform_differs_by_one_at_most_and_moves_no_more_than_that_takes(group)
     assert moved(group, answer) == must_move
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(groups())
 def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(group):
@@ -117,6 +121,7 @@ def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(g
                     assert load[giver] - load[taker] <= 1
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(groups())
 def test_uniform_changes_nothing_when_called_again(group):

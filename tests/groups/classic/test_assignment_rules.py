@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def naive(assignments, subscribed, claims):
     return {rule: found for rule, found in expected.items() if found}
 
 
+@pytest.mark.long
 @given(by_member, subscriptions, by_member)
 def test_the_violations_are_those_of_a_naive_model(assignments, subscribed, claims):
     found = find_violations(assignments, subscribed, claims.items())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.fencing import RESYNCED, fence_commit_in_transaction
 from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -418,7 +419,7 @@ def test_a_generation_that_was_not_resynced_lets_its_members_commit_everything()
     h.sync("g", leader, 2, {leader: assignment(0, 1), follower: assignment(2)})
     h.sync("g", follower, 2)
     assert [commit_error(h, follower, each, 2) for each in (1, 2)] == ["NONE", "NONE"]
-    assert h.group().resynced is None, "the record of the resync is deleted"
+    assert h.group().fence is NO_FENCE, "the record of the resync is deleted"
 
 
 def test_a_static_member_that_comes_back_to_a_resynced_generation_commits_what_is_assigned_to_it():
@@ -428,8 +429,60 @@ def test_a_static_member_that_comes_back_to_a_resynced_generation_commits_what_i
     fetch(h, follower)
     new_id = h.join("g", "", instance="i1").reply.member_id
     for _ in range(2):
-        assert [commit_error(h, new_id, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
+        assert [commit_error(h, new_id, each) for each in (1, 2)] == ["NONE", "NONE"], "its id has lost nothing"
+        assert commit_error(h, follower, 2) == "UNKNOWN_MEMBER_ID"
         h.restart()
+
+
+def resync_now(h: GroupHarness, leader: str, follower: str, *partitions: int) -> SentRequest:
+    """A resync by which the follower has these partitions, and the leader the others of 0 to 2."""
+    others = [each for each in range(3) if each not in partitions]
+    leading = resync(h, leader, {leader: assignment(*others), follower: assignment(*partitions)})
+    if leading.is_parked:
+        fetch(h, follower)
+    return leading
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["live", "after a crash"])
+def test_what_a_cooperative_member_gives_up_it_may_commit_until_another_one_has_it(restarted):
+    h, leader, follower = moved()
+    fetch(h, follower)
+    leading = resync(h, leader, {leader: assignment(0, 1), follower: assignment()})
+    fetch(h, follower)
+    assert leading.ok
+    if restarted:
+        h.restart()
+    assert commit_error(h, follower, 2) == "NONE", "nobody else was told of it"
+    assert resync_now(h, leader, follower).ok
+    assert [commit_error(h, follower, 2), txn_commit_error(h, follower, 2)] == ["ILLEGAL_GENERATION"] * 2
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["live", "after a crash"])
+def test_a_resync_that_gives_a_member_back_what_it_lost_starts_a_rebalance(restarted):
+    h, leader, follower = moved()
+    fetch(h, follower)
+    if restarted:
+        h.restart()
+    assert resync_now(h, leader, follower, 1, 2).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.group().state.value == "PreparingRebalance"
+    assert commit_error(h, follower, 1) == "ILLEGAL_GENERATION"
+
+
+def test_a_member_gets_back_what_a_resync_took_from_it_and_gave_to_nobody():
+    h, leader, follower = moved()
+    fetch(h, follower)
+    for theirs in (assignment(), assignment(2)):
+        leading = resync(h, leader, {leader: assignment(0, 1), follower: theirs})
+        fetch(h, follower)
+        assert leading.ok
+    assert [commit_error(h, follower, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
+
+
+def test_a_resync_that_takes_more_than_a_fence_remembers_starts_a_rebalance(monkeypatch):
+    monkeypatch.setattr("coordinator.groups.classic.resync.LOSSES_MAX", 1)
+    h, leader, follower = moved()
+    fetch(h, follower)
+    assert resync_now(h, leader, follower).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 # --- the log and the events -------------------------------------------------------------------------------------------

@@ -224,6 +224,7 @@ def storm(policy, *, by_the_recipe, rebalances=200):
     return commits, failed
 
 
+@pytest.mark.long
 def test_two_hundred_rebalances_fail_no_commit_of_members_that_follow_the_recipe(capsys):
     counts = {
         (policy, by_the_recipe): storm(policy, by_the_recipe=by_the_recipe)

@@ -282,6 +282,19 @@ def test_a_pattern_without_members_is_removed():
     assert h.consumer().regexes == {}
 
 
+def test_what_the_member_of_an_unmatched_pattern_leaves_to_others_gets_a_reader():
+    h = ConsumerHarness({"t": 2})
+    h.join_modern(topics=None, regex="t")
+    h.advance(0)
+    h.join_modern(member_id="n")
+    h.advance(INTERVAL_MS)
+    h.beat(epoch=1)
+    epoch = h.consumer().group_epoch
+    h.beat(epoch=h.member().member_epoch, regex="nothing")
+    h.advance(INTERVAL_MS)
+    assert h.consumer().group_epoch == epoch + 1
+
+
 def test_a_pattern_must_match_the_whole_name():
     h = ConsumerHarness({"t": 1, "tt": 1})
     h.join_modern(topics=None, regex="t")

@@ -12,6 +12,7 @@ must do (I13) is in test_assignors.py.
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -32,6 +33,8 @@ from tests.groups.consumer.consumer_world import (
     compacted,
     settle,
 )
+
+pytestmark = pytest.mark.long
 
 NAMES = ("t", "u", "v")
 clients = st.integers(0, 7)

@@ -10,6 +10,7 @@ from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.groups.epochs.metadata_hash import topic_hash
+from coordinator.groups.fence import NO_FENCE
 from tests.groups.consumer.consumer_world import ConsumerHarness
 from tests.support.catalog import Catalog
 
@@ -49,7 +50,7 @@ def test_topics_that_do_not_exist_do_not_count():
 
 
 def of(catalog, *topics):
-    group = ConsumerGroup("g")
+    group = ConsumerGroup("g", NO_FENCE)
     group.put(ConsumerMember(member_id="m", topics=frozenset(topics)))
     return metadata_hash(group, set(), set(), catalog, is_known=False)
 

@@ -4,6 +4,7 @@ from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.records import group_metadata
 from coordinator.groups.classic.states import State
+from coordinator.groups.fence import NO_FENCE
 from coordinator.protocol.subscription import Subscription, encode_subscription
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
@@ -29,7 +30,7 @@ def live_group(
     shard = coordinator.groups.shard_of(group_id)
     group = shard.state.by_id.get(group_id)
     if group is None:
-        group = shard.state.by_id[group_id] = ClassicGroup(group_id, coordinator.now_ms)
+        group = shard.state.by_id[group_id] = ClassicGroup(group_id, coordinator.now_ms, NO_FENCE)
     metadata = b"\xff" if topics is None else encode_subscription(Subscription(topics, None, {}, -1, None, 1))
     for member_id, instance_id in ((MEMBER, None), (STATIC, INSTANCE)):
         protocols = (("range", metadata),)

@@ -9,7 +9,6 @@ Whether a transaction may take part is decided by `Verification`, as the test wa
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from coordinator.faults.clock import ManualClock
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.settings import GroupsConfig
@@ -23,6 +22,7 @@ from coordinator.requests import delete_groups, offset_commit, offset_delete, of
 from coordinator.runtime.result import Marker, Producer, Record, Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
+from coordinator_lab.simulation.clock import ManualClock
 from tests.runtime.event_world import STATE, EventWorld
 from tests.support.catalog import Catalog
 from tests.support.permitting import EVERYTHING

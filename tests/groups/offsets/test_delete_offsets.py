@@ -1,11 +1,16 @@
 """OffsetDelete, DeleteGroups and deleted topics: what may be deleted, and what is left."""
 
+from collections import deque
+from functools import partial
+
 import pytest
 
 from coordinator.groups.classic.states import State
 from coordinator.groups.offsets import value as values
-from coordinator.groups.offsets.delete import topics_deleted
-from coordinator.protocol.errors import ErrorCode
+from coordinator.groups.offsets.delete import PIECE_OFFSETS, delete, topics_deleted
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.requests import offset_delete
+from coordinator.requests.offset_delete import PIECE_ELEMENTS
 from tests.groups.offsets.group_states import emptied_group, live_group
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
@@ -47,6 +52,49 @@ def test_deleting_a_missing_offset_returns_no_error(coordinator):
     assert list(codes(answer).items()) == [(("topic", 50), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (P0, OK), (P1, OK)]
     assert coordinator.fetch("g") == {OTHER: 2}
     assert len(coordinator.log) == 3
+
+
+@pytest.fixture
+def large(coordinator):
+    """A group with more offsets than are deleted in one piece; `asked` are more partitions still."""
+    coordinator.topics.add("wide", 3 * PIECE_ELEMENTS)
+    offsets = {("wide", index): 1 for index in range(3 * PIECE_ELEMENTS)}
+    coordinator.commit("g", offsets)
+    return [("nowhere", 0), *offsets, ("wide", 10_000), P0]
+
+
+def test_a_large_request_is_answered_like_small_ones(coordinator, large):
+    answer = coordinator.delete_offsets("g", large)
+    missing = dict.fromkeys([("nowhere", 0), ("wide", 10_000)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert (answer.error_code, codes(answer)) == (OK, dict.fromkeys(large, OK) | missing)
+    assert [topic.name for topic in answer.topics] == ["nowhere", "wide", "topic"]
+    assert coordinator.fetch("g") == {}
+    coordinator.restart()
+    assert set(coordinator.state.by_id) == {"g"}
+
+
+def test_a_large_request_to_an_unknown_group_has_one_error(coordinator, large):
+    answer = coordinator.delete_offsets("h", large)
+    assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+def test_a_group_that_begins_to_protect_its_offsets_refuses_the_rest(coordinator, large, monkeypatch):
+    asked = []
+
+    def change_in_between(groups, request, context, now_ms):
+        asked.append(request)
+        if len(asked) > 1:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        return delete(groups, request, context, now_ms)
+
+    monkeypatch.setattr(offset_delete, "delete", change_in_between)
+    answer = coordinator.delete_offsets("g", large)
+    assert (answer.error_code, len(asked)) == (OK, 4)
+    found = codes(answer)
+    deleted = [key for key in large if found[key] == OK]
+    assert found[P0] == ErrorCode.NON_EMPTY_GROUP
+    assert 0 < len(deleted) <= PIECE_ELEMENTS
+    assert coordinator.fetch("g").keys() == set(large[1:-2]) - set(deleted)
 
 
 def test_a_live_group_protects_the_topics_it_subscribes_to(coordinator):
@@ -156,14 +204,44 @@ def test_a_refusal_names_every_group(coordinator):
 # --- deleted topics ---------------------------------------------------------------------------------------------------
 
 
+def delete_topic(coordinator, name, topic_id):
+    """Deletes the offsets of a topic; returns the number of later pieces."""
+    waiting = deque()
+    shard = coordinator.shards[0]
+    shard.run_internal(partial(topics_deleted, {name: topic_id}, waiting.append))
+    pieces = 0
+    while waiting:
+        pieces += sum(1 for _ in waiting.popleft())
+    return pieces
+
+
 def test_offsets_are_deleted_with_their_topic(coordinator):
     coordinator.commit("g", {P0: 1, P1: 1, OTHER: 2})
     coordinator.commit("h", {P0: 1})
     topic_id = coordinator.topics.topic_id("topic")
-    coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", topic_id)], coordinator.now_ms))
+    delete_topic(coordinator, "topic", topic_id)
     assert (coordinator.fetch("g"), coordinator.fetch("h")) == ({OTHER: 2}, {})
     coordinator.restart()
     assert set(coordinator.state.by_id) == {"g", "h"}
+
+
+def test_many_offsets_of_a_deleted_topic_are_deleted_in_pieces(coordinator):
+    coordinator.topics.add("wide", 900)
+    for group_id in "gh":
+        coordinator.commit(group_id, {OTHER: 2, **{("wide", index): 1 for index in range(900)}})
+    coordinator.stage("g", {("wide", 1): 3})
+    pieces = delete_topic(coordinator, "wide", coordinator.topics.topic_id("wide"))
+    assert pieces >= 2 * 900 // PIECE_OFFSETS - 1
+    assert coordinator.fetch("g") == coordinator.fetch("h") == {OTHER: 2}
+    assert not coordinator.state.offsets.pending.by_group
+
+
+def test_groups_without_offsets_of_a_deleted_topic_are_looked_through_in_pieces(coordinator):
+    coordinator.topics.add("wide", 900)
+    for number in range(30):
+        coordinator.commit(f"g{number}", {("wide", index): 1 for index in range(900)})
+    assert delete_topic(coordinator, "topic", coordinator.topics.topic_id("topic")) > 1
+    assert coordinator.state.offsets.count == 27_000
 
 
 def test_a_deleted_topic_costs_no_look_into_the_offsets_of_others(coordinator, monkeypatch):
@@ -171,9 +249,8 @@ def test_a_deleted_topic_costs_no_look_into_the_offsets_of_others(coordinator, m
     coordinator.commit("g", {OTHER: 2, **{("topic", index): 1 for index in range(4)}})
     decoded, decode = [], values.decode
     monkeypatch.setattr(values, "decode", lambda stored: decoded.append(stored) or decode(stored))
-    result = topics_deleted(coordinator.state, [("other", coordinator.topics.topic_id("other"))], coordinator.now_ms)
+    delete_topic(coordinator, "other", coordinator.topics.topic_id("other"))
     assert len(decoded) == 1
-    coordinator.shards[0].apply(result)
     assert OTHER not in coordinator.fetch("g")
 
 
@@ -182,7 +259,7 @@ def test_offsets_of_a_new_topic_of_the_same_name_stay(coordinator):
     coordinator.commit("g", {P0: 1})
     coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))
     coordinator.commit("g", {P1: 1})
-    coordinator.shards[0].apply(topics_deleted(coordinator.state, [("topic", old_id)], coordinator.now_ms))
+    delete_topic(coordinator, "topic", old_id)
     assert coordinator.fetch("g") == {P1: 1}
 
 
@@ -220,7 +297,6 @@ def test_pending_offsets_of_a_deleted_topic_are_deleted_but_not_of_its_namesake(
     coordinator.stage("g", {P0: 1, OTHER: 1})
     coordinator.topics.add("topic", 4, topic_id=(77).to_bytes(16, "big"))
     coordinator.stage("g", {P1: 2})
-    shard = coordinator.shards[0]
-    shard.apply(topics_deleted(shard.state, [("topic", old)], coordinator.now_ms))
+    delete_topic(coordinator, "topic", old)
     coordinator.end("g", commits=True)
     assert coordinator.fetch("g") == {P1: 2, OTHER: 1}

@@ -8,6 +8,7 @@ a restart changes nothing, and neither does any compaction Kafka's cleaner could
 import random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from coordinator.groups.classic.states import State
 from tests.groups.offsets.group_states import MEMBER, all_leave, live_group
 from tests.groups.offsets.offset_coordinator import MINUTE_MS, OffsetCoordinator
+
+pytestmark = pytest.mark.long
 
 RETENTION_MS = 60 * MINUTE_MS
 CHECK_MS = MINUTE_MS

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from coordinator.groups.offsets import validate_partitions as validation
 from coordinator.groups.offsets.commit import ANSWERS
+from coordinator.groups.offsets.records import GroupTombstones
 from coordinator.groups.offsets.validate_partitions import validate_in_pieces, validate_partitions
 from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import OffsetCommitRequest
-from coordinator.runtime.result import Producer, Records
+from coordinator.protocol.messages import GroupMetadataKey, OffsetCommitRequest
+from coordinator.runtime.result import Producer, Record, Records
 from coordinator.runtime.serde import Serde
 from tests.groups.offsets.offset_coordinator import CODEC, KEYS, OffsetCoordinator
 
@@ -67,6 +68,7 @@ def test_pending_offsets_are_those_of_single_records(request):
     assert together.by_id.keys() == one_by_one.by_id.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("expire_ms", [None, 9_000])
 @given(request=requests, before=st.sampled_from([0, 1, 5]))
 def test_what_is_validated_in_pieces_is_what_is_validated_at_once(expire_ms, request, before):
@@ -99,3 +101,34 @@ def test_decoding_gives_what_the_state_holds(request):
     _, records, _ = validate_partitions(request, ANSWERS, 4_096, 1_000, None)
     for record, (key, value) in zip(records, records.encoded(), strict=True):
         assert SERDE.decode(key, value) == record
+
+
+partition_keys = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 3))
+
+
+@given(
+    committed=st.lists(partition_keys, unique=True),
+    pending=st.lists(partition_keys, unique=True),
+    deleted=st.lists(partition_keys, unique=True),
+)
+def test_tombstones_of_groups_are_those_of_single_records(committed, pending, deleted):
+    records = GroupTombstones()
+    records.add("g", deleted, [Record(GroupMetadataKey("g"), None)])
+    records.add("h", deleted, [])
+    assert len(records) == len(list(records))
+    together, one_by_one = BatchBuilder(), BatchBuilder()
+    records.add_to(together)
+    one_by_one.add_all([SERDE.encode(record) for record in records])
+    assert together.records() == one_by_one.records()
+    states = []
+    for replay in (records.replay, lambda state: [state.replay(each) for each in records]):
+        coordinator = OffsetCoordinator()
+        for name in "tu":
+            coordinator.topics.add(name, 4)
+        for group_id in "gh":
+            coordinator.commit(group_id, dict.fromkeys(committed, 1)) if committed else None
+            coordinator.stage(group_id, dict.fromkeys(pending, 2)) if pending else None
+        replay(coordinator.state)
+        offsets = coordinator.state.offsets
+        states.append((offsets.by_group, offsets.count, offsets.pending.by_group, coordinator.state.by_id.keys()))
+    assert states[0] == states[1]

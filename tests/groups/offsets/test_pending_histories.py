@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -203,7 +204,7 @@ class History:
         cleaner = Cleaner(
             lambda: [self.world.shard.log],
             self.world.clock,
-            run_in_worker=self.world.run,
+            run_in_thread=self.world.run,
             soon=self.world.soon.append,
             schedule=self.world.schedule,
             backoff_ms=1,
@@ -266,6 +267,7 @@ class History:
         assert found == {(producer, each) for producer, staged in self.meaning.pending.items() for each in staged}
 
 
+@pytest.mark.long
 @settings(max_examples=120)
 @given(st.lists(STEPS, min_size=40, max_size=70), st.booleans())
 @example([("stage", 1, [0]), ("stage", 2, [0]), ("end", 2, True), ("end", 1, True)], False)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -36,6 +37,8 @@ from tests.groups.streams.streams_world import (
     settle,
     topology,
 )
+
+pytestmark = pytest.mark.long
 
 threads = st.integers(0, 7)
 BOTH = topology(part("0", ("t",), changelogs=("t-log",)), part("1", ("u", "v")))

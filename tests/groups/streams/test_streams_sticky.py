@@ -82,6 +82,7 @@ def groups(draw):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=80)
 @given(groups())
 def test_every_active_task_is_given_once(group):
@@ -91,6 +92,7 @@ def test_every_active_task_is_given_once(group):
     ]
 
 
+@pytest.mark.long
 @settings(max_examples=80)
 @given(groups())
 def test_stateful_tasks_have_as_many_copies_as_fit_into_different_processes(group):
@@ -107,6 +109,7 @@ def test_stateful_tasks_have_as_many_copies_as_fit_into_different_processes(grou
         assert len(places) == min(1 + copies, len(processes))
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(groups(), st.randoms(use_true_random=False))
 def test_the_order_in_which_members_are_listed_does_not_matter(group, random):
@@ -118,6 +121,7 @@ def test_the_order_in_which_members_are_listed_does_not_matter(group, random):
     assert assign(other) == assign(group)
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(groups())
 def test_members_keep_the_active_tasks_that_they_hold(group):

@@ -1,0 +1,159 @@
+"""Health and metrics of all workers."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import convert
+
+from coordinator.admin.endpoint import RefusedRequest, Response
+from coordinator.admin.event_stream import no_events
+from coordinator.admin.fault_events import FaultEvents
+from coordinator.admin.health import NotReady, Ready
+from coordinator.admin.json_body import json_bytes
+from coordinator.admin.workers.asking import Answer, Ask, NotAnswered, NotAsked, Workers
+from coordinator.admin.workers.machine import Machine
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.protocol.java import positive_hash
+from coordinator.rules.model import FaultActed
+from coordinator.topics.partition import Reader
+from coordinator.world.threads import Done
+
+Answers = Sequence[tuple[int, Answer | None]]
+
+
+async def ask_all(machine: Machine, workers: Workers, path: str) -> Answers:
+    """Number and answer of each worker; None: it did not answer."""
+
+    async def ask(number: int) -> Answer | None:
+        try:
+            return await workers.ask(number, Ask("GET", path))
+        except (NotAsked, NotAnswered):
+            return None
+
+    numbers = [worker.number for worker in machine.workers]
+    return list(zip(numbers, await asyncio.gather(*map(ask, numbers)), strict=True))
+
+
+def ready(not_served: Iterable[str], answers: Answers) -> Ready | Response:
+    """Whether every worker is ready, and every shard is served."""
+    reasons = [f"shard {log} is served by no worker" for log in not_served]
+    shards, failed, lost = 0, [], []
+    for number, answer in answers:
+        if answer is None:
+            reasons.append(f"worker {number} does not answer")
+            continue
+        said: Any = answer.json()
+        reasons += [f"worker {number}: {reason}" for reason in said.get("reasons", ())]
+        shards = max(shards, said.get("shards", 0))
+        failed += said.get("partitions_failed", ())
+        lost += [f"worker {number}: {reason}" for reason in said.get("events_lost", ())]
+    if reasons:
+        return Response(body=json_bytes(NotReady(reasons)), status=503)
+    return Ready(shards, partitions_failed=failed, events_lost=lost)
+
+
+def metrics(own: str, answers: Answers) -> Response:
+    """The samples of the workers that answer, and those of the supervisor."""
+    texts = [
+        (number, answer.body.decode()) for number, answer in answers if answer is not None and answer.status == 200
+    ]
+    text = merged(texts) + own
+    return Response(body=text.encode(), content_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def merged(texts: Iterable[tuple[int, str]]) -> str:
+    """Prometheus texts of several workers as one: each sample has the label `worker`, each family one HELP and one TYPE."""
+    families: dict[str, list[str]] = {}
+    described: dict[str, list[str]] = {}
+    for number, text in texts:
+        family = ""
+        for line in text.splitlines():
+            if line.startswith("#"):
+                _, kind, name, *_ = line.split(" ", 3)
+                family = name
+                known = described.setdefault(family, [])
+                families.setdefault(family, [])
+                if not any(each.startswith(f"# {kind} ") for each in known):
+                    known.append(line)
+            elif line:
+                families.setdefault(family, []).append(_labelled(line, number))
+    return "".join(f"{line}\n" for name, samples in families.items() for line in (*described.get(name, ()), *samples))
+
+
+def _labelled(sample: str, number: int) -> str:
+    name, brace, rest = sample.partition("{")
+    if brace:
+        return f'{name}{{worker="{number}",{rest}'
+    name, _, value = sample.partition(" ")
+    return f'{name}{{worker="{number}"}} {value}'
+
+
+AGAIN_S = 0.1
+ATTEMPT_S = 2.0
+"""How long a worker may take: one that hangs loses its shards, and is not asked again."""
+
+
+async def whole_list(
+    workers: Workers, ask: Ask, logs: Iterable[str], key: str, name: str, limit: int, until_s: float
+) -> dict[str, Any]:
+    """The page of all workers. `logs`: of its shards; `key`: of the rows, and `name` that of a row.
+
+    Raises RefusedRequest: 503 not every shard is served in time; or as a worker refuses.
+    """
+    loop = asyncio.get_running_loop()
+    logs = list(logs)
+    while True:
+        owners = {workers.owner_of(log) for log in logs}
+        reason = "not every shard has a worker at the moment: try again"
+        if None not in owners:
+            try:
+                parts = await asyncio.gather(*(_part(workers, number, ask) for number in owners if number is not None))
+            except (NotAsked, NotAnswered) as error:
+                reason = str(error)
+            else:
+                if sum(part["of_worker"]["shards"] for part in parts) == len(logs):
+                    return _merged(parts, key, name, limit)
+        if loop.time() >= until_s:
+            raise RefusedRequest(503, reason)
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _part(workers: Workers, number: int, ask: Ask) -> Any:
+    answer: Answer = await workers.ask(number, ask, ATTEMPT_S)
+    if answer.status != 200:
+        raise answer.refusal()
+    return answer.json()
+
+
+def _merged(parts: Iterable[Any], key: str, name: str, limit: int) -> dict[str, Any]:
+    parts = list(parts)
+    rows = sorted((row for part in parts for row in part[key]), key=lambda row: str(row[name]))
+    page: dict[str, Any] = {key: rows[:limit]}
+    if len(rows) > limit or any("next" in part for part in parts):
+        page["next"] = rows[:limit][-1][name]
+    return page
+
+
+class EventsOfAll:
+    """The event logs of the machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.faults = FaultEvents()
+        machine.on_fault_acted = lambda acted: self.faults.add(convert(acted, FaultActed))
+
+    def logs(self, group: str | None) -> Sequence[tuple[int, JournaledLog]]:
+        found = list(enumerate(self._machine.event_logs))
+        if not found:
+            raise no_events()
+        return found if group is None else [found[positive_hash(group) % len(found)]]
+
+    def readers(self, shard: int) -> dict[Reader, None]:
+        return self._machine.event_readers(shard)
+
+    def wall_ms(self) -> int:
+        return self._machine.wall_ms()
+
+    def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
+        self._machine.run_in_thread(function, done)

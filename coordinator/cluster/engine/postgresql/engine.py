@@ -1,0 +1,282 @@
+"""The engine over PostgreSQL, 15 or newer, with asyncpg.
+
+A worker has four connections to the primary. Appends have their own, so that nothing delays them. Claims and snapshots share
+one, and reads another, so that the replay of a log and the claim of the next one go on at the same time. Beats, owners and
+notifications share the fourth, whose commits do not wait for the standbys: a worker lives although nobody can append at the
+moment.
+
+Whatever is not certain closes its connection, and an append's claims end with it:
+
+- A lost connection or a time-out: the statement may have been committed.
+- A warning: a cancelled wait for the standbys reports success, with a warning that the commit is local.
+- Any SQLSTATE: after a switchover a demoted server answers 25006, and a connection to it would stay.
+
+The next statement connects again, to the primary of the highest timeline seen.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NoReturn
+
+from coordinator.cluster.engine.address import EngineAddress
+from coordinator.cluster.engine.ended import EndedClaims
+from coordinator.cluster.engine.engine import (
+    Claim,
+    EngineSettings,
+    EngineUnavailable,
+    Fenced,
+    Owner,
+    Piece,
+    Worker,
+)
+from coordinator.cluster.engine.postgresql import sql
+from coordinator.cluster.engine.postgresql.link import LOST, Link
+from coordinator.cluster.engine.postgresql.primary import Primary, PrimaryConnection
+from coordinator.cluster.engine.postgresql.schema import check_cluster_name, check_schema, make_schema
+from coordinator.cluster.engine.watchers import Watchers
+
+PAGE_ROWS = 2_000
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page of a replay ends when it has this many rows or bytes; one more page is fetched ahead."""
+TRIMMED_AT_ONCE = 5_000
+"""The pieces that one statement of a snapshot removes at most."""
+
+
+class _Hole(Exception):
+    """A row that should be there is missing."""
+
+
+class PostgresqlEngine:
+    """A worker's connections to the database that all workers share."""
+
+    def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
+        check_cluster_name(settings.cluster)
+        self._settings = settings
+        self._watchers = Watchers(settings.poll_ms)
+        self._primary = Primary(address, settings)
+        limit_s = settings.append_timeout_ms / 1000
+        self._appends = Link(self._primary, "appends", limit_s=limit_s)
+        self._logs = Link(self._primary, "logs", limit_s=limit_s, is_durable=not settings.reads_only)
+        self._reads = Link(self._primary, "reads", limit_s=limit_s, is_durable=False)
+        self._members = _MembersLink(self._primary, limit_s, self._watchers.notify)
+        self._ended = EndedClaims()
+
+    async def open(self) -> None:
+        """Connects, and makes the schema where it is missing.
+
+        Raises: EngineRefused; EngineUnavailable.
+        """
+        reads_only = self._settings.reads_only
+        try:
+            connection = await self._logs.connected()
+            with connection.limited(self._settings.append_timeout_ms / 1000):
+                await (check_schema if reads_only else make_schema)(connection, self._primary.schema)
+            if reads_only:
+                return
+            await self._appends.connected()
+            await self._reads.connected()
+            await self._members.connected()
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, LOST):
+                raise EngineUnavailable(self._primary.text_of(error)) from None
+            raise
+
+    async def close(self) -> None:
+        self._watchers.close()
+        await asyncio.gather(self._appends.close(), self._logs.close(), self._reads.close(), self._members.close())
+
+    # --- claims and their logs ----------------------------------------------------------------------------------------
+
+    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
+        """The newest claim of a log.
+
+        Raises: Fenced; EngineUnavailable.
+        """
+        rows = await self._logs.write(sql.CLAIM, log, *worker, seen, self._primary.schema)
+        if not rows:
+            raise Fenced(f"{log}: the epoch is not {seen} any more")
+        epoch = rows[0]["epoch"]
+        [found] = await self._logs.fetch(sql.CLAIMED_LOG, log)
+        if found["epoch"] != epoch:
+            raise Fenced(f"{log}: epoch {found['epoch']} is newer than {epoch}")
+        return Claim(log, epoch, found["next_sequence"], found["covered"])
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Ends claims; the database shows their logs without a worker.
+
+        Raises: EngineUnavailable.
+        """
+        self._ended.end(claims)
+        for claim in claims:
+            await self._logs.fetch(sql.RELEASE, claim.log, claim.epoch, self._primary.schema)
+
+    async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
+        """Appends the pieces of all logs in one statement; returns the logs whose claims have ended.
+
+        Raises: OutcomeUnknown.
+        """
+        return await self._ended.append(pieces, self._send)
+
+    async def _send(self, pieces: list[Piece]) -> set[str]:
+        """Returns the logs of which a piece was not appended. Raises: EngineUnavailable."""
+        rows = await self._appends.write(
+            sql.APPEND,
+            [piece.claim.log for piece in pieces],
+            [piece.claim.epoch for piece in pieces],
+            [piece.sequence for piece in pieces],
+            [piece.data for piece in pieces],
+        )
+        missing = Counter(piece.claim.log for piece in pieces)
+        missing.subtract(row[0] for row in rows)
+        return {log for log, count in missing.items() if count}
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
+        """The parts of the newest snapshot, then the pieces behind it.
+
+        Raises: Fenced; EngineUnavailable.
+        """
+        self._ended.refuse(claim)
+        try:
+            async for _, data in self._stored(claim.log, claim.covered, claim.next_sequence):
+                yield data
+        except _Hole:
+            await self._explain_hole(claim)
+
+    async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
+        """The pieces of a log from a sequence on.
+
+        Raises: EngineUnavailable.
+        """
+        return [(number, data) for number, data in await self._reads.fetch(sql.TAIL, log, sequence)]
+
+    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the newest snapshot and the pieces behind it, each with its sequence.
+
+        Raises: EngineUnavailable.
+        """
+        [found] = await self._reads.fetch(sql.EXTENT, log)
+        try:
+            async for each in self._stored(log, *found):
+                yield each
+        except _Hole:
+            raise EngineUnavailable(
+                f"{log}: a snapshot has replaced what was to be read, or pieces are missing"
+            ) from None
+
+    async def _stored(self, log: str, covered: int, next_sequence: int) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the snapshot up to `covered`, and the pieces from there to a sequence. Raises: _Hole."""
+        if covered:
+            head = await self._reads.fetch(sql.NEWEST_SNAPSHOT, log, covered)
+            if not head:
+                raise _Hole
+            async for _, part in self._rows(log, sql.PARTS, 0, head[0]["parts"], head[0]["id"]):
+                yield covered - 1, part
+        async for each in self._rows(log, sql.PIECES, covered, next_sequence):
+            yield each
+
+    async def _rows(
+        self, log: str, statement: str, sequence: int, end: int, *arguments: Any
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """The rows from a sequence to an end. Fetches a page ahead. Raises: _Hole, if one is missing."""
+
+        def fetch(start: int) -> asyncio.Task[list[Any]]:
+            arguments_of_page = (log, start, end, PAGE_ROWS, PAGE_BYTES, *arguments)
+            return asyncio.create_task(self._reads.fetch(statement, *arguments_of_page))
+
+        ahead = fetch(sequence) if sequence < end else None
+        try:
+            while ahead is not None:
+                page = await ahead
+                if not page:
+                    raise _Hole
+                behind = page[-1][0] + 1
+                ahead = fetch(behind) if behind < end else None
+                await asyncio.sleep(0)  # so that it is sent before this page is worked on
+                for number, data in page:
+                    if number != sequence:
+                        raise _Hole
+                    sequence += 1
+                    yield number, data
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                ahead.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def _explain_hole(self, claim: Claim) -> NoReturn:
+        """Raises: Fenced, if a newer owner has removed what is missing; EngineUnavailable, if it is lost."""
+        [owner] = await self._logs.fetch(sql.EPOCH, claim.log)
+        if owner["epoch"] != claim.epoch:
+            self._ended.end([claim])
+            raise Fenced(f"{claim.log}: epoch {owner['epoch']} is newer than {claim.epoch}")
+        raise EngineUnavailable(f"{claim.log}: pieces are missing in the database, so it cannot be loaded")
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+        """Stores a snapshot, part by part, then removes the snapshots and pieces that it replaces.
+
+        Raises: Fenced; EngineUnavailable.
+        """
+        self._ended.refuse(claim)
+        [[identity]] = await self._logs.fetch(sql.NEW_ID)
+        count = 0
+        async for part in parts:
+            await self._if_held(claim, sql.ADD_PART, identity, count, part)
+            count += 1
+        await self._if_held(claim, sql.COMPLETE_SNAPSHOT, identity, upto, count)
+        await self._if_held(claim, sql.REMOVE_OTHER_SNAPSHOTS, identity)
+        [[first]] = await self._logs.fetch(sql.FIRST_PIECE, claim.log)
+        while first is not None and first < upto:
+            first = min(first + TRIMMED_AT_ONCE, upto)
+            await self._if_held(claim, sql.REMOVE_PIECES, first)
+
+    async def _if_held(self, claim: Claim, statement: str, *arguments: Any) -> None:
+        """Runs a statement that returns a row if the claim is the newest. Raises: Fenced; EngineUnavailable."""
+        if not await self._logs.write(statement, claim.log, claim.epoch, *arguments):
+            self._ended.end([claim])
+        self._ended.refuse(claim)
+
+    # --- workers and owners -------------------------------------------------------------------------------------------
+
+    async def beat(self, worker: Worker) -> None:
+        """Says that a worker lives. Raises: EngineUnavailable."""
+        await self._members.fetch(sql.BEAT, *worker, self._primary.schema)
+
+    async def leave(self, worker: Worker) -> None:
+        """Removes a worker, and those that died long ago. Raises: EngineUnavailable."""
+        await self._members.fetch(sql.LEAVE, worker.id, self._primary.schema)
+
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
+        """The workers whose last beat is recent by the database's clock. Raises: EngineUnavailable."""
+        limit_ms = self._settings.beat_timeout_ms if within_ms is None else within_ms
+        return [Worker(*row) for row in await self._members.fetch(sql.WORKERS, limit_ms)]
+
+    async def owners(self) -> dict[str, Owner]:
+        """The newest claim of every log. Raises: EngineUnavailable."""
+        rows = await self._members.fetch(sql.OWNERS)
+        return {
+            log: Owner(epoch, None if identity is None else Worker(identity, *where))
+            for log, epoch, identity, *where in rows
+        }
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yields at once, at each notification, when notifications may have been lost, and every `poll_ms`."""
+        return self._watchers.changes()
+
+
+class _MembersLink(Link):
+    """The connection that listens."""
+
+    def __init__(self, primary: Primary, limit_s: float, notify: Callable[[], None]) -> None:
+        super().__init__(primary, "members", limit_s=limit_s, is_durable=False)
+        self._channel = primary.schema
+        self._notify = notify
+
+    async def on_connected(self, connection: PrimaryConnection) -> None:
+        await connection.add_listener(self._channel, lambda *_message: self._notify())
+        connection.add_termination_listener(lambda _connection: self._notify())
+        self._notify()

@@ -1,0 +1,366 @@
+"""Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
+
+    beat    six times in the engine's time-out; the lease is renewed with each
+    look    when the engine reports a change, when another worker is dead, and twice a second: who lives, who has what, what
+            should this worker have
+    take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
+    give    a shard of this worker that another should have: one after the other, and the next one when that has it
+    release what the engine says that this worker has, although it lost the claim, if another should have it
+    leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
+            its disk takes no copy of a log, if there are others, who would wait for it otherwise
+    yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
+
+A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Worker
+from coordinator.cluster.workers.assignment import assign
+from coordinator.cluster.workers.cluster import NAMED_MS, Workers
+from coordinator.cluster.workers.lease import Lease
+from coordinator.cluster.workers.reachability import Reachability
+from coordinator.cluster.workers.replay_turns import ReplayTurns
+from coordinator.cluster.workers.take_over import SharedShard, describe_failure
+from coordinator.cluster.workers.tasks import end
+from coordinator.runtime.shard import Status
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How often a worker looks if the engine reports no change."""
+LIVING_S = 0.1
+"""How often it asks who lives. No engine reports that a worker is dead."""
+TAKING_S = 0.05
+"""How long it does not look again while it takes several shards, each of which is a change."""
+UNFIT_MS = 10_000
+"""How long a worker stays away whose disk takes no copy of a log."""
+CLAIMED_AT_ONCE = 8
+"""Shards whose logs are claimed at the same time."""
+
+
+class TakeOver(NamedTuple):
+    """A shard that this worker has taken."""
+
+    log: str
+    records: int
+    ms: int
+    """From the claim until requests were served."""
+
+
+class Ownership:
+    """The shards of one worker. `start` begins, `stop` gives everything back."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Worker,
+        shards: Mapping[str, Sequence[SharedShard]],
+        cluster: Workers,
+        lease: Lease,
+        turns: ReplayTurns,
+        *,
+        beat_ms: int,
+        dead_after_ms: int,
+        now_ms: Callable[[], int],
+        on_taken: Callable[[TakeOver], None],
+    ) -> None:
+        """`shards`: by topic; each topic is spread evenly. `on_taken` is called when a shard is loaded."""
+        self._engine = engine
+        self._worker = worker
+        self._topics = shards
+        self._shards = {shard.name: shard for topic in shards.values() for shard in topic}
+        self._cluster = cluster
+        self._lease = lease
+        self._beat_s = beat_ms / 1000
+        self._now_ms = now_ms
+        self._on_taken = on_taken
+        self._changed = asyncio.Event()
+        self._first_round = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._moves: dict[str, asyncio.Task[None]] = {}
+        self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
+        self._claiming = asyncio.Semaphore(CLAIMED_AT_ONCE)
+        self._turns = turns
+        self._unfit_until_ms = 0
+        """Until when this worker stays away from shards, because it could not take one."""
+        self._given: str | None = None
+        """The log that was released last, until somebody has it."""
+        self._term = 0
+        """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
+        lease.on_over = self._yield
+        cluster.me = worker
+
+    # --- start and stop -----------------------------------------------------------------------------------------------
+
+    async def enter(self) -> None:
+        """Lives from now on, and knows the others, so that clients can be answered. Raises EngineUnavailable."""
+        await self._beat()
+        await self._see()
+        self._cluster.expected = self._wanted()
+
+    async def start(self) -> None:
+        """Goes on to beat, and returns when the first shards that this worker should have are loaded."""
+        self._tasks = [
+            asyncio.create_task(self._beat_forever()),
+            asyncio.create_task(self._watch()),
+            asyncio.create_task(self._watch_living()),
+            asyncio.create_task(self._look_on_change()),
+            asyncio.create_task(self._reachability.run()),
+        ]
+        await self._first_round.wait()
+
+    async def stop(self) -> None:
+        """Gives every shard back, so that others can take them at once, and leaves."""
+        await end([*self._tasks, *self._moves.values()])
+        given = await asyncio.gather(
+            *(shard.give("the server stops") for shard in self._shards.values() if shard.is_held)
+        )
+        self._cluster.held.clear()
+        try:
+            await self._engine.release([claim for claims in given for claim in claims])
+            await self._engine.leave(self._worker)
+        except EngineUnavailable as error:
+            _log.warning("event=not_released reason=%s", error)
+
+    # --- beats --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_away(self) -> bool:
+        """Whether others should have the shards, although this worker runs."""
+        has_others = any(each.id != self._worker.id for each in self._cluster.living)
+        is_unfit = has_others and self._now_ms() < self._unfit_until_ms
+        return self._reachability.is_cut_off or is_unfit
+
+    async def _beat(self) -> None:
+        if self._is_away:
+            return
+        began_ms = self._now_ms()
+        await self._engine.beat(self._worker)
+        if self._lease.is_over:
+            # Before it is renewed: this process may have been stopped, and others may have had its shards meanwhile.
+            self._yield()
+            self._changed.set()
+        self._lease.renew(began_ms)
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            try:
+                async with asyncio.timeout(2 * self._beat_s):
+                    await self._beat()
+            except Exception as error:  # noqa: BLE001 - an engine that refuses today may be fit tomorrow
+                _log.warning("event=beat_failed reason=%s", str(error) or "the engine did not answer in time")
+            if self._lease.is_over:
+                self._yield()
+
+    def _on_reachability(self) -> None:
+        is_cut_off = self._reachability.is_cut_off
+        _log.log(
+            logging.ERROR if is_cut_off else logging.INFO, "event=reachability clients_can_connect=%s", not is_cut_off
+        )
+        self._changed.set()
+
+    def _yield(self) -> None:
+        """Serves nothing any more: others may have the shards."""
+        self._term += 1
+        held = [shard for shard in self._shards.values() if shard.is_held]
+        if held:
+            _log.error("event=lease_over shards=%d", len(held))
+            self._cluster.expected = self._wanted()
+        for shard in held:
+            shard.drop("the engine has not taken a beat in time")
+        self._cluster.held.clear()
+
+    # --- looks --------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        async for _ in self._engine.changes():
+            self._changed.set()
+
+    async def _watch_living(self) -> None:
+        while True:
+            await asyncio.sleep(LIVING_S)
+            with suppress(EngineUnavailable):  # the next look reports it
+                if await self._engine.workers() != self._cluster.living:
+                    self._changed.set()
+
+    async def _look_on_change(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except EngineUnavailable as error:
+                _log.warning("event=look_failed reason=%s", error)
+            except Exception:  # noqa: BLE001 - the next look may succeed
+                _log.exception("event=look_failed")
+            if len(self._moves) > 1:
+                await asyncio.sleep(TAKING_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    async def _see(self) -> None:
+        """Takes over from the engine who lives and who owns what."""
+        # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
+        owners = await self._engine.owners()
+        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
+        self._cluster.owners = owners
+        living = await self._engine.workers()
+        # Nobody is silent who was not missed by an earlier look, so most looks need not ask.
+        seen = await self._engine.workers(NAMED_MS) if self._cluster.is_anybody_missing(living) else living
+        if living != self._cluster.living:
+            _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
+        self._cluster.update(living, seen)
+        for log in claimed:
+            self._cluster.on_claimed(log)
+
+    async def _look(self) -> None:
+        self._drop_lost()
+        await self._see()
+        self._drop_fenced()
+        wanted = self._cluster.expected = self._wanted()
+        if self._is_away:
+            await self._leave()
+            return
+        if self._lease.is_over:
+            return
+        self._take_missing(wanted)
+        self._release_lost(wanted)
+        self._give_one(wanted)
+        if not self._moves:
+            self._first_round.set()
+
+    async def _leave(self) -> None:
+        """Gives every shard to the others, and is none of the living until this worker is fit again."""
+        is_cut_off = self._reachability.is_cut_off
+        reason = "clients cannot connect" if is_cut_off else "the disk takes no copy of a log"
+        for log in sorted(self._cluster.held):
+            if log not in self._moves:
+                self._move(log, self._give(self._shards[log], reason))
+        await self._engine.leave(self._worker)
+
+    def _drop_lost(self) -> None:
+        """Forgets the claims that an append has ended."""
+        self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
+
+    def _drop_fenced(self) -> None:
+        """Drops shards of which the engine has a newer claim. Without an append this worker would not learn it."""
+        for log, owner in self._cluster.owners.items():
+            shard = self._shards.get(log)
+            claim = None if shard is None else shard.claim
+            if shard is not None and claim is not None and claim.epoch < owner.epoch:
+                _log.warning("event=shard_fenced log=%s", log)
+                shard.drop("another worker has claimed the log")
+                self._cluster.held.discard(log)
+
+    def _wanted(self) -> dict[str, str]:
+        """Log -> id of the worker that should have it. This one should have none while it may not serve any."""
+        cluster, mine = self._cluster, self._worker.id
+        workers = {worker.id: worker for worker in cluster.living}
+        if self._reachability.is_cut_off or self._lease.is_over:
+            workers.pop(mine, None)
+        else:
+            workers[mine] = self._worker
+        owners = {
+            log: owner.worker.id
+            for log, owner in cluster.owners.items()
+            if owner.worker is not None and owner.worker.id in workers
+        }
+        owners |= dict.fromkeys(cluster.held, mine)
+        wanted: dict[str, str] = {}
+        for shards in self._topics.values():
+            wanted |= assign([shard.name for shard in shards], owners, list(workers.values()))
+        return wanted
+
+    def _has_living_owner(self, log: str) -> bool:
+        owner = self._cluster.owner_of(log)
+        return owner is not None and owner.id != self._worker.id
+
+    def _take_missing(self, wanted: Mapping[str, str]) -> None:
+        for log, worker_id in wanted.items():
+            shard = self._shards[log]
+            is_mine = worker_id == self._worker.id and not shard.is_held
+            if is_mine and log not in self._moves and not self._has_living_owner(log):
+                owners = self._cluster.owners
+                seen = {name: owners[name].epoch if name in owners else 0 for name in shard.names}
+                self._move(log, self._take(shard, seen))
+
+    def _release_lost(self, wanted: Mapping[str, str]) -> None:
+        """Releases what this worker has in the engine only, because it lost the claim, and what another should have now."""
+        for log, owner in self._cluster.owners.items():
+            is_mine = owner.worker is not None and owner.worker.id == self._worker.id
+            if is_mine and wanted.get(log, self._worker.id) != self._worker.id:
+                shard = self._shards[log]
+                if not shard.is_held and log not in self._moves:
+                    self._move(log, self._engine.release([Claim(log, owner.epoch, 0, 0)]))
+
+    def _give_one(self, wanted: Mapping[str, str]) -> None:
+        if self._given is not None:
+            owner = self._cluster.owners.get(self._given)
+            if self._given in self._moves or (
+                owner is not None and owner.worker is None and wanted[self._given] != self._worker.id
+            ):
+                return
+            self._given = None
+        for log in sorted(self._cluster.held):
+            is_another_s = wanted[log] != self._worker.id
+            if (is_another_s or self._shards[log].lacks_events) and log not in self._moves:
+                self._given = log
+                reason = "another worker should have it" if is_another_s else "its event log is to be taken, too"
+                self._move(log, self._give(self._shards[log], reason))
+                return
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def _move(self, log: str, move: Any) -> None:
+        task = self._moves[log] = asyncio.create_task(move)
+
+        def done(ended: asyncio.Task[None]) -> None:
+            del self._moves[log]
+            error = None if ended.cancelled() else ended.exception()
+            if error is None:
+                self._changed.set()
+            else:
+                _log.warning("event=shard_not_moved log=%s reason=%s", log, describe_failure(error))
+                if isinstance(error, OSError):
+                    self._unfit_until_ms = self._now_ms() + UNFIT_MS
+                    self._changed.set()
+
+        task.add_done_callback(done)
+
+    async def _take(self, shard: SharedShard, seen: Mapping[str, int]) -> None:
+        with self._turns.taking():
+            async with self._claiming:
+                began_ms, term = self._now_ms(), self._term
+                claims = await shard.claim_logs(
+                    self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
+                )
+            try:
+                await self._turns.begin(claims.pieces)
+            except asyncio.CancelledError:
+                shard.drop("the server stops")
+                raise
+            try:
+                await shard.replay(self._engine, claims)
+                if term != self._term:
+                    shard.drop("the lease was over while the shard was taken")
+                    return
+                while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
+                    await asyncio.sleep(0.001)
+            finally:
+                self._turns.end()
+            taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
+            _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
+            self._on_taken(taken)
+
+    async def _give(self, shard: SharedShard, reason: str) -> None:
+        claims = await shard.give(reason)
+        self._cluster.held.discard(shard.name)
+        if claims:
+            await self._engine.release(claims)
+            _log.info("event=shard_given log=%s", shard.name)

@@ -1,0 +1,171 @@
+"""One log changes its worker: claim, replay, load; or hand over and release."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from coordinator.cluster.engine.engine import Claim, Engine, Fenced, LogFailed, Worker
+from coordinator.cluster.engine_writer import EngineWriter
+from coordinator.cluster.workers.shared_events import SharedEventLog
+from coordinator.log.journaled_log import JournaledLog
+from coordinator.runtime.shard import Shard
+
+_log = logging.getLogger(__name__)
+
+FLUSH_BYTES = 1 << 20
+"""How much of a replayed log is in memory at most before it is written to the local segments."""
+POLL_S = 0.002
+
+
+class Claims(NamedTuple):
+    """What this worker has claimed of a shard."""
+
+    state: Claim
+    events: Claim | None
+    """None: it has no event log, or one that has failed."""
+
+    @property
+    def pieces(self) -> int:
+        """The length of the tail that is to be replayed."""
+        return self.state.next_sequence - self.state.covered
+
+
+class SharedShard:
+    """A shard whose log may be this worker's or another's."""
+
+    def __init__(
+        self, name: str, shard: Shard[Any], journal: EngineWriter, events: SharedEventLog | None = None
+    ) -> None:
+        """`name`: of the log, in the engine. `events`: the event log of the shard, which goes where the shard goes."""
+        self.name = name
+        self.shard = shard
+        self.events = events
+        self._journal = journal
+        self.is_moving = False
+        """Whether it is being taken or given."""
+        self.snapshot_bytes = 0
+        """How many bytes of the local log the newest snapshot in the engine stands for."""
+
+    @property
+    def log(self) -> JournaledLog:
+        return self.shard.log
+
+    @property
+    def claim(self) -> Claim | None:
+        """This worker's claim of the log."""
+        return self._journal.claim_of(self.log)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this worker has a claim of the log."""
+        return self.claim is not None
+
+    @property
+    def tail_bytes(self) -> int:
+        """The length of the log behind the newest snapshot."""
+        return self.log.size_bytes - self.snapshot_bytes
+
+    @property
+    def names(self) -> list[str]:
+        """The logs of the shard, in the order in which they are claimed."""
+        return [self.name] if self.events is None or not self.events.exists() else [self.name, self.events.name]
+
+    @property
+    def lacks_events(self) -> bool:
+        """Whether this worker took the shard before there were events, and has not got the event log."""
+        events = self.events
+        return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
+
+    async def claim_logs(
+        self, engine: Engine, worker: Worker, seen: Mapping[str, int], on_claimed: Callable[[], None]
+    ) -> Claims:
+        """Claims the logs. `replay` follows, or `drop`; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+        `seen`: log -> the epoch of the owner that is to be replaced, all of the same moment. So of two workers that take the
+        shard at the same time, only one gets both logs. It has no event log if there were none yet.
+        Raises Fenced if another worker was quicker, EngineUnavailable or OSError. Then the shard serves nothing.
+        """
+        claim = await engine.claim(self.name, worker, seen=seen[self.name])
+        self.shard.await_log()
+        on_claimed()
+        with self._giving_up_on_error():
+            return Claims(claim, await self._claim_events(engine, worker, seen))
+
+    async def replay(self, engine: Engine, claims: Claims) -> None:
+        """Reads the logs from the engine, and begins to load the shard from them.
+
+        Raises Fenced, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard serves nothing.
+        """
+        with self._giving_up_on_error():
+            await self._replay(engine, claims.state)
+            of_events = await self._take_events(engine, claims.events)
+        self._journal.hold(self.log, claims.state)
+        if self.events is not None and of_events is not None:
+            self.events.hold(engine, of_events, beside=self.log)
+        self.shard.take_over()
+
+    @contextmanager
+    def _giving_up_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.shard.give_up(f"the log cannot be read: {error!r}")
+            raise
+
+    async def _claim_events(self, engine: Engine, worker: Worker, seen: Mapping[str, int]) -> Claim | None:
+        """None: there is no event log, or it has failed, which keeps nobody from the shard."""
+        if self.events is None or self.events.name not in seen:
+            return None
+        try:
+            return await engine.claim(self.events.name, worker, seen=seen[self.events.name])
+        except LogFailed as error:
+            await self.events.fail(error)
+            return None
+
+    async def _take_events(self, engine: Engine, claim: Claim | None) -> Claim | None:
+        if self.events is None or claim is None:
+            return None
+        try:
+            return await self.events.take(engine, claim, self.log.end_offset)
+        except LogFailed as error:
+            await self.events.fail(error)
+            return None
+
+    async def _replay(self, engine: Engine, claim: Claim) -> None:
+        log = self.log
+        log.begin_again()
+        unflushed_bytes = 0
+        lengths: list[int] = []
+        async for batches in engine.replay(claim):
+            log.append_replayed(batches)
+            lengths.append(len(batches))
+            unflushed_bytes += len(batches)
+            if unflushed_bytes >= FLUSH_BYTES:
+                log.flush()
+                unflushed_bytes = 0
+        log.flush()
+        # What comes before the pieces is the snapshot. An engine that joins pieces compacts the log itself.
+        pieces = claim.next_sequence - claim.covered
+        self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)
+        if log.gap_end:
+            log.checkpoint.write(clean_offset=log.gap_end)
+
+    async def give(self, reason: str) -> list[Claim]:
+        """Ends the service here, when all that was decided is durable. Returns the claims, which are to be released."""
+        self.shard.hand_over(reason)
+        while self.is_held and self._journal.is_under_way(self.log):  # noqa: ASYNC110 - appends end by themselves
+            await asyncio.sleep(POLL_S)
+        return self.drop(reason)
+
+    def drop(self, reason: str) -> list[Claim]:
+        """Ends the service here at once. Returns the claims."""
+        claims = self._journal.let_go(self.log)
+        self.shard.give_up(reason)
+        return claims
+
+
+def describe_failure(error: BaseException) -> str:
+    """Why a log could not be taken, for the log of the server."""
+    return "another worker was quicker" if isinstance(error, Fenced) else f"{type(error).__name__}: {error}"

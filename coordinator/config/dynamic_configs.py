@@ -1,0 +1,275 @@
+"""Settings of the server that clients change while it runs (KIP-226; Kafka: `DynamicBrokerConfig`).
+
+A value of the broker comes before one of the cluster (the resource BROKER without a name), and that before the configuration:
+
+    DYNAMIC_BROKER_CONFIG  >  DYNAMIC_DEFAULT_BROKER_CONFIG  >  STATIC_BROKER_CONFIG  >  DEFAULT_CONFIG
+
+Dynamic are the settings that are in Kafka. Those that this server has apply at once (`effective`); so do the defaults of topic
+settings. Others are kept and shown, but have no effect here, as with topic settings. Names that nobody knows are kept as in
+Kafka, where plugins may read them, and their values are not shown. What the server reads once stays as the configuration has
+it: changing that is refused in Kafka's words, and so are the settings of TLS, SASL and listeners, which only Kafka can change.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
+from coordinator.config.settings import SETTINGS, STRUCTURED, ServerConfig, value_of
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.java import hash_map_order, parse_long
+from coordinator.topics.config import Layers
+from coordinator.topics.registry import Registry
+from coordinator.topics.topic_settings import (
+    MIN_INSYNC_REPLICAS,
+    ROWS,
+    SOURCE_BROKER,
+    SOURCE_CLUSTER,
+    Kind,
+    boolean,
+    number,
+)
+
+RESOURCE_TYPE = 4
+"""Kafka's number for the resource type BROKER."""
+CLUSTER = ""
+"""The name of the resource whose settings are those of all brokers."""
+_LISTENER_PREFIX = "listener.name."
+
+
+class Dynamic(NamedTuple):
+    """A setting that can change. `why_invalid(value)` returns the reason in Kafka's words, None for a valid value."""
+
+    kind: Kind
+    why_invalid: Callable[[str], str | None]
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _numbers(kind: Kind, least: int | None, names: str) -> dict[str, Dynamic]:
+    return dict.fromkeys(_names(names), Dynamic(kind, number(kind.name, least)))
+
+
+def _of(kind: Kind, why_invalid: Callable[[str], str | None], names: str) -> dict[str, Dynamic]:
+    return dict.fromkeys(_names(names), Dynamic(kind, why_invalid))
+
+
+def _double(text: str) -> str | None:
+    try:
+        float(text)
+    except ValueError:
+        return "Not a number of type DOUBLE"
+    return None
+
+
+DYNAMIC: Mapping[str, Dynamic] = {
+    **{row.synonym: Dynamic(row.kind, row.why_invalid) for row in ROWS.values() if row.synonym},
+    **_numbers(
+        Kind.INT,
+        0,
+        "group.consumer.assignment.interval.ms group.share.assignment.interval.ms group.streams.assignment.interval.ms "
+        "log.cleaner.io.buffer.size log.cleaner.threads max.connection.creation.rate max.connections max.connections.per.ip",
+    ),
+    **_numbers(
+        Kind.INT,
+        1,
+        "background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers "
+        "producer.id.expiration.ms remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size "
+        "remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size remote.log.reader.threads",
+    ),
+    **_numbers(
+        Kind.INT, 524_288, "group.coordinator.cached.buffer.max.bytes share.coordinator.cached.buffer.max.bytes"
+    ),
+    **_numbers(
+        Kind.LONG,
+        None,
+        "log.cleaner.dedupe.buffer.size log.flush.interval.ms log.retention.bytes log.retention.ms log.roll.jitter.ms "
+        "log.roll.ms",
+    ),
+    **_numbers(
+        Kind.LONG,
+        0,
+        "follower.replication.throttled.rate leader.replication.throttled.rate log.cleaner.backoff.ms "
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ),
+    **_numbers(
+        Kind.LONG,
+        1,
+        "remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes "
+        "remote.log.manager.copy.max.bytes.per.second remote.log.manager.fetch.max.bytes.per.second",
+    ),
+    "max.decompressed.message.bytes": Dynamic(Kind.INT, number("INT", 1, 2_147_483_639)),
+    **_of(Kind.DOUBLE, _double, "log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second"),
+    **_of(
+        Kind.BOOLEAN,
+        boolean,
+        "errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable "
+        "transaction.partition.verification.enable",
+    ),
+    **_of(Kind.STRING, lambda _: None, "errors.deadletterqueue.topic.name.prefix max.connections.per.ip.overrides"),
+    **_of(Kind.LIST, lambda _: None, "config.providers metric.reporters"),
+}
+"""The settings that Kafka changes for a broker and for the cluster, with its types and ranges."""
+
+_KEYSTORES = _names(
+    "ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password "
+    "ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password "
+    "ssl.truststore.type"
+)
+"""Kafka changes them for a listener only."""
+_PER_BROKER = _names(
+    "cordoned.log.dirs listener.security.protocol.map listeners principal.builder.class sasl.enabled.mechanisms "
+    "sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin "
+    "sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter "
+    "sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds "
+    "sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol "
+    "ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm "
+    "ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm"
+)
+"""Kafka changes them for a broker, not for the cluster."""
+_POSITIVE = ("max.connections", "max.connection.creation.rate")
+_BOUNDED = ("group.consumer", "group.streams")
+"""Prefixes of settings whose value must be within bounds that the configuration has."""
+
+
+def layers(registry: Registry, node_id: int) -> Layers:
+    """The settings that clients have set for this broker, and those for the cluster; the first have precedence."""
+    return (
+        (SOURCE_BROKER, registry.configs_of(RESOURCE_TYPE, str(node_id))),
+        (SOURCE_CLUSTER, registry.configs_of(RESOURCE_TYPE, CLUSTER)),
+    )
+
+
+def check(config: ServerConfig, name: str, after: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    """Raises KafkaError unless a broker, or the cluster (no name), may have these settings.
+
+    `changes`: what a request changes; None removes. The codes are Kafka's: INVALID_REQUEST, or INVALID_CONFIG.
+    """
+    fixed = [setting for setting in after if _is_fixed(setting, of_cluster=not name)]
+    if fixed:
+        raise _invalid(f"Cannot update these configs dynamically: [{', '.join(hash_map_order(fixed))}]")
+    keystores = [setting for setting in after if setting in _KEYSTORES]
+    if keystores:
+        raise _invalid(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(hash_map_order(keystores))}]"
+        )
+    per_broker = [setting for setting in after if setting in _PER_BROKER or setting.startswith(_LISTENER_PREFIX)]
+    if per_broker:
+        raise _invalid(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(hash_map_order(per_broker))}]"
+        )
+    for setting, value in after.items():
+        if setting in DYNAMIC:
+            _check_value(config, setting, value)
+    _check_replicas(name, changes)
+
+
+def not_a_list(operation: str, name: str) -> str:
+    """Why APPEND or SUBTRACT to a config of a broker is refused, as Kafka's broker says it."""
+    if name not in DYNAMIC and not _is_fixed(name, of_cluster=False):
+        return f"Unknown config name: {name}"
+    return f"Config value {operation.lower()} is not allowed for config key: {name}"
+
+
+def _is_fixed(name: str, *, of_cluster: bool) -> bool:
+    if name in DYNAMIC or name in _KEYSTORES:
+        return False
+    if name in _PER_BROKER or name.startswith(_LISTENER_PREFIX):
+        return not of_cluster
+    known = (*INSTEAD, *NOT_YET, *WITHOUT_EFFECT)
+    return name in SETTINGS or name in STRUCTURED or name in ONLY_VALUE or name.startswith(known)
+
+
+def _check_value(config: ServerConfig, name: str, value: str) -> None:
+    kind, why_invalid = DYNAMIC[name]
+    for each in value.split(",") if kind is Kind.LIST else (value,):
+        why = why_invalid(each)
+        if why is not None:
+            shown = str(float(each)) if kind is Kind.DOUBLE and not why.startswith("Not") else each
+            raise _invalid(f"Invalid value {shown} for configuration {name}: {why}")
+    if kind not in (Kind.INT, Kind.LONG):
+        return
+    given = parse_long(value)
+    if name == "log.retention.ms" and given == 0:
+        raise _invalid("requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    if name == "log.roll.ms" and given is not None and given < 1:
+        raise _invalid("requirement failed: log.roll.ms must be greater than or equal to 1")
+    if name in _POSITIVE and given == 0:
+        raise _invalid(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for configuration "
+            "Invalid dynamic configuration"
+        )
+    for prefix in _BOUNDED:
+        if given is not None and name == f"{prefix}.assignment.interval.ms":
+            _check_bounds(config, prefix, name, given)
+
+
+def _check_bounds(config: ServerConfig, prefix: str, name: str, value: int) -> None:
+    low, high = (f"{prefix}.{bound}.assignment.interval.ms" for bound in ("min", "max"))
+    if value < value_of(config, low):
+        raise _invalid(f"{name} must be greater than or equal to {low}")
+    if value > value_of(config, high):
+        raise _invalid(f"{name} must be less than or equal to {high}")
+
+
+def _check_replicas(name: str, changes: Mapping[str, str | None]) -> None:
+    """Kafka's rules where eligible leader replicas are enabled, as they are in a new cluster (KIP-966)."""
+    if MIN_INSYNC_REPLICAS not in changes:
+        return
+    if name:
+        why = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    elif changes[MIN_INSYNC_REPLICAS] is None:
+        why = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def effective(config: ServerConfig, of: Layers, transaction_version: int) -> ServerConfig:
+    """The configuration with what clients have set. A value outside the range of this server moves to its bound."""
+    values = {name: value for _, settings in reversed(of) for name, value in settings.items()}
+
+    def integer(name: str, least: int = 0) -> int:
+        own = parse_long(values.get(name, ""))
+        return int(value_of(config, name)) if own is None else max(least, own)
+
+    def is_true(name: str) -> bool:
+        return values[name].strip().lower() == "true" if name in values else bool(value_of(config, name))
+
+    return replace(
+        config,
+        network=replace(
+            config.network,
+            max_connections=integer("max.connections"),
+            max_connections_per_ip=integer("max.connections.per.ip"),
+            max_connection_creation_rate=integer("max.connection.creation.rate", 1),
+        ),
+        log=replace(
+            config.log,
+            log_cleaner_backoff_ms=integer("log.cleaner.backoff.ms", 1),
+            log_cleaner_delete_retention_ms=integer("log.cleaner.delete.retention.ms"),
+        ),
+        groups=replace(
+            config.groups,
+            group_consumer_assignment_interval_ms=integer("group.consumer.assignment.interval.ms"),
+            group_streams_assignment_interval_ms=integer("group.streams.assignment.interval.ms"),
+        ),
+        topics=replace(
+            config.topics,
+            producer_id_expiration_ms=integer("producer.id.expiration.ms", 1),
+            dynamic=of,
+        ),
+        transactions=replace(
+            config.transactions,
+            transaction_version=transaction_version,
+            transaction_partition_verification_enable=is_true("transaction.partition.verification.enable"),
+        ),
+    )

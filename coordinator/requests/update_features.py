@@ -1,0 +1,66 @@
+"""UpdateFeatures (key 57): sets the finalized levels of features (KIP-584, KIP-778; Kafka: `FeatureControlManager`).
+
+All features of a request change or none. v0 cannot say that a feature is downgraded, as in Kafka. v0 and v1 list the features
+of a request that succeeds, each with the message "NONE".
+"""
+
+from coordinator.api.declaration import Api
+from coordinator.api.exchange import Exchange
+from coordinator.api.guards import guarded_by_cluster
+from coordinator.api.server import Server
+from coordinator.config import features
+from coordinator.config.features import Update
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+from coordinator.security.access import ALTER_CLUSTER
+
+_LISTS_NONE_SINCE = 2
+_Result = UpdateFeaturesResponse.UpdatableFeatureResult
+
+
+def handle(server: Server, exchange: Exchange[UpdateFeaturesRequest]) -> None:
+    server.topics.metadata.in_turn(lambda: _update(server, exchange), exchange.refuse)
+
+
+def _update(server: Server, exchange: Exchange[UpdateFeaturesRequest]) -> None:
+    request = exchange.request
+    updates = [Update(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
+    try:
+        records = features.plan(features.levels(server.config, server.topics.registry), updates, server.node_id)
+    except KafkaError as error:
+        exchange.fail(error)
+        return
+
+    def done(code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            exchange.refuse(code)
+            return
+        listed = updates if exchange.api_version < _LISTS_NONE_SINCE else []
+        results = [_Result(feature=update.name, error_message="NONE") for update in listed]
+        exchange.reply(UpdateFeaturesResponse(error_message=None, results=results))
+
+    if records and not request.validate_only:
+        server.topics.metadata.commit(records, done)
+    else:
+        done(ErrorCode.NONE)
+
+
+def refuse(_request: UpdateFeaturesRequest, error: KafkaError, _api_version: int) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+
+
+_ERRORS = frozenset({
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER, ErrorCode.FEATURE_UPDATE_FAILED,
+    ErrorCode.INVALID_UPDATE_VERSION,
+})  # fmt: skip
+
+API = Api(
+    key=57,
+    name="UpdateFeatures",
+    versions=(0, 2),
+    access=(ALTER_CLUSTER,),
+    handle=handle,
+    guard=guarded_by_cluster(ALTER_CLUSTER, handle),
+    refuse=refuse,
+    errors=_ERRORS,
+)

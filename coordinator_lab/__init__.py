@@ -1,0 +1,1 @@
+"""The laboratory: the simulation, the bench and the measuring programs."""

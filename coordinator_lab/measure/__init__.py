@@ -1,0 +1,1 @@
+"""Measurements that people start by hand: `python -m coordinator_lab.measure NAME`."""

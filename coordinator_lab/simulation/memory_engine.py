@@ -1,0 +1,339 @@
+"""An engine in memory, with the failures that a network and a database have.
+
+`MemoryStore` is the database: each statement runs at once and as a whole. `MemoryEngine` is a worker's way to it. Between
+them `Deliveries` decides what happens to a statement and its answer: they take their time, get lost, or arrive twice. A
+statement whose sender has given up may still arrive later, as on a connection that the database has not noticed to be dead.
+
+Times come from the loop, so the simulator's clock rules them. Statements travel in the store's context: they arrive when their
+sender is paused or dead, as packets do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from coordinator.cluster.engine.ended import EndedClaims
+from coordinator.cluster.engine.engine import (
+    Claim,
+    EngineSettings,
+    EngineUnavailable,
+    Fenced,
+    Owner,
+    Piece,
+    Worker,
+)
+
+T = TypeVar("T")
+PAGE_PIECES = 100
+ONE_WAY_S = 0.0003
+"""How long a statement without a failure takes to the store, and its answer back."""
+
+
+class Delivery(NamedTuple):
+    """What happens to one statement. Times are in seconds."""
+
+    arrivals: tuple[float, ...] = (ONE_WAY_S,)
+    """When the statement arrives at the store: never, once or twice."""
+    answer_after: float | None = ONE_WAY_S
+    """How long the answer to the first arrival takes; None: it gets lost."""
+    is_refused: bool = False
+    """Whether the sender learns at once that the store is not there."""
+
+
+class Deliveries(Protocol):
+    """Decides what happens to statements."""
+
+    def draw(self, statement: str, /) -> Delivery: ...
+
+
+class Prompt:
+    """Every statement arrives, and its answer too."""
+
+    def draw(self, _statement: str) -> Delivery:
+        return Delivery()
+
+
+class Unreliable:
+    """Statements and answers are late, lost or arrive twice, as chance has it. `rate`: the share of those with a failure."""
+
+    def __init__(self, random: Random, rate: float, late_s: float) -> None:
+        self._random = random
+        self._rate = rate
+        self._late_s = late_s
+
+    def draw(self, _statement: str) -> Delivery:
+        random = self._random
+        if random.random() >= self._rate:
+            return Delivery()
+        late = random.uniform(0, self._late_s)
+        return random.choice(
+            [
+                Delivery((), None),
+                Delivery((ONE_WAY_S,), None),
+                Delivery((late,), None),
+                Delivery((late,), random.uniform(0, self._late_s)),
+                Delivery((ONE_WAY_S, late), random.choice([None, ONE_WAY_S])),
+            ]
+        )
+
+
+@dataclass(slots=True)
+class _Log:
+    epoch: int = 0
+    worker: Worker | None = None
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    covered: int = 0
+    parts: list[bytes] = field(default_factory=list)
+
+    @property
+    def next_sequence(self) -> int:
+        return self.covered + len(self.pieces)
+
+
+class MemoryStore:
+    """What the workers share. Its methods are the statements: each is atomic."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, _Log] = {}
+        self.beats: dict[str, tuple[float, Worker]] = {}
+        self.context = copy_context()
+        self.listeners: dict[asyncio.Event, None] = {}
+        self.skew_s = 0.0
+        """Its clock minus that of the loop."""
+        self.rate = 1.0
+        """How many of its seconds pass in a second of the loop."""
+        self.stands_until_s = 0.0
+        """Until when (by the loop) it stands still: statements arrive afterwards."""
+
+    def notify(self) -> None:
+        """Wakes everybody who waits in `changes`."""
+        for event in self.listeners:
+            event.set()
+
+    def claim(self, name: str, worker: Worker, seen: int | None) -> Claim | None:
+        log = self.logs.get(name) or _Log()
+        if seen is not None and seen != log.epoch:
+            return None
+        self.logs[name] = log
+        log.epoch += 1
+        log.worker = worker
+        self.notify()
+        return Claim(name, log.epoch, log.next_sequence, log.covered)
+
+    def holds(self, claim: Claim) -> bool:
+        return self.logs[claim.log].epoch == claim.epoch
+
+    def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
+        """Returns the logs of which a piece was not appended: its claim is fenced, or its sequence is taken."""
+        refused = set()
+        for claim, sequence, data in pieces:
+            log = self.logs[claim.log]
+            if log.epoch != claim.epoch or sequence < log.next_sequence:
+                refused.add(claim.log)
+            else:
+                assert sequence == log.next_sequence, f"{claim.log}: a gap before {sequence}"
+                log.pieces[sequence] = data
+        return frozenset(refused)
+
+    def page(self, claim: Claim, sequence: int) -> list[bytes] | None:
+        """Pieces from a sequence on; None if the claim is fenced."""
+        if not self.holds(claim):
+            return None
+        pieces = self.logs[claim.log].pieces
+        until = min(sequence + PAGE_PIECES, claim.next_sequence)
+        return [pieces[number] for number in range(sequence, until)]
+
+    def tail(self, name: str, sequence: int) -> list[tuple[int, bytes]]:
+        log = self.logs.get(name) or _Log()
+        return [(number, data) for number, data in log.pieces.items() if number >= sequence]
+
+    def extent(self, name: str) -> tuple[int, int, list[bytes]]:
+        """The first sequence behind the snapshot, the next one that will be appended, and the snapshot's parts."""
+        log = self.logs.get(name) or _Log()
+        return log.covered, log.next_sequence, list(log.parts)
+
+    def pieces_now(self, name: str, sequence: int, until: int) -> list[bytes] | None:
+        """A page of pieces from a sequence on; None if a snapshot has replaced some of them."""
+        log = self.logs[name]
+        if sequence < log.covered:
+            return None
+        return [log.pieces[number] for number in range(sequence, min(sequence + PAGE_PIECES, until))]
+
+    def snapshot_parts(self, claim: Claim) -> list[bytes] | None:
+        return list(self.logs[claim.log].parts) if self.holds(claim) else None
+
+    def cover(self, claim: Claim, upto: int, parts: list[bytes]) -> bool:
+        """Replaces the snapshot and removes the pieces that it covers."""
+        log = self.logs[claim.log]
+        if not self.holds(claim):
+            return False
+        assert log.covered <= upto <= log.next_sequence
+        log.pieces = {sequence: data for sequence, data in log.pieces.items() if sequence >= upto}
+        log.covered, log.parts = upto, parts
+        return True
+
+    def release(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            if self.holds(claim):
+                self.logs[claim.log].epoch += 1
+                self.logs[claim.log].worker = None
+        self.notify()
+
+    def beat(self, worker: Worker, now: float) -> None:
+        if worker.id not in self.beats:
+            self.notify()
+        self.beats[worker.id] = (now, worker)
+
+    def leave(self, worker: Worker) -> None:
+        self.beats.pop(worker.id, None)
+        self.notify()
+
+    def living(self, since: float) -> list[Worker]:
+        workers = [worker for beat, worker in self.beats.values() if beat > since]
+        return sorted(workers, key=lambda worker: (worker.node_id, worker.id))
+
+    def owners(self) -> dict[str, Owner]:
+        return {name: Owner(log.epoch, log.worker) for name, log in self.logs.items()}
+
+
+class MemoryEngine:
+    """A worker's connection to a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore, settings: EngineSettings, deliveries: Deliveries | None = None) -> None:
+        self._store = store
+        self._settings = settings
+        self._deliveries = deliveries or Prompt()
+        self._ended = EndedClaims()
+        self._is_closed = False
+        self._under_way: dict[asyncio.Future[Any], None] = {}
+
+    def disconnect(self) -> None:
+        """Every statement under way is without an answer. It may still arrive."""
+        for answer in self._under_way:
+            if not answer.done():
+                answer.set_exception(EngineUnavailable("the connection was lost"))
+
+    async def open(self) -> None:
+        """Nothing needs to be made or checked."""
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
+        claim = await self._run("claim", lambda: self._store.claim(log, worker, seen))
+        if claim is None:
+            raise Fenced(f"{log}: the epoch is not {seen} any more")
+        return claim
+
+    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
+        for part in self._unless_fenced(claim, await self._run("replay", lambda: self._store.snapshot_parts(claim))):
+            yield part
+        sequence = claim.covered
+        while sequence < claim.next_sequence:
+            page = self._unless_fenced(claim, await self._run("replay", partial(self._store.page, claim, sequence)))
+            sequence += len(page)
+            for data in page:
+                yield data
+
+    async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
+        return await self._run("tail", lambda: self._store.tail(log, sequence))
+
+    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+        sequence, until, parts = await self._run("read", lambda: self._store.extent(log))
+        for part in parts:
+            yield sequence - 1, part
+        while sequence < until:
+            page = await self._run("read", partial(self._store.pieces_now, log, sequence, until))
+            if page is None:
+                raise EngineUnavailable(f"{log}: a snapshot has replaced what was to be read")
+            for data in page:
+                yield sequence, data
+                sequence += 1
+
+    def _unless_fenced(self, claim: Claim, answer: list[bytes] | None) -> list[bytes]:
+        if answer is None:
+            self._ended.end([claim])
+        self._ended.refuse(claim)
+        assert answer is not None
+        return answer
+
+    async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
+        return await self._ended.append(pieces, lambda living: self._run("append", partial(self._store.append, living)))
+
+    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+        kept = [part async for part in parts]
+        self._ended.refuse(claim)
+        if not await self._run("snapshot", lambda: self._store.cover(claim, upto, kept)):
+            self._ended.end([claim])
+            self._ended.refuse(claim)
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        self._ended.end(claims)
+        await self._run("release", lambda: self._store.release(claims))
+
+    async def beat(self, worker: Worker) -> None:
+        await self._run("beat", lambda: self._store.beat(worker, self._now()))
+
+    async def leave(self, worker: Worker) -> None:
+        await self._run("leave", lambda: self._store.leave(worker))
+
+    async def workers(self, within_ms: int | None = None) -> list[Worker]:
+        limit = (self._settings.beat_timeout_ms if within_ms is None else within_ms) / 1000
+        return await self._run("workers", lambda: self._store.living(self._now() - limit))
+
+    async def owners(self) -> dict[str, Owner]:
+        return await self._run("owners", self._store.owners)
+
+    async def changes(self) -> AsyncIterator[None]:
+        changed = asyncio.Event()
+        self._store.listeners[changed] = None
+        try:
+            while not self._is_closed:
+                yield
+                try:
+                    await asyncio.wait_for(changed.wait(), self._settings.poll_ms / 1000)
+                except TimeoutError:
+                    continue
+                changed.clear()
+        finally:
+            self._store.listeners.pop(changed, None)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time() * self._store.rate + self._store.skew_s
+
+    async def _run(self, statement: str, act: Callable[[], T]) -> T:
+        """Lets a statement travel to the store. Raises: EngineUnavailable, when no answer comes in time."""
+        if self._is_closed:
+            raise EngineUnavailable("the engine is closed")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        arrivals, answer_after, is_refused = self._deliveries.draw(statement)
+
+        def arrive(is_first: bool) -> None:
+            if loop.time() < self._store.stands_until_s:
+                loop.call_at(self._store.stands_until_s, arrive, is_first, context=self._store.context)
+                return
+            result = act()
+            if is_first and answer_after is not None:
+                loop.call_later(answer_after, deliver, result, context=self._store.context)
+
+        def deliver(result: T) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        for number, after in enumerate(arrivals):
+            loop.call_later(after, arrive, number == 0, context=self._store.context)
+        if is_refused:
+            await asyncio.sleep(2 * ONE_WAY_S)
+            raise EngineUnavailable("the connection is refused")
+        self._under_way[answer] = None
+        try:
+            return await asyncio.wait_for(answer, self._settings.append_timeout_ms / 1000)
+        except TimeoutError:
+            raise EngineUnavailable(f"no answer to a {statement}") from None
+        finally:
+            del self._under_way[answer]

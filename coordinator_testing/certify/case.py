@@ -1,0 +1,114 @@
+"""What the judge judges by: requests and responses, events of the group, the processes, the records that went in and came out.
+
+All of it is data. Times are milliseconds of the server's wall clock, which is that of this machine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from coordinator.operations.rebalance_causes import GroupEvent
+from coordinator.rules.model import Entry
+from coordinator_testing.certify.event import Allows
+
+Phase = Literal["start", "event", "recovery"]
+PHASES: Mapping[Phase, str] = {
+    "start": "the group starts and reads until all partitions have commits",
+    "event": "the event is provoked",
+    "recovery": "all partitions are read and committed to their ends",
+}
+"""The phases of an event, with what each waits for."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True, kw_only=True)
+class ProcessRun:
+    """A process of an instance, from its start to its end."""
+
+    pid: int
+    started_ms: int
+    ended_ms: int | None = None
+    ended_by: Literal["stage", "itself"] | None = None
+    """None while it runs."""
+    exit_code: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class InstanceHistory:
+    """What the stage did to one instance of the program."""
+
+    index: int
+    listener: str
+    runs: list[ProcessRun] = field(default_factory=list)
+    pauses: list[tuple[int, int]] = field(default_factory=list)
+    """From SIGSTOP to SIGCONT."""
+
+
+class InputRecord(NamedTuple):
+    """A record of the topic. `number` is unique within the partition, also where the topic is deleted and made again."""
+
+    offset: int
+    number: int
+    life: int
+    """How often the topic was deleted before: offsets begin at 0 in each life."""
+
+
+class OutputRecord(NamedTuple):
+    """A copy in the output topic. `offset` and `output_partition` are its own place, the others that of the original."""
+
+    output_partition: int
+    offset: int
+    partition: int
+    number: int
+
+
+class Note(NamedTuple):
+    """What the stage did, for people."""
+
+    time_ms: int
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """Everything about one event that was run."""
+
+    group: str
+    topic: str
+    output_topic: str | None
+    allows: Allows
+    is_transactional: bool
+    instances: Sequence[InstanceHistory]
+    entries: Sequence[Entry] = ()
+    """In the order of their arrival."""
+    entries_dropped: int = 0
+    """Entries that the server had to forget before they were read."""
+    group_events: Sequence[GroupEvent] = ()
+    inputs: Mapping[int, Sequence[InputRecord]] = field(default_factory=dict)
+    """Partition -> records, in order."""
+    outputs: Sequence[OutputRecord] | None = None
+    """None: the program does not copy."""
+    committed: Mapping[int, int] = field(default_factory=dict)
+    """Partition -> offset that the group has committed in the end."""
+    outages: Sequence[tuple[int, int]] = ()
+    """While the server was down: entries from the end of an outage may be missing, and a produce may be repeated."""
+    recreated_ms: Sequence[int] = ()
+    """When the topic was deleted and made again."""
+    began_ms: int
+    provoked_ms: int | None = None
+    """When the event's own part began: the group had joined, and all partitions had commits. None: it never did."""
+    settled_ms: int | None = None
+    """When all partitions were read and committed to their ends. None: they never were."""
+    stopped_ms: int
+    """When the stage began to stop the instances."""
+    notes: Sequence[Note] = ()
+    not_reached: str | None = None
+    """What the event waited for in vain."""
+    not_applicable: str | None = None

@@ -1,0 +1,77 @@
+"""What `coordinator certify` does: shows the events, or runs them, prints the table and writes the reports."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from coordinator_testing.certify import report_table
+from coordinator_testing.certify.certificate import EventReport
+from coordinator_testing.certify.event import Event, Protocol
+from coordinator_testing.certify.rehearsal import Plan
+from coordinator_testing.certify.report_junit import junit
+from coordinator_testing.certify.report_page import page
+from coordinator_testing.certify.run import Certification, certify
+from coordinator_testing.run_command import NoSuchCommand
+
+
+class Options(NamedTuple):
+    """The options of the command."""
+
+    protocol: Protocol
+    instances: int
+    jobs: int
+    output: Path | None
+    uses_output_topic: bool
+    command: Sequence[str]
+
+
+def show(events: Sequence[Event]) -> int:
+    """Prints the events with what happens in them. Returns the exit code."""
+    width = max(len(event.name) for event in events)
+    for event in events:
+        click.echo(f"{event.name:{width}}  {event.happens}")
+    return 0
+
+
+def run(options: Options, events: Sequence[Event]) -> int:
+    """Runs the events and returns the exit code. Raises NoSuchCommand, DidNotStart and OSError."""
+    if shutil.which(options.command[0]) is None:
+        raise NoSuchCommand(f"there is no command {options.command[0]}")
+    names = [event.name for event in events]
+
+    def show_row(report: EventReport) -> None:
+        click.echo(report_table.row(report, names))
+
+    click.echo(report_table.head(names))
+    with ExitStack() as stack:
+        folder = options.output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-certify-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        plan = Plan(
+            command=options.command,
+            protocol=options.protocol,
+            instances=options.instances,
+            uses_output_topic=options.uses_output_topic,
+            folder=folder,
+        )
+        certification = asyncio.run(certify(plan, events, min(options.jobs, len(events)), show_row))
+        certificate = certification.certificate
+        if options.output is not None:
+            write(certification, options.output)
+    for line in report_table.summary(certificate):
+        click.echo(line)
+    return 0 if certificate.outcome == "passed" else 1
+
+
+def write(certification: Certification, folder: Path) -> None:
+    """Writes certificate.json, junit.xml and index.html."""
+    certificate = certification.certificate
+    (folder / "certificate.json").write_bytes(msgspec.json.format(msgspec.json.encode(certificate), indent=1))
+    (folder / "junit.xml").write_bytes(junit(certificate))
+    (folder / "index.html").write_text(page(certificate, certification.timelines), encoding="utf-8")

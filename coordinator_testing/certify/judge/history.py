@@ -1,0 +1,195 @@
+"""What the instances did, as far as the protocol shows it: what they were sent, what they committed, what they owned and when.
+
+Times are when a request arrived at the server, unless their name says that they are those of an answer.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from coordinator.rules.model import Entry
+from coordinator_testing.certify.case import Evidence, TopicPartition
+from coordinator_testing.certify.judge.entries import NONE, Row, errors, generation, received, rows
+
+DISOWNING = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH"})
+"""Errors after which a member owns nothing."""
+COMMITS = ("OffsetCommit", "TxnOffsetCommit")
+_JOINS = ("JoinGroup", "LeaveGroup")
+_HEARTBEATS = ("ConsumerGroupHeartbeat",)
+_OF_MEMBERS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", *_HEARTBEATS)
+
+
+class Fetched(NamedTuple):
+    """Records of one partition that an instance received."""
+
+    entry: Entry
+    instance: int
+    run: int
+    first: int
+    last: int
+
+
+class Committed(NamedTuple):
+    """An offset of one partition that an instance committed, and whether the coordinator accepted it."""
+
+    entry: Entry
+    instance: int
+    run: int
+    offset: int
+    is_accepted: bool
+
+
+class Position(NamedTuple):
+    """Where an instance may read from, as the server said: a committed offset, or one that ListOffsets found."""
+
+    entry: Entry
+    instance: int
+    run: int
+    offset: int
+    is_committed: bool
+
+
+class Owned(NamedTuple):
+    """From this moment an instance owns a partition (it was assigned) or does not (it gave it up, or was disowned)."""
+
+    at_ms: int
+    entry: Entry
+    instance: int
+    owns: bool
+
+
+class Copied(NamedTuple):
+    """A copy of a record in the output topic."""
+
+    entry: Entry
+    instance: int
+    run: int
+    copy: int
+    """Its offset in the output topic."""
+
+
+class History:
+    """An index over the evidence."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self._instances = {each.listener: each for each in evidence.instances}
+        self._opened: dict[tuple[str, int, int], int] = {}
+        """Listener, run of the server and connection -> when its first request arrived."""
+        self.fetched: dict[int, list[Fetched]] = defaultdict(list)
+        self.committed: dict[int, list[Committed]] = defaultdict(list)
+        self.positions: dict[int, list[Position]] = defaultdict(list)
+        self.rejoined: dict[tuple[int, int], list[int]] = defaultdict(list)
+        """Instance and run -> when it asked to join."""
+        for entry in evidence.entries:
+            if entry.listener in self._instances:
+                self._index(entry)
+
+    def instance_of(self, entry: Entry) -> int:
+        return self._instances[entry.listener].index
+
+    def run_of(self, entry: Entry) -> int:
+        """The number of the instance's process that sent a request: the one that ran when its connection was first used.
+
+        A busy server may read the last request of a process when the next one has already started.
+        """
+        runs = self._instances[entry.listener].runs
+        server_run = sum(end <= entry.time_ms for _, end in self.evidence.outages)
+        opened_ms = self._opened.setdefault((entry.listener, server_run, entry.connection), entry.time_ms)
+        return max((number for number, run in enumerate(runs) if run.started_ms <= opened_ms), default=0)
+
+    def run_key(self, entry: Entry) -> tuple[int, int]:
+        """The instance and the number of its process that sent a request."""
+        return self.instance_of(entry), self.run_of(entry)
+
+    def partitions(self) -> Sequence[int]:
+        return sorted(self.evidence.inputs)
+
+    def _index(self, entry: Entry) -> None:
+        who = self.run_key(entry)
+        if entry.api == "Fetch":
+            for at, row in self._rows(received(entry)):
+                if row.number("count") > 0:
+                    found = Fetched(entry, *who, row.number("first_offset"), row.number("last_offset"))
+                    self.fetched[at].append(found)
+        elif entry.api in COMMITS and entry.request.get("group_id", self.evidence.group) == self.evidence.group:
+            answers = {at: row.error for at, row in self._rows(entry.response)}
+            for at, row in self._rows(entry.request):
+                accepted = answers.get(at) == NONE
+                self.committed[at].append(Committed(entry, *who, row.number("committed_offset", "offset"), accepted))
+        elif entry.api in ("OffsetFetch", "ListOffsets"):
+            for at, row in self._rows(received(entry)):
+                if row.error == NONE:
+                    offset = row.number("committed_offset", "offset")
+                    self.positions[at].append(Position(entry, *who, offset, entry.api == "OffsetFetch"))
+        if entry.api in ("JoinGroup", *_HEARTBEATS):
+            self.rejoined[who].append(entry.time_ms)
+
+    def _rows(self, message: object) -> Iterator[tuple[int, Row]]:
+        for row in rows(message):
+            if row.at.topic == self.evidence.topic:
+                yield row.at.partition, row
+
+    # --- the output topic ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def copies(self) -> Mapping[tuple[int, int], list[Copied | None]]:
+        """Partition and number -> the copies in the order of their arrival; None for one whose request is not recorded."""
+        writers: dict[tuple[int, int], Copied] = {}
+        for entry in self.evidence.entries:
+            if entry.api == "Produce" and entry.listener in self._instances:
+                for row in rows(entry.response):
+                    if row.at.topic == self.evidence.output_topic and row.error == NONE:
+                        base = row.number("base_offset")
+                        for offset in range(base, base + max(row.number("count"), 1)):
+                            writers[row.at.partition, offset] = Copied(entry, *self.run_key(entry), offset)
+        found: dict[tuple[int, int], list[Copied | None]] = defaultdict(list)
+        for each in self.evidence.outputs or ():
+            found[each.partition, each.number].append(writers.get((each.output_partition, each.offset)))
+        for copies in found.values():
+            copies.sort(key=lambda copied: copied.entry.time_ms if copied else 0)
+        return found
+
+    # --- ownership ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ownership(self) -> Mapping[int, list[Owned]]:
+        """Partition -> changes of its ownership, in order, as the members could know them."""
+        found: dict[int, list[Owned]] = defaultdict(list)
+        everything = range(max(self.partitions(), default=-1) + 1)
+        for entry in self.evidence.entries:
+            if entry.listener not in self._instances:
+                continue
+            instance = self.instance_of(entry)
+            for at_ms, owned, gave_up in self._changes(entry):
+                for partition in everything:
+                    if partition in owned:
+                        found[partition].append(Owned(at_ms, entry, instance, owns=True))
+                    elif gave_up:
+                        found[partition].append(Owned(at_ms, entry, instance, owns=False))
+        for changes in found.values():
+            changes.sort(key=lambda change: change.at_ms)
+        return found
+
+    def _changes(self, entry: Entry) -> Iterator[tuple[int, set[int], bool]]:
+        """When, the partitions that it owns then, and whether it owns no others."""
+        if entry.api in _JOINS or (entry.api in _HEARTBEATS and entry.request.get("topic_partitions") is not None):
+            yield entry.time_ms, {at for at, _ in self._rows(entry.request)}, True
+        elif entry.api in _HEARTBEATS and (generation(entry.request) or 0) < 0:
+            yield entry.time_ms, set(), True
+        response = received(entry)
+        if response is None:
+            return
+        answered_ms = entry.time_ms if entry.answered_ms is None else entry.answered_ms
+        if entry.api in _OF_MEMBERS and errors(entry) & DISOWNING:
+            yield answered_ms, set(), True
+        elif entry.api == "SyncGroup" and not errors(entry):
+            yield answered_ms, {at for at, _ in self._rows(response)}, True
+        elif entry.api in _HEARTBEATS and response.get("assignment") is not None:
+            yield answered_ms, {at for at, _ in self._rows(response)}, False
+
+
+def place(evidence: Evidence, partition: int, offset: int) -> str:
+    """How findings name a record."""
+    return f"{TopicPartition(evidence.topic, partition)}@{offset}"

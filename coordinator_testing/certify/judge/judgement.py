@@ -1,0 +1,88 @@
+"""All promises, in the order of the report."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from coordinator_testing.certify.case import Evidence
+from coordinator_testing.certify.judge import membership, records
+from coordinator_testing.certify.judge.findings import Finding, not_judged
+from coordinator_testing.certify.judge.history import History
+
+
+class Promise(NamedTuple):
+    """A promise of a right client."""
+
+    check: Callable[[str, History], Finding]
+    rule: str
+    """How it is judged, for people."""
+
+
+PROMISES: Mapping[str, Promise] = {
+    "records lost": Promise(
+        records.lost,
+        (
+            "Every record below the committed offset of its partition has a copy in the output topic. Without an output topic: "
+            "every record below the committed offset was sent to an instance."
+        ),
+    ),
+    "delivered twice": Promise(
+        records.delivered_twice,
+        (
+            "A record may be delivered again as long as its offset is not committed. A process may not copy a record again "
+            "after the commit, unless it joined again or took its position (OffsetFetch) since it was first sent the record, "
+            "and it may not read records again below the committed offset that it was given. In a transactional "
+            "event no record may have two committed copies."
+        ),
+    ),
+    "committed too early": Promise(
+        records.committed_too_early,
+        (
+            "An accepted commit covers only records that the process was sent before and, if the program copies, "
+            "records whose first copy arrived before the commit did."
+        ),
+    ),
+    "read by two at once": Promise(
+        membership.read_by_two,
+        (
+            "No instance is sent records of a partition more than 3 s after it gave the partition up (JoinGroup, "
+            "LeaveGroup, a heartbeat without it) or was disowned, while another instance owns it."
+        ),
+    ),
+    "seconds without progress": Promise(
+        records.progress,
+        (
+            "From the provocation until the group has caught up, the committed offset of every partition advances at "
+            "least once in the time that the event allows. While the server is down, time does not count."
+        ),
+    ),
+    "rebalances": Promise(
+        membership.rebalances,
+        (
+            "From the provocation on, the group rebalances no more often than the event allows: twice as often if "
+            "members own partitions while they join (cooperative assignors). A rebalance that the leader begins within 3 s "
+            "after another one does not count: it heard of that one too late."
+        ),
+    ),
+    "requests after a fatal error": Promise(
+        membership.requests_after_fatal,
+        (
+            "5 s after the coordinator disowned a member id (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), a generation "
+            "(ILLEGAL_GENERATION) or a member epoch (FENCED_MEMBER_EPOCH), the process sends no request with it. A process "
+            "that was refused for good (GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID), or because "
+            "another process has its instance id, does not join again."
+        ),
+    ),
+    "program ended": Promise(
+        membership.program_ended,
+        ("No process ends by itself, unless the event is fatal to it."),
+    ),
+}
+"""The promises in the order of the report."""
+
+
+def judge(evidence: Evidence) -> list[Finding]:
+    """A finding for each promise."""
+    if evidence.not_applicable is not None:
+        return [not_judged(name, evidence.not_applicable) for name in PROMISES]
+    history = History(evidence)
+    return [promise.check(name, history) for name, promise in PROMISES.items()]

@@ -1,0 +1,192 @@
+"""The records of an event: a steady stream of numbered ones into the topic, and what both topics hold in the end.
+
+The value of a record is "PARTITION:NUMBER", and its numbers ascend within the partition. A program that copies values as they
+are thereby says of each copy which record it is of.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from coordinator.log.batch import BatchHeader, key_values, read_header
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.log.transaction_outcomes import marker_commits
+from coordinator.operations.client import Client, OperationFailed, refuse_error
+from coordinator.operations.groups import EARLIEST, positions
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from coordinator_testing.certify.case import InputRecord, OutputRecord
+
+TICK_S = 0.25
+"""The time between two records of a partition."""
+ANSWERED_WITHIN_S = 60.0
+"""How long the server may take for an answer. It is busy if the programs keep the machine busy."""
+_BY_NAME = 12
+"""The newest version of Fetch and of Produce that has topic names."""
+_FETCH_BYTES = 4 << 20
+_LENGTH = 12
+_VALUE = re.compile(rb"([0-9]+):([0-9]+)")
+
+
+def value_of(partition: int, number: int) -> bytes:
+    """The value of a record."""
+    return b"%d:%d" % (partition, number)
+
+
+def read_value(value: bytes | None) -> tuple[int, int] | None:
+    """The partition and the number in a value; None if it is another value."""
+    match = _VALUE.fullmatch(value or b"")
+    return (int(match[1]), int(match[2])) if match else None
+
+
+class Producer:
+    """Appends one record to each partition in each tick."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.partitions = partitions
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._number = 0
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins or continues the stream."""
+        assert self._task is None
+        self._task = asyncio.create_task(self._stream())
+
+    async def stop(self) -> None:
+        """Ends the stream. What it has appended is final when this returns."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        self._close()
+
+    async def _stream(self) -> None:
+        while True:
+            # A shielded append is complete even if the stream is stopped meanwhile.
+            append = asyncio.create_task(asyncio.to_thread(self._append))
+            try:
+                await asyncio.shield(append)
+            finally:
+                await append
+            await asyncio.sleep(TICK_S)
+
+    def _append(self) -> None:
+        """One record for each partition. A failed one is not repeated: its number may be in the topic or not."""
+        self._number += 1
+        data = [
+            ProduceRequest.PartitionProduceData(index=partition, records=_batch(partition, self._number))
+            for partition in range(self.partitions)
+        ]
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=5_000,
+            topic_data=[ProduceRequest.TopicProduceData(name=self._topic, partition_data=data)],
+        )
+        try:
+            if self._client is None:
+                self._client = Client(self._bootstrap, ANSWERED_WITHIN_S)
+            cast(ProduceResponse, self._client.any().ask(request, version_max=_BY_NAME))
+        except OperationFailed:
+            self._close()
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.__exit__()
+            self._client = None
+
+
+def _batch(partition: int, number: int) -> bytes:
+    builder = BatchBuilder()
+    builder.add(b"%d" % number, value_of(partition, number))
+    return builder.build(0, int(time.time() * 1000))
+
+
+class TopicReader:
+    """Reads the values of a topic, from where the last reading ended."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self._next: dict[int, int] = {}
+        self._open: dict[tuple[int, int], list[tuple[int, int, bytes | None]]] = {}
+        """Partition and producer id -> records of its transaction that has no marker yet."""
+
+    def read(self, client: Client, partitions: int) -> list[tuple[int, int, bytes | None]]:
+        """What came since the last reading: partition, offset and value, without records of aborted transactions.
+
+        Raises OperationFailed.
+        """
+        new = range(len(self._next), partitions)
+        starts = positions(client, {(self.topic, partition): EARLIEST for partition in new})
+        self._next.update({partition: starts.get((self.topic, partition), 0) for partition in new})
+        return [each for partition in range(partitions) for each in self._read_partition(client, partition)]
+
+    def _read_partition(self, client: Client, partition: int) -> Iterator[tuple[int, int, bytes | None]]:
+        for data, position, header in self._batches(client, partition):
+            owner = (partition, header.producer_id)
+            if header.is_control:
+                held = self._open.pop(owner, [])
+                if marker_commits(data[position : position + header.size_bytes], header):
+                    yield from held
+                continue
+            found = [(partition, offset, value) for offset, _, value in key_values(data, position, header)]
+            if header.is_transactional:
+                self._open.setdefault(owner, []).extend(found)
+            else:
+                yield from found
+
+    def _batches(self, client: Client, partition: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
+        while True:
+            data = _fetch(client, self.topic, partition, self._next[partition])
+            position = 0
+            while position + _LENGTH <= len(data):
+                size = int.from_bytes(data[position + 8 : position + _LENGTH]) + _LENGTH
+                if position + size > len(data):
+                    break
+                header = read_header(data, position)
+                if header.next_offset > self._next[partition]:
+                    self._next[partition] = header.next_offset
+                    yield data, position, header
+                position += size
+            if not position:
+                return
+
+
+def _fetch(client: Client, topic: str, partition: int, offset: int) -> bytes:
+    wanted = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    answer = cast(FetchResponse, client.any().ask(request, version_max=_BY_NAME))
+    refuse_error(answer.error_code, f"cannot read {topic}-{partition}")
+    [found] = answer.responses[0].partitions
+    if found.error_code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return b""
+    refuse_error(found.error_code, f"cannot read {topic}-{partition}")
+    return found.records or b""
+
+
+def inputs_of(rows: list[tuple[int, int, bytes | None]], life: int) -> Mapping[int, list[InputRecord]]:
+    """The numbered records of the topic, by partition."""
+    found: dict[int, list[InputRecord]] = {}
+    for partition, offset, value in rows:
+        read = read_value(value)
+        if read is not None:
+            found.setdefault(partition, []).append(InputRecord(offset, read[1], life))
+    return found
+
+
+def outputs_of(rows: list[tuple[int, int, bytes | None]]) -> list[OutputRecord]:
+    """The copies in the output topic. Other values are not copies, and say nothing."""
+    found: list[Any] = [(partition, offset, read_value(value)) for partition, offset, value in rows]
+    return [OutputRecord(partition, offset, *read) for partition, offset, read in found if read is not None]

@@ -1,0 +1,66 @@
+"""The table on the terminal: a row per event as it ends, and what was broken behind the last one."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from coordinator_testing.certify.certificate import Certificate, EventReport, FindingReport
+
+COLUMNS = {
+    "records lost": "lost",
+    "delivered twice": "twice",
+    "committed too early": "early",
+    "read by two at once": "two",
+    "seconds without progress": "stall s",
+    "rebalances": "rebal.",
+    "requests after a fatal error": "fatal",
+    "program ended": "ended",
+}
+"""Promise -> the head of its column."""
+_COLOURS = {"passed": "green", "failed": "red", "not reached": "yellow", "not applicable": "white"}
+_OUTCOME = 14
+
+
+def head(names: Sequence[str]) -> str:
+    """The head of the table."""
+    cells = "".join(f"{column:>8}" for column in COLUMNS.values())
+    return f"{'event':{_width(names)}}  {'outcome':{_OUTCOME}}{cells}"
+
+
+def row(report: EventReport, names: Sequence[str]) -> str:
+    """The row of an event. A promise that was not judged has a dash, a broken one is marked."""
+    outcome = click.style(f"{report.outcome:{_OUTCOME}}", fg=_COLOURS[report.outcome])
+    return f"{report.name:{_width(names)}}  {outcome}{''.join(_cell(each) for each in report.findings)}"
+
+
+def _cell(finding: FindingReport) -> str:
+    if finding.outcome == "not judged" or finding.count is None:
+        return f"{'-':>8}"
+    text = f"{finding.count:g}{'!' if finding.outcome == 'broken' else ''}"
+    return click.style(f"{text:>8}", fg="red" if finding.outcome == "broken" else None)
+
+
+def _width(names: Sequence[str]) -> int:
+    return max(map(len, names), default=5)
+
+
+def summary(certificate: Certificate) -> Iterator[str]:
+    """What was broken or not reached, with the evidence, and how many events passed."""
+    for report in certificate.events:
+        if report.outcome in ("passed", "not applicable"):
+            continue
+        yield ""
+        yield f"{report.name}: {report.happens}"
+        yield f"  A right client {report.right_client}."
+        if report.reason:
+            yield f"  not reached: {report.reason}"
+        for finding in report.findings:
+            if finding.outcome == "broken":
+                yield f"  {finding.promise}: {finding.text}"
+                yield from (f"    {each}" for each in finding.evidence)
+    counts = [
+        (outcome, sum(each.outcome == outcome for each in certificate.events))
+        for outcome in ("passed", "failed", "not reached", "not applicable")
+    ]
+    yield ""
+    yield f"{certificate.outcome}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts if count)

@@ -1,0 +1,83 @@
+"""The topics of the events: made, grown, deleted and read over the Kafka protocol."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from coordinator.operations import topics as operations
+from coordinator.operations.client import Client, refuse_error
+from coordinator.operations.groups import LATEST, positions
+from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from coordinator_testing.certify import records
+from coordinator_testing.certify.case import InputRecord, OutputRecord
+from coordinator_testing.certify.programs import now_ms
+from coordinator_testing.certify.records import TopicReader
+
+
+class Topics:
+    """The input and the output topic of one event. Each call connects for itself. Raises OperationFailed."""
+
+    def __init__(self, bootstrap: str, topic: str, output_topic: str | None) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._output_topic = output_topic
+        self.recreated_ms: list[int] = []
+        """When the input topic was deleted and made again."""
+        self._inputs: dict[int, list[InputRecord]] = {}
+        self._outputs: list[OutputRecord] = []
+        self._input_reader = TopicReader(topic)
+        self._output_reader = TopicReader(output_topic or "")
+        self._input_partitions = 0
+
+    def create(self, partitions: int) -> None:
+        """Makes both topics."""
+        self._input_partitions = partitions
+        with self._client() as client:
+            for name in (self._topic, self._output_topic):
+                if name:
+                    operations.create(client, name, partitions, 1, {})
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Makes a topic have so many partitions."""
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+        with self._client() as client:
+            request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.timeout_ms)
+            [result] = cast(CreatePartitionsResponse, client.any().ask(request)).results
+        refuse_error(result.error_code, f"cannot add partitions to {name}", result.error_message)
+        if name == self._topic:
+            self._input_partitions = partitions
+
+    def recreate(self, name: str, partitions: int) -> None:
+        """Deletes the input topic and makes it again; remembers what it held."""
+        self.inputs()
+        with self._client() as client:
+            for problem in operations.delete(client, [name]).values():
+                assert problem is None, problem
+            operations.create(client, name, partitions, 1, {})
+        self.recreated_ms.append(now_ms())
+        self._input_reader = TopicReader(name)
+
+    def ends(self, name: str, partitions: int) -> Mapping[int, int]:
+        """Partition -> end offset."""
+        with self._client() as client:
+            found = positions(client, {(name, partition): LATEST for partition in range(partitions)})
+        return {partition: end for (_, partition), end in found.items()}
+
+    def inputs(self) -> Mapping[int, list[InputRecord]]:
+        """The records that the input topic holds or held."""
+        with self._client() as client:
+            rows = self._input_reader.read(client, self._input_partitions)
+        for partition, found in records.inputs_of(rows, len(self.recreated_ms)).items():
+            self._inputs.setdefault(partition, []).extend(found)
+        return self._inputs
+
+    def outputs(self) -> list[OutputRecord] | None:
+        """The copies in the output topic; None if there is no such topic."""
+        if not self._output_topic:
+            return None
+        with self._client() as client:
+            count = len(client.metadata([self._output_topic]).topics[0].partitions)
+            self._outputs += records.outputs_of(self._output_reader.read(client, count))
+        return self._outputs
+
+    def _client(self) -> Client:
+        return Client(self._bootstrap, records.ANSWERED_WITHIN_S)

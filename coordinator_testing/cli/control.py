@@ -1,0 +1,19 @@
+"""`coordinator control`: faults, groups, time and recordings of a running server (docs/control.md)."""
+
+from coordinator.cli.command_line import LazyGroup, Loaded
+
+control = LazyGroup(
+    "control",
+    "coordinator_testing.cli",
+    {
+        "faults": Loaded("control_faults", "Set fault rules, wait until they act, clear them."),
+        "groups": Loaded("control_groups", "Act on groups, wait for their state, look into their past."),
+        "transactions": Loaded(
+            "control_transactions", "Abort transactions as their timeout does, and move their coordinator."
+        ),
+        "clock": Loaded("control_clock", "Show the server's clock, stop it, advance it."),
+        "record": Loaded("control_record", "Record what clients ask and are answered."),
+        "events": Loaded("control_events", "Show the events of groups as they happen."),
+    },
+    help="Inject faults, act on groups and set the clock of a server, over admin HTTP.",
+)

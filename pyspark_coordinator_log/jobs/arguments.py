@@ -1,0 +1,155 @@
+"""The command line of the jobs. Separate from job.py because `coordinator pipeline --help` must not wait for Spark."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+JOBS = {
+    "tables": "write all tables: intervals, epochs, rebalances, verdicts, transactions",
+    "audit": "find zombie commits, double owners and epochs out of order; replay the fencing policies",
+    "report": "write an HTML page for a group, or one for each group and an index",
+    "follow": "follow a growing log: keep an archive of it, and its tables",
+    "rehearse": "generate a log of invented groups with planted zombies, to try the other jobs on",
+    "prepare": "store Spark's classes in the form Java needs them in, so that jobs on this machine take a quarter less CPU",
+}
+
+
+PARQUET, DELTA = "parquet", "delta"
+FORMATS = (PARQUET, DELTA)
+
+_EXAMPLES = {
+    "tables": "coordinator pipeline tables --log data --out tables",
+    "audit": "coordinator pipeline audit --log data --out audit",
+    "report": "coordinator pipeline report --log data --group orders --out report",
+    "follow": "coordinator pipeline follow --bootstrap localhost:9092 --out archive",
+    "rehearse": "coordinator pipeline rehearse --out rehearsal",
+    "prepare": "coordinator pipeline prepare",
+}
+
+
+def jobs(run: Callable[[SimpleNamespace], int], group: type[click.Group] = click.Group) -> click.Group:
+    """The commands of all jobs. Each calls `run` with its options and `job`, its name."""
+    command = group.command_class or click.Command
+    return group(
+        "pipeline", commands={name: _job(name, run, command) for name in JOBS}, help="Analyse logs with Spark."
+    )
+
+
+def _job(name: str, run: Callable[[SimpleNamespace], int], command: type[click.Command]) -> click.Command:
+    def call(**options: Any) -> int:
+        if name not in {"rehearse", "prepare"}:
+            _check_source(options)
+        return run(SimpleNamespace(job=name, **options))
+
+    return command(
+        name,
+        callback=call,
+        params=_options(name),
+        help=f"{JOBS[name][0].upper()}{JOBS[name][1:]}.",
+        epilog=f"\b\nExamples:\n  {_EXAMPLES[name]}",
+    )
+
+
+def _options(name: str) -> list[click.Parameter]:
+    if name == "prepare":
+        return []
+    options = [_option("--out", required=True, metavar="DIR", help="The output folder.")]
+    if name == "rehearse":
+        return options + _plan()
+    options += _source(follow=name == "follow")
+    if name in {"tables", "audit"}:
+        options.append(
+            _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
+        )
+    if name == "report":
+        options.append(_option("--title", metavar="TEXT", help="A title for the pages."))
+    return options + (_follow() if name == "follow" else [])
+
+
+def _option(name: str, **attributes: Any) -> click.Parameter:
+    return click.Option([name], **attributes)
+
+
+def _source(*, follow: bool) -> list[click.Parameter]:
+    archive = _option("--archive", metavar="DIR", help="An archive that `follow` has written.")
+    journal = _option(
+        "--journal",
+        metavar="URL",
+        help="The engine of workers, which is copied, such as postgresql://...; -: in COORDINATOR_JOURNAL.",
+    )
+    cluster = _option(
+        "--journal-cluster",
+        default="coordinator",
+        show_default=True,
+        metavar="NAME",
+        help="With --journal: the setting journal.cluster of the workers.",
+    )
+    return [
+        _option("--log", metavar="DIR", help="A data folder or the folder of one shard, of this server or of Kafka."),
+        _option("--bootstrap", metavar="HOST:PORT,...", help="A Kafka cluster, to read its __consumer_offsets."),
+        *([] if follow else [archive]),
+        journal,
+        cluster,
+        _option(
+            "--kafka",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="With --bootstrap: an option of Spark's Kafka source, such as kafka.security.protocol=SSL; repeatable.",
+        ),
+        _option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable."),
+        _option("--shards", metavar="0,3,7-9", help="Only these shards."),
+        _option("--master", metavar="URL", help="The Spark master (default: local[*], or the master of spark-submit)."),
+        _option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable."),
+    ]
+
+
+def _check_source(options: dict[str, Any]) -> None:
+    """Raises click.UsageError unless there is exactly one source."""
+    sources = [name for name in ("log", "bootstrap", "archive", "journal") if name in options]
+    if sum(options[name] is not None for name in sources) != 1:
+        names = " or ".join(f"--{name}" for name in sources)
+        raise click.UsageError(f"Exactly one of {names} is required.", click.get_current_context())
+
+
+def _follow() -> list[click.Parameter]:
+    return [
+        _option(
+            "--interval",
+            type=float,
+            default=5.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Interval between batches.",
+        ),
+        _option("--once", is_flag=True, help="Stop at the current end of the log."),
+        _option(
+            "--max-bytes",
+            default="64m",
+            show_default=True,
+            metavar="BYTES",
+            help="How much of the log to read in one batch.",
+        ),
+    ]
+
+
+def _plan() -> list[click.Parameter]:
+    def number(name: str, default: float, text: str, metavar: str = "N") -> click.Parameter:
+        return _option(name, type=type(default), default=default, show_default=True, metavar=metavar, help=text)
+
+    return [
+        number("--decisions", 100_000, "Number of partition commits."),
+        number("--groups", 200, "Number of groups."),
+        number("--hot", 0.3, "Share of the commits that are in one group.", "SHARE"),
+        number("--shards", 4, "Number of shards."),
+        number("--seed", 11, "Random seed."),
+    ]
+
+
+def local_folder(out: str) -> Path | None:
+    """The folder as a local path; None if it is on another kind of file system."""
+    if "://" in out and not out.startswith("file://"):
+        return None
+    return Path(out.removeprefix("file://"))

@@ -1,0 +1,372 @@
+"""The sources of the rows, and the views that each can provide.
+
+    a log folder      our state log and event log, or a Kafka broker's state log alone
+    a Kafka cluster   its topics, through Spark's Kafka source: no control records, and events only from our server
+    an archive        what `follow` has kept of either (follow.py)
+
+A view that a source cannot provide is None, never a substitute. Events whose decisions never took effect (gaps.py) are dropped
+here, so that no other module sees them.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from coordinator.log.batch import HEADER_BYTES, key_values, read_header
+from coordinator.operations import rebalance_causes
+from coordinator.operations.client import Client, OperationFailed
+from pyspark_coordinator_log import columns, messages, planning
+from pyspark_coordinator_log import kafka as adapter
+from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder
+from pyspark_coordinator_log.jobs import gaps, judging
+from pyspark_coordinator_log.jobs.intervals import materialize
+from pyspark_coordinator_log.jobs.verdicts import ArrowBatches
+from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
+from pyspark_coordinator_log.options import parse
+from pyspark_coordinator_log.reading import read
+
+FORMAT = "coordinator_log"
+_PLACE = ("log_id", "shard", "offset", "timestamp_ms")
+_COMMON = (
+    "type",
+    "group",
+    "group_kind",
+    "member_id",
+    "client_id",
+    "epoch",
+    "member_epoch",
+    "revocation_epoch",
+    "problem",
+)
+STATE_COLUMNS = (
+    *_PLACE, *_COMMON, "instance_id", "client_host", "tombstone", "previous_member_epoch", "target_epoch", "state",
+    "generation", "leader", "protocol", "protocol_type", "assignment", "pending_revocation", "members",
+)  # fmt: skip
+EVENT_COLUMNS = (
+    *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "delay_ms", "member_count",
+    "waited_for", "client_host", "instance_id", "timeout", "timeout_ms", "policy", "partitions",
+)  # fmt: skip
+"""Columns of these events; commit events are read where they are judged."""
+_IN_GROUPS = tuple(name for name in rebalance_causes.TYPES if name not in gaps.ABOUT_ITSELF)
+"""The events about members and rebalances."""
+COMMIT_COLUMNS = (
+    *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
+    "commit_timestamp_ms", "expire_timestamp_ms", "value_version", "producer_id", "producer_epoch", "is_transactional",
+    "problem",
+)  # fmt: skip
+MARKER_COLUMNS = ("log_id", "shard", "offset", "producer_id", "producer_epoch", "is_control", "control_type")
+_SELDOM_COLUMNS = tuple(dict.fromkeys((*EVENT_COLUMNS, *gaps.OPENING_COLUMNS)))
+COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
+KAFKA_WITHIN_S = 10.0
+KAFKA_LOG = "kafka"
+"""The `log_id` of rows read through a consumer, which does not show the cluster's id."""
+ARCHIVE_NOTE = "archive.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSource:
+    """The views of a log (columns.py of `pyspark_coordinator_log`), and from where on they are complete.
+
+    `events` is None without an event log, and `markers` (control records) is None if they cannot be read. `complete_from`:
+    (log_id, shard, complete_from); before that offset the state log was compacted or deleted.
+    """
+
+    name: str
+    state: DataFrame
+    commits: DataFrame
+    events: DataFrame | None
+    """At least the events about members, rebalances and invalid assignments."""
+    commit_events: "CommitEvents | None"
+    """The events about commits, for verdicts.py."""
+    markers: DataFrame | None
+    openings: Sequence[gaps.Row] | None
+    """The event log's entries about itself."""
+    first_events: Sequence[gaps.FirstEvent] | None
+    complete_from: DataFrame
+
+    def for_groups(self, groups: Sequence[str]) -> "LogSource":
+        """The rows of these groups; all rows if the list is empty. Gaps and markers belong to no group and stay."""
+        if not groups:
+            return self
+
+        def of(frame: DataFrame | None) -> Any:
+            return None if frame is None else frame.where(F.col("group").isin(*groups))
+
+        commit_events = None if self.commit_events is None else self.commit_events.for_groups(groups)
+        return replace(
+            self, state=of(self.state), commits=of(self.commits), events=of(self.events), commit_events=commit_events
+        )
+
+    def has_group(self, group: str) -> bool:
+        """Whether anything in the log is about this group. It reads until it finds something."""
+        frames = (self.state, self.commits, self.events)
+        return any(frame.where(F.col("group") == group).limit(1).collect() for frame in frames if frame is not None)
+
+
+class CommitEvents(Protocol):
+    """Commit events, to be processed by a function over Arrow batches (see verdicts.py)."""
+
+    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
+        """Applies the function to batches with the columns `judging.EVENTS`."""
+
+    def for_groups(self, groups: Sequence[str]) -> "CommitEvents":
+        """Only the events of some groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEventRows:
+    """Commit events in a DataFrame."""
+
+    events: DataFrame
+
+    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
+        """As `CommitEvents`."""
+        return self.events.where(F.col("type") == COMMIT_DECIDED).select(*judging.EVENTS).mapInArrow(function, schema)
+
+    def for_groups(self, groups: Sequence[str]) -> CommitEvents:
+        """As `CommitEvents`."""
+        return CommitEventRows(self.events.where(F.col("group").isin(*groups)))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEventsInLog:
+    """Commit events in log files. The tasks read them directly, so Spark sees only the results."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    undone: Sequence[gaps.Undone]
+
+    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
+        """As `CommitEvents`."""
+        undone = tuple(self.undone)
+
+        def confirmed_only(events: ArrowBatches) -> ArrowBatches:
+            return function(gaps.batch_without_undone(batch, undone) for batch in events)
+
+        return _in_tasks(self.spark, {**self.options, "view": columns.EVENTS}, judging.EVENTS, confirmed_only, schema)
+
+    def for_groups(self, groups: Sequence[str]) -> CommitEvents:
+        """As `CommitEvents`."""
+        return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
+
+
+def _in_tasks(
+    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[ArrowBatches], ArrowBatches],
+    schema: StructType,
+) -> DataFrame:  # fmt: skip
+    """Applies a function to a view's batches inside the tasks that read them, so that Spark never sees rows it does not need.
+
+    The data source would do the same, but starts Python processes to look it up, create it and plan it, which takes longer than
+    reading a small log.
+    """
+    parsed = parse(options)
+    tasks, how = planning.tasks(parsed), parsed.reading(names)
+
+    def batches(numbers: ArrowBatches) -> ArrowBatches:
+        for number in numbers:
+            for each in number.column(0).to_pylist():
+                for part in tasks[each]:
+                    yield from read(part, how)
+
+    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(
+        lambda numbers: function(batches(numbers)), schema
+    )
+
+
+def check_log(path: str) -> None:
+    """Raises NoLog unless there is a state log at that path."""
+    open_folder(path, STATE_TOPIC)
+
+
+def log_bytes(path: str) -> int:
+    """The size of the state log and the event log there. Raises NoLog."""
+    folders = (open_folder(path, STATE_TOPIC), event_folder(path))
+    shards = [shard for folder in folders if folder is not None for shard in folder.shards.values()]
+    return sum(segment.size_bytes for shard in shards for segment in shard.segments())
+
+
+def check_archive(path: str) -> None:
+    """Raises NoLog unless `follow` wrote there."""
+    if not (Path(path) / ARCHIVE_NOTE).is_file():
+        raise NoLog(f"{path} is not an archive: it has no {ARCHIVE_NOTE}")
+
+
+def from_log(spark: SparkSession, path: str, options: dict[str, str], name: str | None = None) -> LogSource:
+    """Reads a data folder, or the folder of one shard. `name`: for messages. Raises NoLog before anything is read."""
+    state = open_folder(path, STATE_TOPIC)
+    bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
+    return LogSource(
+        name=name or path,
+        state=_view(spark, path, columns.STATE, options, STATE_COLUMNS),
+        commits=_view(spark, path, columns.COMMITS, options, COMMIT_COLUMNS),
+        markers=_view(spark, path, columns.RAW, options, MARKER_COLUMNS).where("is_control"),
+        complete_from=_complete_from_rows(spark, bounds),
+        **_events(spark, path, options),
+    )
+
+
+def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> LogSource:
+    """Reads the coordinator's topics of a cluster. `settings` are options of the Kafka connector.
+
+    The extent of compaction is unknown, so no history counts as complete. Raises NoTopic.
+    """
+    counts = kafka_partitions(bootstrap)
+    state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
+    events = openings = firsts = None
+    if EVENT_TOPIC in counts:
+        event_rows = adapter.read_offsets_topic(
+            spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings
+        )
+        all_events = adapter.from_kafka(event_rows, columns.EVENTS, KAFKA_LOG)
+        openings = gaps.openings(all_events)
+        events = gaps.without_undone(all_events, gaps.undone(openings))
+        firsts = gaps.first_events(all_events)
+    return LogSource(
+        name=bootstrap,
+        commit_events=None if events is None else CommitEventRows(events),
+        state=adapter.from_kafka(state, columns.STATE, KAFKA_LOG),
+        commits=adapter.from_kafka(state, columns.COMMITS, KAFKA_LOG),
+        events=events,
+        markers=None,
+        openings=openings,
+        first_events=firsts,
+        complete_from=_complete_from_rows(spark, []),
+    )
+
+
+class NoTopic(Exception):
+    """The cluster is unreachable or has no `__consumer_offsets`; the message says which."""
+
+
+def kafka_partitions(bootstrap: str) -> dict[str, int]:
+    """The partition counts of those coordinator topics that exist."""
+    try:
+        with Client(bootstrap, KAFKA_WITHIN_S) as client:
+            found = client.metadata([STATE_TOPIC, EVENT_TOPIC])
+    except OperationFailed as error:
+        raise NoTopic(str(error)) from error
+    counts = {topic.name: len(topic.partitions) for topic in found.topics if topic.name and topic.partitions}
+    if STATE_TOPIC not in counts:
+        raise NoTopic(f"{bootstrap} has no topic {STATE_TOPIC} (Kafka creates it with the first group)")
+    return counts
+
+
+def event_folder(path: str) -> DataFolder | None:
+    """The event log in a data folder; None if there is none."""
+    try:
+        return open_folder(path, EVENT_TOPIC)
+    except NoLog:
+        return None
+
+
+def complete_from(folder: ShardFolder) -> int:
+    """The offset from which a state log is complete: after all compacted or deleted records."""
+    noted, segments = folder.server_checkpoint(), folder.segments()
+    start = max(segments[0].base_offset if segments else 0, 0 if noted is None else noted.start_offset)
+    return max(folder.clean_offset(), start)
+
+
+def _complete_from_rows(spark: SparkSession, bounds: Sequence[Sequence[Any]]) -> DataFrame:
+    """COMPLETE_FROM, as Arrow: rows given as Python objects would go through a Python worker of their own."""
+    schema = to_arrow_schema(cast(StructType, StructType.fromDDL(COMPLETE_FROM)))
+    rows = [dict(zip(schema.names, each, strict=True)) for each in bounds]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+
+
+def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
+    """A view with only these columns. Columns that are not requested are not decoded."""
+    view_options = {**options, "path": path, "view": view}
+    return _in_tasks(spark, view_options, names, lambda records: records, _fields(view, names))
+
+
+def _fields(view: str, names: Sequence[str]) -> StructType:
+    fields = {field.name: field for field in cast(StructType, StructType.fromDDL(columns.ddl(view))).fields}
+    return StructType([fields[name] for name in names])
+
+
+def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
+    folder = event_folder(path)
+    if folder is None:
+        return {"events": None, "commit_events": None, "openings": None, "first_events": None}
+    seldom = {**options, "keyTypes": _types((*gaps.ABOUT_ITSELF, *_IN_GROUPS, ASSIGNMENT_INVALID))}
+    # Everything but commits: read once, because the reader has to pass by all commits for it.
+    events = materialize(_view(spark, path, columns.EVENTS, seldom, _SELDOM_COLUMNS))
+    openings = gaps.openings(events)
+    undone = gaps.undone(openings)
+    commits = {**options, "path": path, "keyTypes": _types((COMMIT_DECIDED,))}
+    return {
+        "events": gaps.without_undone(events, undone),
+        "commit_events": CommitEventsInLog(spark, commits, undone),
+        "openings": openings,
+        "first_events": [
+            gaps.FirstEvent(folder.log_id(), shard, *first)
+            for shard, each in folder.shards.items()
+            if (first := _first_event(each))
+        ],
+    }
+
+
+def _types(names: Sequence[str]) -> str:
+    """The numbers of record types, as the option `keyTypes` takes them."""
+    numbers = {name.removesuffix("Key"): number for number, name in messages.key_names().items()}
+    return ",".join(str(numbers[name]) for name in names)
+
+
+def _first_event(shard: ShardFolder) -> tuple[int, int | None] | None:
+    """Offset and state offset of a log's oldest event. Only a log whose beginning was deleted needs to be opened."""
+    segments = [segment for segment in shard.segments() if segment.size_bytes]
+    if not segments:
+        return None
+    if segments[0].base_offset == 0:
+        return 0, 0
+    with Path(segments[0].path).open("rb") as file:
+        header = read_header(file.read(HEADER_BYTES))
+        file.seek(0)
+        batch = file.read(header.size_bytes)
+    offset, key, value = key_values(batch, 0, header)[0]
+    return offset, messages.row(key, value).get("state_offset")
+
+
+def from_archive(spark: SparkSession, path: str) -> LogSource:
+    """Reads what `follow` kept. Raises NoLog if there is nothing."""
+    check_archive(path)
+    note = json.loads((Path(path) / ARCHIVE_NOTE).read_text())
+
+    def kept(view: str, folder: str) -> DataFrame:
+        # With an explicit schema no file is opened to infer it, and columns a batch lacks are null.
+        return spark.read.schema(columns.ddl(view)).parquet(f"{path}/{folder}")
+
+    history = kept(columns.HISTORY, columns.HISTORY)
+    state = history.where("is_state").select(*columns.SCHEMAS[columns.STATE].names)
+    events = openings = firsts = None
+    if note["has_events"]:
+        all_events = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
+        openings = gaps.openings(all_events)
+        events = gaps.without_undone(all_events, gaps.undone(openings))
+        firsts = gaps.first_events(all_events)
+    return LogSource(
+        name=path,
+        state=state,
+        commit_events=None if events is None else CommitEventRows(events),
+        first_events=firsts,
+        commits=kept(columns.COMMITS, columns.COMMITS),
+        events=events,
+        markers=kept(columns.RAW, "markers") if note["has_markers"] else None,
+        openings=openings,
+        complete_from=_complete_from_rows(spark, note["complete_from"]),
+    )
+
+
+def event_gaps(source: LogSource) -> Any:
+    """Where events are missing, as an Arrow table; None if there is no event log."""
+    if source.openings is None or source.first_events is None:
+        return None
+    return gaps.event_gaps(source.openings, source.first_events)

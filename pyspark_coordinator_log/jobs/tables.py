@@ -1,0 +1,324 @@
+"""The tables: how each is derived, and how they are written.
+
+Each table is a function of the source and of earlier tables, so a table that has been written can be read back instead of
+being computed again. The format is Parquet, one folder per table, partitioned by `day` (UTC, when the row began); with
+`delta` the same columns are written as Delta tables through delta-rs, which needs no JVM packages.
+
+A folder is replaced as a whole: the new one is written beside it and renamed when complete, so a job that dies leaves the
+previous tables intact.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_coordinator_log.jobs import intervals, invariants, rebalances, sources, transactions, verdicts
+from pyspark_coordinator_log.jobs.arguments import DELTA, local_folder
+from pyspark_coordinator_log.jobs.files import DAY, DayFiles
+from pyspark_coordinator_log.jobs.findings import Sums
+from pyspark_coordinator_log.jobs.intervals import GROUP, is_local, materialize
+from pyspark_coordinator_log.jobs.judging import SCHEMA
+from pyspark_coordinator_log.jobs.sources import LogSource
+
+
+@dataclass(kw_only=True)
+class Derived:
+    """Everything derived from the source; each frame is computed on first use.
+
+    `keep` stores a frame so that it is not computed again (a table is written and read back), and later steps use the result;
+    `keep_arrow` does so with a table that this process has made.
+    `judge` writes the verdicts and collects the findings in one pass.
+    """
+
+    source: LogSource
+    keep: Callable[[str, DataFrame], DataFrame] = field(default=lambda _, frame: frame)
+    keep_arrow: Callable[[str, Any], DataFrame] | None = None
+    judge: Callable[[verdicts.VerdictPass], tuple[DataFrame, DataFrame]] | None = None
+
+    @cached_property
+    def state(self) -> DataFrame:
+        """The state log without commits, which make up most of it. It is scanned once."""
+        return self.keep("state", self.source.state)
+
+    @cached_property
+    def member_intervals(self) -> DataFrame:
+        return self.keep("member_intervals", intervals.member_intervals(self.state))
+
+    @cached_property
+    def runs(self) -> DataFrame:
+        held = intervals.held_partitions(intervals.merge_unchanged(self.member_intervals), self.source.complete_from)
+        return self.keep("runs", intervals.merge_runs(held))
+
+    @cached_property
+    def ownership_intervals(self) -> DataFrame:
+        return self.keep("ownership_intervals", intervals.merge_ownerships(self.runs))
+
+    @cached_property
+    def epochs(self) -> DataFrame:
+        return self.keep("epochs", rebalances.epochs(self.state))
+
+    @cached_property
+    def rebalances(self) -> DataFrame:
+        made = rebalances.rebalances(self.epochs, self.member_intervals, self.source.events)
+        return self.keep("rebalances", made)
+
+    @cached_property
+    def _judged(self) -> tuple[DataFrame, DataFrame] | None:
+        """The verdicts, and the findings derived from them."""
+        source = self.source
+        if source.commit_events is None:
+            return None
+        judging = verdicts.VerdictPass(source.commit_events, self.member_intervals, self.runs, source.complete_from)
+        if self.judge is not None:
+            return self.judge(judging)
+        return self.keep("commit_verdicts", judging.rows()), self.keep("found", judging.findings())
+
+    @cached_property
+    def commit_verdicts(self) -> DataFrame | None:
+        return None if self._judged is None else self._judged[0]
+
+    @cached_property
+    def findings(self) -> DataFrame | None:
+        """See findings.FINDINGS."""
+        return None if self._judged is None else self._judged[1]
+
+    @cached_property
+    def sums(self) -> Sums | None:
+        return None if self.findings is None else verdicts.sums(self.findings)
+
+    @cached_property
+    def policy_replay(self) -> DataFrame | None:
+        return None if self.sums is None else self._kept("policy_replay", self.sums.replay)
+
+    @cached_property
+    def offset_commits(self) -> DataFrame:
+        return self.keep("offset_commits", transactions.offset_commits(self.source.commits, self.source.markers))
+
+    @cached_property
+    def transactions(self) -> DataFrame | None:
+        if self.source.markers is None:
+            return None
+        return self.keep("transactions", transactions.transactions(self.offset_commits))
+
+    @cached_property
+    def invariants_broken(self) -> DataFrame:
+        source = self.source
+        broken = invariants.check_invariants(
+            self.state, self.ownership_intervals, source.complete_from, self.findings, source.events
+        )
+        return self.keep("invariants_broken", broken)
+
+    @cached_property
+    def gaps(self) -> Any:
+        """`event_gaps` as an Arrow table."""
+        return sources.event_gaps(self.source)
+
+    @cached_property
+    def event_gaps(self) -> DataFrame | None:
+        return None if self.gaps is None else self._kept("event_gaps", self.gaps)
+
+    def _kept(self, name: str, table: Any) -> DataFrame:
+        if self.keep_arrow is not None:
+            return self.keep_arrow(name, table)
+        return self.keep(name, self.source.state.sparkSession.createDataFrame(table))
+
+    @cached_property
+    def topics(self) -> DataFrame:
+        """(topic_key, topic): names of the topics that records identify by id."""
+        named = [self.offset_commits.select(F.col("topic_id").alias("topic_key"), "topic")]
+        if self.commit_verdicts is not None:
+            named.append(self.commit_verdicts.select("topic_key", "topic"))
+        rows = named[0] if len(named) == 1 else named[0].unionByName(named[1])
+        found = (
+            rows.where("topic_key is not null and topic is not null")
+            .groupBy("topic_key")
+            .agg(F.max("topic").alias("topic"))
+        )
+        return self.keep("topics", found)
+
+    @cached_property
+    def groups(self) -> DataFrame:
+        """One row per group, with counts."""
+        members = self.member_intervals.groupBy(*GROUP).agg(
+            F.max_by("kind", "from_offset").alias("kind"),
+            F.count_distinct("member_id").alias("members"),
+            F.min("from_ms").alias("first_ms"),
+            F.max("from_ms").alias("last_ms"),
+        )
+        moved = self.rebalances.groupBy(*GROUP).agg(F.count("*").alias("rebalances"))
+        offsets = self.offset_commits.groupBy(*GROUP).agg(F.count("*").alias("offset_commits"))
+        found = members.join(moved, list(GROUP), "full_outer").join(offsets, list(GROUP), "full_outer")
+        wrong = self.invariants_broken.groupBy(*GROUP).agg(F.count("*").alias("broken"))
+        return self.keep("groups", found.join(wrong, list(GROUP), "left"))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table for users: its name, and the millisecond column that determines `day`."""
+
+    name: str
+    time_column: str | None
+
+
+TABLES = (
+    Table("member_intervals", "from_ms"),
+    Table("ownership_intervals", "from_ms"),
+    Table("epochs", "time_ms"),
+    Table("rebalances", "time_ms"),
+    Table("commit_verdicts", "time_ms"),
+    Table("policy_replay", None),
+    Table("offset_commits", "time_ms"),
+    Table("transactions", "time_ms"),
+    Table("invariants_broken", "time_ms"),
+    Table("event_gaps", "time_ms"),
+    Table("topics", None),
+    Table("groups", "first_ms"),
+)
+"""In the order in which they are written. `commit_verdicts`, `policy_replay` and `event_gaps` need events, and `transactions`
+control records; without those the table does not exist.
+"""
+BY_NAME = {table.name: table for table in TABLES}
+
+
+class Store:
+    """A folder of tables."""
+
+    def __init__(self, spark: SparkSession, folder: str, table_format: str) -> None:
+        self._spark = spark
+        self._folder = str(local_folder(folder) or folder)
+        self._format = table_format
+
+    def path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Writes a frame that is a table; materializes any other."""
+        return self.write(name, frame) if name in BY_NAME else materialize(frame)
+
+    def write(self, name: str, frame: DataFrame) -> DataFrame:
+        """Writes a table, replacing the previous one, and returns it as read back."""
+        time_column = BY_NAME[name].time_column
+        dated = frame
+        if time_column is not None:
+            dated = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
+        if self._is_remote:
+            # Folders cannot be renamed on a remote file system, so this relies on Spark's own commit protocol.
+            self._save(dated, self.path(name), time_column)
+        else:
+            with self._replaced(name, to_arrow_schema(frame.schema)) as new:
+                self._save(dated, str(new), time_column)
+        return self.read(name, frame.schema)
+
+    def write_arrow(self, name: str, table: Any) -> DataFrame:
+        """As `write`, for a table that this process has made: where it can, it writes the file itself."""
+        if self._is_remote or not is_local(self._spark):
+            return self.write(name, self._spark.createDataFrame(table))
+        time_column = BY_NAME[name].time_column
+        with self._replaced(name, table.schema) as new:
+            if time_column is None:
+                pq.write_table(table, new / "part-00000.parquet")
+            else:
+                with DayFiles(new, 0, time_column, table.schema.names) as files:
+                    for batch in table.to_batches():
+                        files.add(batch)
+        return self.read(name, from_arrow_schema(table.schema))
+
+    def judge(self, judging: verdicts.VerdictPass) -> tuple[DataFrame, DataFrame]:
+        """Writes the verdicts; returns them and the findings."""
+        name = "commit_verdicts"
+        if self._is_remote or not is_local(self._spark):
+            return self.write(name, judging.rows()), materialize(judging.findings())
+        with self._replaced(name, SCHEMA) as new:
+            found = materialize(judging.findings(new))
+        return self.read(name, from_arrow_schema(SCHEMA)), found
+
+    @property
+    def _is_remote(self) -> bool:
+        return "://" in self._folder
+
+    @contextmanager
+    def _replaced(self, name: str, schema: pa.Schema) -> Iterator[Path]:
+        """Yields a new folder for a table's files, which then replaces the old one. `schema` is without `day`."""
+        path = Path(self.path(name)).absolute()
+        new = path.with_name(f".{name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        yield new
+        if next(new.rglob("*.parquet"), None) is None:
+            # An empty folder would not show the columns of its table.
+            pq.write_table(schema.empty_table(), new / "none.parquet")
+        if self._format == DELTA:
+            _to_delta(new, str(path), schema, is_by_day=BY_NAME[name].time_column is not None)
+            shutil.rmtree(new)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+            new.rename(path)
+
+    def _save(self, frame: DataFrame, path: str, time_column: str | None) -> None:
+        writer = frame.write.mode("overwrite")
+        if time_column is not None:
+            writer = writer.partitionBy(DAY)
+        writer.parquet(path)
+
+    def read(self, name: str, schema: StructType) -> DataFrame:
+        """Reads a table; `schema` is without `day`."""
+        if self._format == DELTA:
+            files = _delta_files(self.path(name))
+            made = self._spark.createDataFrame([], schema)
+            if files:
+                made = self._spark.read.schema(schema).option("basePath", self.path(name)).parquet(*files)
+        else:
+            made = self._spark.read.schema(schema).parquet(self.path(name))
+        return made.drop(DAY)
+
+    def remove(self, name: str) -> None:
+        """Removes a table that this source does not have, so that a previous job's is not mistaken for it."""
+        if not self._is_remote:
+            shutil.rmtree(self.path(name), ignore_errors=True)
+
+
+def _to_delta(parquet: Path, path: str, schema: pa.Schema, *, is_by_day: bool) -> None:
+    import pyarrow.dataset as ds  # noqa: PLC0415 - only needed for this format
+    from deltalake import write_deltalake  # noqa: PLC0415 - as above, and not always installed
+
+    day = pa.field(DAY, pa.date32())
+    rows = ds.dataset(
+        parquet,
+        schema=schema.append(day) if is_by_day else schema,
+        format="parquet",
+        partitioning=ds.partitioning(pa.schema([day]), flavor="hive") if is_by_day else None,
+    )
+    write_deltalake(
+        path,
+        rows.scanner().to_reader(),
+        mode="overwrite",
+        schema_mode="overwrite",
+        partition_by=[DAY] if is_by_day else None,
+    )
+
+
+def _delta_files(path: str) -> list[str]:
+    from deltalake import DeltaTable  # noqa: PLC0415 - as above
+
+    return list(DeltaTable(path).file_uris())
+
+
+def write_tables(derived: Derived, store: Store) -> Iterator[tuple[str, DataFrame | None]]:
+    """Writes every table and yields it when done; None for a table that this source does not have."""
+    derived.keep, derived.keep_arrow, derived.judge = store.keep, store.write_arrow, store.judge
+    for table in TABLES:
+        frame = getattr(derived, table.name)
+        if frame is None:
+            store.remove(table.name)
+        yield table.name, frame

@@ -1,0 +1,84 @@
+"""The logs of any engine become a data folder, and a data folder becomes logs of any engine."""
+
+import pytest
+
+from coordinator.cluster.engine.engine import Engine, EngineSettings
+from coordinator.cluster.workers.joining import CLUSTER_LOG
+from coordinator.log.batch import key_values, split
+from coordinator.log.batch_builder import BatchBuilder
+from coordinator.operations import log_check
+from coordinator.operations.journal_access import JournalFailed
+from coordinator.operations.journal_export import copy_logs
+from coordinator.operations.journal_import import import_logs
+from coordinator.operations.log_folders import find_log_folders
+from coordinator.world.disk import RealDisk
+from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore
+from tests.cluster.engine.contract import parts_of, pieces, replayed, worker
+
+pytestmark = pytest.mark.snapshots
+STATE, EVENTS = "__consumer_offsets-0", "__coordinator_events-0"
+
+
+def batch(offset: int, *keys: str) -> bytes:
+    """A batch of tombstones, which every check of these logs understands."""
+    builder = BatchBuilder()
+    for key in keys:
+        builder.add(b"\x00\x02" + len(key).to_bytes(2) + key.encode(), None)
+    return builder.build(offset, 1_000)
+
+
+def offsets(data: bytes) -> list[int]:
+    return [offset for at, header in split(data) for offset, _, _ in key_values(data, at, header)]
+
+
+async def filled(engine: Engine) -> None:
+    """A compacted state, and events of which the beginning was deleted."""
+    identity = await engine.claim(CLUSTER_LOG, worker(1))
+    assert not await engine.append(pieces(identity, b"cluster-of-the-test"))
+    state = await engine.claim(STATE, worker(1))
+    assert not await engine.append(pieces(state, *(batch(offset, "a", "b") for offset in range(0, 10, 2))))
+    await engine.snapshot(state, 4, parts_of([batch(3, "b") + batch(6, "a", "b")]))
+    events = await engine.claim(EVENTS, worker(1))
+    assert not await engine.append(pieces(events, *(batch(offset, "g") for offset in range(6))))
+    await engine.snapshot(events, 3, parts_of([]))
+
+
+async def test_logs_go_from_an_engine_into_a_folder_and_from_there_into_another_engine(connect, tmp_path):
+    engine = await connect(append_timeout_ms=30_000)
+    await filled(engine)
+    found = await copy_logs(await connect(reads_only=True, append_timeout_ms=30_000), tmp_path, list)
+    assert (found.cluster_id, found.logs) == ("cluster-of-the-test", 2)
+    assert log_check.run(tmp_path, as_json=True) == 0
+    with pytest.raises(JournalFailed, match="not empty"):
+        await import_logs(engine, found.cluster_id, find_log_folders(tmp_path))
+    is_in_memory = isinstance(engine, MemoryEngine)
+    other = (
+        MemoryEngine(MemoryStore(), EngineSettings())
+        if is_in_memory
+        else await connect(cluster="other_cluster", append_timeout_ms=30_000)
+    )
+    brought = await import_logs(other, found.cluster_id, find_log_folders(tmp_path))
+    assert (brought.logs, brought.records) == (2, 8)
+    assert await other.tail(CLUSTER_LOG, 0) == [(0, b"cluster-of-the-test")]
+    for log, wanted in ((STATE, [3, 6, 7, 8, 9]), (EVENTS, [3, 4, 5])):
+        data = b"".join(await replayed(other, await other.claim(log, worker(2))))
+        assert offsets(data) == wanted
+
+
+async def test_an_engine_that_nobody_has_used_is_not_copied(connect, tmp_path):
+    engine = await connect()
+    with pytest.raises(JournalFailed, match="no worker was ever started"):
+        await copy_logs(engine, tmp_path, list)
+
+
+async def test_only_the_logs_that_are_wanted_are_copied(connect, tmp_path):
+    engine = await connect()
+    identity = await engine.claim(CLUSTER_LOG, worker(1))
+    await engine.append(pieces(identity, b"cluster"))
+    for log in (STATE, EVENTS):
+        claim = await engine.claim(log, worker(1))
+        assert not await engine.append(pieces(claim, batch(0, "g")))
+    await copy_logs(engine, tmp_path, lambda logs: [log for log in logs if log == EVENTS])
+    assert RealDisk().list(str(tmp_path)) == [EVENTS, "meta.properties"]
+    with pytest.raises(JournalFailed, match="no such log"):
+        await copy_logs(engine, tmp_path, lambda _logs: [])

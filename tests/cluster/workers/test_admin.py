@@ -1,0 +1,144 @@
+"""Admin HTTP of a worker: about groups that another one has it says where they are."""
+
+import asyncio
+import json
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.cluster.workers.world import SHARDS, commit, create_topic, workers
+
+
+def run(coroutine):
+    asyncio.run(coroutine)
+
+
+async def asked(worker, method, path, body=None):
+    """Status and JSON of the answer."""
+
+    def ask():
+        content = None if body is None else json.dumps(body).encode()
+        request = Request(worker.admin + path, content, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urlopen(request, timeout=20) as response:
+                return response.status, json.load(response)
+        except HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    return await asyncio.get_running_loop().run_in_executor(None, ask)
+
+
+async def groups_of_two(world):
+    """Two workers, and a group of each."""
+    first, second = await world.start(1, 2, settings=("data.plane=none", "admin.control.enable=true"))
+    await world.until_spread()
+    assert await create_topic(first, "t") == 0
+    await world.until(lambda: "t" in second.server.topics.registry.topics)
+    names = [f"group-{number}" for number in range(100)]
+    found = []
+    for worker in (first, second):
+        found.append(next(name for name in names if worker.server.groups.shard_of(name).index in worker.shards))
+        assert await commit(await worker.client(), found[-1], "t", 7) == 0
+    return first, second, *found
+
+
+PATHS = [
+    ("GET", "/v1/groups/{}", None),
+    ("GET", "/v1/groups/{}?at=0", None),
+    ("GET", "/v1/groups/{}?diff=0,1", None),
+    ("GET", "/v1/groups/{}?until=state:Stable&timeout_ms=10", None),
+    ("POST", "/v1/groups/{}/rebalance", {"reason": "a test"}),
+    ("POST", "/v1/groups/{}/members/m/expire-session", None),
+    ("POST", "/v1/groups/{}/offsets/expire", {}),
+    ("POST", "/v1/groups/{}/reload", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), PATHS)
+def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_the_worker(tmp_path, method, path, body):
+    """421 and its node id and address; the worker itself answers, and while none has the group it is 503."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, here, there = await groups_of_two(world)
+            host, port = second.server.listeners[0].bound
+            status, answer = await asked(first, method, path.format(there), body)
+            assert status == 421, answer
+            shard = first.server.groups.shard_of(there).index
+            assert answer["error"] == (
+                f"node 2 has __consumer_offsets-{shard}: ask its admin HTTP; clients reach it at {host}:{port}"
+            )
+            status, answer = await asked(first, method, path.format(here), body)
+            assert status not in {421, 503}, answer
+            looking = asyncio.Event()
+            first.engine.owners = lambda: unanswered(looking)
+            await looking.wait()
+            first.sharing.cluster.owners = {}
+            status, answer = await asked(first, method, path.format(there), body)
+            assert (status, answer["error"]) == (
+                503,
+                f"no worker has __consumer_offsets-{shard} at the moment: try again",
+            )
+
+    run(scenario())
+
+
+async def unanswered(asked):
+    asked.set()
+    await asyncio.Event().wait()
+
+
+def test_lists_say_that_they_are_of_one_worker(tmp_path):
+    """Together they have every group once."""
+
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second, here, there = await groups_of_two(world)
+            for worker, group in ((first, here), (second, there)):
+                status, listed = await asked(worker, "GET", "/v1/groups")
+                assert status == 200
+                assert [each["group_id"] for each in listed["groups"]] == [group]
+                assert listed["of_worker"] == {
+                    "node_id": worker.node_id, "shards": len(worker.shards), "shards_of_all": SHARDS,
+                }  # fmt: skip
+                status, listed = await asked(worker, "GET", "/v1/transactions")
+                assert (status, listed["transactions"]) == (200, [])
+                assert listed["of_worker"]["shards_of_all"] == SHARDS + 1
+
+    run(scenario())
+
+
+def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(tmp_path):
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, second = await world.start(1, 2, settings=("data.plane=none", "admin.control.enable=true"))
+            await world.until_spread()
+            transactions = first.server.transactions
+            there = next(
+                name
+                for name in map("id-{}".format, range(100))
+                if world.owner_of_transactions(transactions.shard_of(name).index) is second
+            )
+            for method, path in (("GET", ""), ("POST", "/expire"), ("POST", "/reload")):
+                body = None if method == "GET" else {}
+                status, answer = await asked(first, method, f"/v1/transactions/{there}{path}", body)
+                assert (status, answer["error"][:6]) == (421, "node 2"), answer
+
+    run(scenario())
+
+
+def test_a_wait_for_a_group_ends_when_the_group_moves(tmp_path):
+    async def scenario():
+        async with workers(tmp_path) as world:
+            first, _, here, _ = await groups_of_two(world)
+            waiting = asyncio.create_task(asked(first, "GET", f"/v1/groups/{here}?until=state:Stable&timeout_ms=60000"))
+            shard = first.server.groups.shard_of(here)
+            await world.until(lambda: bool(shard.watchers))
+            first.wire.is_cut = True
+            status, _ = await waiting
+            assert status in {421, 503}
+            first.wire.is_cut = False
+
+    run(scenario())

@@ -1,0 +1,98 @@
+"""Zombie hunts catch known mistakes in who may commit what (I42, I43), most of them at the seams between kinds of groups."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator.groups import fencing
+from coordinator.groups.consumer.member import ConsumerMember
+from coordinator.groups.fence import Fence
+from coordinator.groups.migration import downgrade
+from coordinator.groups.streams.committer import StreamsCommitter
+from coordinator_lab.simulation import simulator
+from coordinator_lab.simulation.plan import draw
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+SEEDS = 50
+
+SAFETY, LIVENESS, REFUSED = "I42", "I43", "I24"
+_NO_GROUPS = {"groups": 1, "consumer_groups": 0, "streams_groups": 0, "mixed_groups": 0}
+MIXED: Mapping[str, Any] = _NO_GROUPS | {"mixed_groups": 3, "members": 3, "mixed_resyncs": 0.3}
+CLASSIC: Mapping[str, Any] = _NO_GROUPS | {"groups": 2, "members": 3, "resyncs": 0.3}
+CONSUMER: Mapping[str, Any] = _NO_GROUPS | {"consumer_groups": 2, "members": 3}
+STREAMS: Mapping[str, Any] = _NO_GROUPS | {"streams_groups": 2, "members": 3}
+
+
+def a_resync_takes_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Fence, "resynced", lambda fence, epoch, *_: Fence(epoch, fence.at(epoch).resyncs + 1, {}, {}))
+
+
+def the_generation_of_a_classic_group_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    real = fencing.fence_epoch
+
+    def fence_epoch(groups: Any, committer: Any, policies: Any, *rest: Any, **named: Any) -> None:
+        if policies is not None:
+            real(groups, committer, policies, *rest, **named)
+
+    patch.setattr(fencing, "fence_epoch", fence_epoch)
+
+
+def every_earlier_epoch_is_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fencing, "stale_because", lambda *_: None)
+
+
+def no_earlier_epoch_is_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        fencing, "stale_because", lambda member, epoch, *_: None if epoch == member.member_epoch else fencing.BEHIND
+    )
+
+
+def partitions_were_assigned_long_ago(patch: pytest.MonkeyPatch) -> None:
+    real = ConsumerMember.assignment_epoch
+    patch.setattr(ConsumerMember, "assignment_epoch", lambda *given: real(*given) and 1)
+
+
+def tasks_were_assigned_long_ago(patch: pytest.MonkeyPatch) -> None:
+    real = StreamsCommitter.assignment_epoch
+    patch.setattr(StreamsCommitter, "assignment_epoch", lambda *given: real(*given) and 1)
+
+
+def the_generation_after_a_conversion_is_a_former_one(patch: pytest.MonkeyPatch) -> None:
+    real = downgrade._downgrade
+
+    def again(update: Any, *rest: Any) -> None:
+        update.group_epoch -= 1
+        real(update, *rest)
+        update.group_epoch += 1
+
+    patch.setattr(downgrade, "_downgrade", again)
+
+
+MISTAKES: Mapping[Patch, tuple[Mapping[str, Any], str | tuple[str, ...]]] = {
+    a_resync_takes_nothing: (CLASSIC, SAFETY),
+    the_generation_of_a_classic_group_is_not_looked_at: (CLASSIC, SAFETY),
+    every_earlier_epoch_is_accepted: (CONSUMER, SAFETY),
+    no_earlier_epoch_is_accepted: (CONSUMER | {"fencing_policy": "assignment-epoch"}, LIVENESS),
+    partitions_were_assigned_long_ago: (CONSUMER | {"fencing_policy": "assignment-epoch"}, (SAFETY, REFUSED)),
+    tasks_were_assigned_long_ago: (STREAMS | {"fencing_policy": "assignment-epoch"}, SAFETY),
+    the_generation_after_a_conversion_is_a_former_one: (MIXED, SAFETY),
+}
+"""The mistake -> the groups of the run, and the invariant that breaks, or those of which one does first."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_known_mistake_about_commits_is_hunted_down(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
+    mistake(monkeypatch)
+    how, invariant = MISTAKES[mistake]
+    for seed in range(1, SEEDS + 1):
+        plan = replace(
+            draw(seed, 40.0), hunts=2, policy_changes=False, kill_s=8.0, downtime_s=0.1, rules_s=0.0, quotas_s=0.0,
+            accountants=0, counters=0, think_s=0.3,
+        )  # fmt: skip
+        broken = simulator.run(replace(plan, **how)).broken
+        if broken is not None:
+            assert broken.startswith(invariant), broken
+            return
+    pytest.fail(f"{mistake.__name__} was not caught")
