@@ -1,6 +1,7 @@
 """The wheel and the source distribution hold all that users need, and a fresh installation runs without a checkout."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -85,6 +86,8 @@ def _succeeds(command: list[str], folder: Path) -> None:
 
 
 def run(installed: Path, *arguments: str, program: str = "python", **options) -> subprocess.CompletedProcess[str]:
+    # pytest-xdist hands the checkout to its processes in PYTHONPATH.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [installed.parents[2] / "bin" / program, *arguments],
         cwd=installed.parent,
@@ -92,6 +95,7 @@ def run(installed: Path, *arguments: str, program: str = "python", **options) ->
         text=True,
         timeout=120,
         check=False,
+        env=environment,
         **options,
     )
 
