@@ -27,7 +27,6 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.registry import Topic
 from coordinator.world.disk import RealDisk
-from coordinator.world.folder_lock import LOCK_NAME
 from tests.compatibility.test_log_formats import join_application
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
@@ -406,7 +405,8 @@ def test_a_fork_that_is_stopped_while_it_waits_for_the_source_cleans_up(tmp_path
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         forked = ServerProcess(tmp_path, arguments=("--from", address, "--from-timeout", "600"))
         forked._spawn()
-        wait_until((tmp_path / "data.unfinished-fork" / LOCK_NAME).exists, "the fork to begin")
-        assert forked.terminate() == 128 + 15
+        silent.settimeout(60)
+        with silent.accept()[0]:
+            assert forked.terminate() == 128 + 15
         assert not list(tmp_path.glob("data*"))
         forked.stop()
