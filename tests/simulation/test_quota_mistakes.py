@@ -8,6 +8,7 @@ from coordinator.quotas import metering
 from coordinator.quotas.enforcement import ClientQuotas
 from coordinator_lab.simulation import simulator
 from coordinator_lab.simulation.plan import draw
+from tests.support.mistakes import assert_breaks
 
 pytestmark = pytest.mark.long
 
@@ -21,21 +22,11 @@ def everybody_has_the_limit_of_the_default(patch):
     patch.setattr(ClientQuotas, "budget", lambda self, user, _client_id: budget(self, user, "any"))
 
 
-def first_broken(seeds=range(1, 7)):
-    for seed in seeds:
-        plan = replace(draw(seed, 20.0), quotas_s=1.0, acts_s=0.0, rules_s=0.0, forced_s=0.0)
-        broken = simulator.run(plan).broken
-        if broken is not None:
-            return broken
-    return None
-
-
 @pytest.mark.parametrize("mistake", [nobody_is_muted, everybody_has_the_limit_of_the_default])
 def test_a_known_mistake_in_quotas_is_caught(mistake, monkeypatch):
     mistake(monkeypatch)
-    broken = first_broken()
-    assert broken is not None
-    assert broken.startswith("I34"), broken
+    how = {"quotas_s": 1.0, "acts_s": 0.0, "rules_s": 0.0, "forced_s": 0.0}
+    assert_breaks("I34", (replace(draw(seed, 20.0), **how) for seed in range(1, 7)))
 
 
 def test_quotas_break_no_invariant_and_make_clients_wait():

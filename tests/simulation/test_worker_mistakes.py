@@ -21,6 +21,7 @@ from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator_lab.simulation import simulator
 from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore
 from coordinator_lab.simulation.plan import draw
+from tests.support.mistakes import assert_breaks
 
 pytestmark = pytest.mark.long
 
@@ -32,7 +33,7 @@ FAULTS = {
     "claim_s": 0.0,
 }  # fmt: skip
 METADATA = {
-    "kill_s": 0.0, "pause_s": 4.0, "engine_faults": 0.0, "engine_cut_s": 4.0, "groups": 1, "members": 1, "counters": 0,
+    "kill_s": 0.0, "pause_s": 0.0, "engine_faults": 0.0, "engine_cut_s": 1.0, "groups": 1, "members": 1, "counters": 0,
     "metadata_s": 0.05, "metadata_pieces": 1,
 }  # fmt: skip
 """Changes to the plan under which mistakes in the metadata can show."""
@@ -145,17 +146,17 @@ def compaction_forgets_users(patch):
 def users_are_acknowledged_and_not_written(patch):
     commit = MetadataLog.commit
 
-    def forgetful(self, records, done):
+    def forgetful(self, records, done, on_durable=None):
         if isinstance(records[0], UserScramCredentialRecord):
             done(ErrorCode.NONE)
         else:
-            commit(self, records, done)
+            commit(self, records, done, on_durable)
 
     patch.setattr(MetadataLog, "commit", forgetful)
 
 
 def a_worker_that_is_behind_has_nothing_to_remove(patch):
-    patch.setattr(MetadataLog, "when_current", lambda self, operation, _refuse: operation())
+    patch.setattr(MetadataLog, "when_current", lambda self, operation, _refuse: self.when_leading(operation))
 
 
 def workers_that_died_live_on(patch):
@@ -236,51 +237,42 @@ def the_copy_of_an_event_log_lacks_a_piece(patch):
     patch.setattr(_OlderSegments, "add", most)
 
 
-def first_broken(changes=None):
-    """What breaks in the first of six seeds in which something does. Faults are frequent, so that half a minute suffices."""
-    for seed in SEEDS:
-        plan = replace(
-            draw(seed, SECONDS, 3),
-            **FAULTS | (changes or {}),
-        )  # fmt: skip
-        broken = simulator.run(plan).broken
-        if broken is not None:
-            return broken
-    return None
+def plans(changes):
+    """Six seeds. Faults are frequent, so that half a minute suffices."""
+    return (replace(draw(seed, SECONDS, 3), **FAULTS | changes) for seed in SEEDS)
 
 
 @pytest.mark.parametrize(
-    ("mistake", "invariants", "changes"),
+    ("mistake", "promises", "changes"),
     [
-        (an_append_is_not_fenced, ("I35",), {}),
-        (a_claim_does_not_raise_the_epoch, ("I35",), {}),
-        (a_lease_never_ends, ("I38",), LEASES),
-        (leases_go_by_the_wall_clock, ("I38",), STEPS),
-        (an_unknown_outcome_is_a_success, ("I37",), {}),
-        (a_snapshot_stands_for_one_piece_too_many, ("I35", "I36"), {}),
-        (a_replay_ignores_the_snapshot, ("I2", "I5", "I7", "I35", "I36"), {}),
-        (a_shard_forgets_what_it_has_replayed, ("I2", "I5", "I35", "I36"), {}),
-        (a_worker_that_was_away_keeps_what_was_removed, ("I39", "errors are ones"), METADATA),
-        (compaction_forgets_users, ("I39", "errors are ones"), METADATA),
-        (users_are_acknowledged_and_not_written, ("I39", "errors are ones"), METADATA),
-        (a_worker_that_is_behind_has_nothing_to_remove, ("I39",), METADATA),
-        (workers_that_died_live_on, ("I40",), {"engine_faults": 0.0}),
-        (a_take_over_is_not_tried_again, ("I40",), {"engine_faults": 0.0}),
-        (markers_for_other_workers_are_not_awaited, ("I41",), TRANSACTIONS),
-        (markers_have_the_epoch_of_the_next_transaction, ("I41",), TRANSACTIONS),
-        (markers_for_other_workers_say_the_opposite, ("I41",), TRANSACTIONS),
-        (one_shard_of_several_gets_no_marker, ("I41",), TRANSACTIONS),
-        (undone_events_are_not_declared, ("I21",), EVENTS),
-        (an_event_too_many_is_declared_undone, ("I22",), EVENTS),
-        (the_copy_of_an_event_log_lacks_a_piece, ("I36",), EVENTS),
+        (an_append_is_not_fenced, "I(35|37)", {}),
+        (a_claim_does_not_raise_the_epoch, "I35", {}),
+        (a_lease_never_ends, "I38", LEASES),
+        (leases_go_by_the_wall_clock, "I38", STEPS),
+        (an_unknown_outcome_is_a_success, "I37", {}),
+        (a_snapshot_stands_for_one_piece_too_many, "I(2|35|36)", {}),
+        (a_replay_ignores_the_snapshot, "I(2|5|7|35|36)", {}),
+        (a_shard_forgets_what_it_has_replayed, "I(2|5|35|36)", {}),
+        (a_worker_that_was_away_keeps_what_was_removed, "I39|errors are ones", METADATA),
+        (compaction_forgets_users, "I39|errors are ones", METADATA),
+        (users_are_acknowledged_and_not_written, "I39|errors are ones", METADATA),
+        (a_worker_that_is_behind_has_nothing_to_remove, "I39|errors are ones", METADATA),
+        (workers_that_died_live_on, "I40", {"engine_faults": 0.0}),
+        (a_take_over_is_not_tried_again, "I40", {"engine_faults": 0.0}),
+        (markers_for_other_workers_are_not_awaited, "I41", TRANSACTIONS),
+        (markers_have_the_epoch_of_the_next_transaction, "I41", TRANSACTIONS),
+        (markers_for_other_workers_say_the_opposite, "I41", TRANSACTIONS),
+        (one_shard_of_several_gets_no_marker, "I41", TRANSACTIONS),
+        (undone_events_are_not_declared, "I21", EVENTS),
+        (an_event_too_many_is_declared_undone, "I22", EVENTS),
+        (the_copy_of_an_event_log_lacks_a_piece, "I36", EVENTS),
     ],
 )
-def test_a_known_mistake_of_workers_is_caught(mistake, invariants, changes, monkeypatch):
+def test_a_known_mistake_of_workers_is_caught(mistake, promises, changes, monkeypatch):
     mistake(monkeypatch)
-    broken = first_broken(changes)
-    assert broken is not None
-    assert broken.startswith(invariants), broken
+    assert_breaks(promises, plans(changes))
 
 
-def test_these_faults_break_nothing_without_a_mistake():
-    assert first_broken() is None
+@pytest.mark.parametrize("changes", [{}, METADATA])
+def test_these_faults_break_nothing_without_a_mistake(changes):
+    assert [simulator.run(plan).broken for plan in plans(changes)] == [None] * len(SEEDS)
