@@ -12,17 +12,25 @@ delayed or sent again. docs/simulation.md has the table of what each protocol an
   policies about earlier epochs the same holds for an earlier epoch, if the member has learned of no loss since.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from random import Random
 from typing import NamedTuple
 
 from coordinator.groups.settings import STRICT
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import IncrementalAlterConfigsRequest
-from coordinator_lab.simulation.clients import Client
+from coordinator.protocol.messages import (
+    EndTxnRequest,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+from coordinator_lab.simulation.clients import Client, World
 from coordinator_lab.simulation.history import History, OnBroken
 from coordinator_lab.simulation.plan import Plan
+from coordinator_lab.simulation.transaction_clients import TIMEOUT_MS
 from coordinator_lab.simulation.wire import NoResponse
 
 Partition = tuple[str, int]
@@ -37,6 +45,10 @@ FENCES = {
 """Refusals that say that the member is not, or no longer, who it claims to be."""
 POLICIES = ("strict", "revocation-epoch", "assignment-epoch")
 GROUP_RESOURCE = 32
+IN_TRANSACTION = 0.3
+"""Share of the commits that are sent in a transaction."""
+TRANSACTIONS_2 = 5
+"""The version of InitProducerId, TxnOffsetCommit and EndTxn since which a commit adds its group by itself (KIP-890)."""
 
 
 class Notice(NamedTuple):
@@ -75,6 +87,8 @@ class Hunt:
         """Whether nothing but a fence refuses commits like one."""
         self._members: dict[tuple[str, str], Member] = {}
         self._notices: defaultdict[tuple[str, Partition], list[Notice]] = defaultdict(list)
+        self.resynced: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """Set when the leader of a group has resynced it: now a member of the other protocol converts a mixed one."""
         self.judged = 0
         """Commits whose outcome was compared with what clients were informed."""
 
@@ -170,7 +184,16 @@ class Hunt:
 
 
 class Hunter(Client):
-    """Commits in the name of members, late and again; and changes the fencing policies of groups, if the plan says so."""
+    """Commits in the name of members, late and again; and changes the fencing policies of groups, if the plan says so.
+
+    Some of the commits are in transactions, which it aborts: the fence is the same, and nobody may ever read the offsets.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self._transactions = Random(f"{world.plan.seed} {name} transactions")
+        self._producer: tuple[int, int] | None = None
+        """Its producer id and epoch, if no transaction is open and it knows them."""
 
     async def run(self) -> None:
         while not self.world.is_healed:
@@ -193,15 +216,51 @@ class Hunter(Client):
         recent = sorted(zombies, key=lambda each: each[2])[-20:]
         chosen = self.random.choice([present or recent, present or recent, recent, targets]) or targets
         group_id, member_id, epoch, partition = self.random.choice(chosen)
-        version = hunt.version(group_id, member_id)
-        asked, answer, attempts = await self.send_commit(
-            group_id, {partition: self.random.randint(1, 1_000_000)}, version, epoch, member_id, None
-        )
-        code = await self.await_commit(group_id, asked, answer, attempts, epoch, "")
+        if self._transactions.random() < IN_TRANSACTION:
+            asked, code = await self._commit_in_transaction(group_id, member_id, epoch, partition)
+        else:
+            version = hunt.version(group_id, member_id)
+            asked, answer, attempts = await self.send_commit(
+                group_id, {partition: self.random.randint(1, 1_000_000)}, version, epoch, member_id, None
+            )
+            code = await self.await_commit(group_id, asked, answer, attempts, epoch, "")
         if code is ErrorCode.NONE:
             hunt.accepted(group_id, member_id, epoch, partition, asked)
         elif code in FENCES:
             hunt.refused(group_id, member_id, epoch, partition)
+
+    async def _commit_in_transaction(
+        self, group_id: str, member_id: str, epoch: int, partition: Partition
+    ) -> tuple[int, ErrorCode]:
+        """The tick of a TxnOffsetCommit that a member could have sent, and its outcome. Raises NoResponse."""
+        producer_id, producer_epoch = self._producer or await self._init_producer_id()
+        self._producer = None
+        topic, index = partition
+        offset = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(index, self._transactions.randint(1, 1_000_000))
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(topic, bytes(16), [offset])],
+        )
+        asked = self.world.history.tick()
+        response = await self.call(request, TRANSACTIONS_2)
+        code = ErrorCode(response.topics[0].partitions[0].error_code)
+        ended = await self.call(EndTxnRequest(self.name, producer_id, producer_epoch, committed=False), TRANSACTIONS_2)
+        if not ended.error_code:
+            self._producer = ended.producer_id, ended.producer_epoch
+        return asked, code
+
+    async def _init_producer_id(self) -> tuple[int, int]:
+        """Aborts an open transaction, too. Raises NoResponse."""
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS)
+        response = await self.call(request, TRANSACTIONS_2)
+        if response.error_code:
+            raise NoResponse
+        return response.producer_id, response.producer_epoch
 
     async def _change_policy(self) -> None:
         groups = self.world.hunt.groups()

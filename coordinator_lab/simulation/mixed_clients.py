@@ -8,6 +8,8 @@ The check of owners is the same for both kinds of members (consumer_clients.py):
 a partition up before it reports that. No partition may have two owners of any kind, through all migrations (I8).
 """
 
+import asyncio
+from contextlib import suppress
 from random import Random
 from uuid import UUID
 
@@ -19,6 +21,7 @@ from coordinator_lab.simulation.classic_clients import RANGE, RESYNC_SINCE, Clas
 from coordinator_lab.simulation.clients import TOPICS, World
 from coordinator_lab.simulation.consumer_clients import LEAVING, ConsumerMember, Ownership, Partition
 
+AWAY_S = 12.0
 _Part = SyncGroupRequest.SyncGroupRequestAssignment
 
 
@@ -40,6 +43,7 @@ class MixedConsumerMember(ConsumerMember):
     def __init__(self, world: World, group_id: str, number: int, ownership: Ownership) -> None:
         super().__init__(world, group_id, number, ownership)
         self.instance_id = None
+        self.visits = Random(f"{world.plan.seed} {self.name} visits")
 
     def _rejoin(self) -> None:
         """Rejoins with a new member id, because a group that was classic and empty meanwhile restarts its epochs."""
@@ -54,6 +58,22 @@ class MixedConsumerMember(ConsumerMember):
         else:
             await super()._rare_event(chance)
 
+    async def _live(self) -> None:
+        if self.stable and not self.world.is_healed and self.visits.random() < self.world.plan.mixed_resyncs / 2:
+            self.stable = False
+            await self._leave(LEAVING)
+            await self._await_resync()
+        else:
+            await super()._live()
+
+    async def _await_resync(self) -> None:
+        """Until a leader has resynced the group. The conversion then has a fence to keep, which zombies run into."""
+        resynced = self.world.hunt.resynced[self.group_id]
+        resynced.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AWAY_S):
+                await resynced.wait()
+
 
 class MixedClassicMember(ClassicMember):
     """A member of the classic protocol. The classic members of one group are either all eager or all cooperative."""
@@ -66,6 +86,8 @@ class MixedClassicMember(ClassicMember):
         self.instance_id = None
         # From version 1 on, a subscription contains the partitions that its member owns.
         self.join_version = self.random.randrange(1, 10)
+        if self.resyncs.random() < world.plan.mixed_resyncs * 2:
+            self.sync_version = max(self.sync_version, RESYNC_SINCE)
 
     async def _join(self) -> None:
         if not self.is_cooperative:
@@ -123,6 +145,7 @@ class MixedClassicMember(ClassicMember):
         if response.error_code:
             self._on_error("SyncGroup", response.error_code)
         self.resynced = response.resynced
+        self.world.hunt.resynced[self.group_id].set()
         await self._take_parts(response, set(), asked)
 
     async def _take_parts(self, response: SyncGroupResponse, owned_then: set[Partition], asked: int) -> None:

@@ -26,7 +26,7 @@ def test_every_invariant_holds_whatever_fails(seed, workers):
     assert report.reported > 50
     assert report.taken
     assert report.changes
-    assert bool(report.marked) is bool(report.transactions)
+    assert report.marked or not report.transactions
 
 
 def test_a_seed_gives_the_same_run_in_processes_that_hash_differently():

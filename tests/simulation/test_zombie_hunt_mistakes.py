@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from coordinator.groups import fencing
+from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
-from coordinator.groups.fence import Fence
+from coordinator.groups.fence import NO_FENCE, Fence
 from coordinator.groups.migration import downgrade
+from coordinator.groups.offsets import commit_in_transaction
+from coordinator.groups.settings import STRICT
 from coordinator.groups.streams.committer import StreamsCommitter
+from coordinator.groups.streams.group import StreamsGroup
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import TxnOffsetCommitRequest
 from coordinator_lab.simulation.plan import draw
 from tests.support.mistakes import assert_breaks
 
@@ -24,6 +30,12 @@ HUNT: Mapping[str, Any] = {
 }  # fmt: skip
 _NO_GROUPS = {"groups": 1, "consumer_groups": 0, "streams_groups": 0, "mixed_groups": 0}
 MIXED: Mapping[str, Any] = _NO_GROUPS | {"mixed_groups": 3, "members": 3, "mixed_resyncs": 0.3}
+RESYNCED: Mapping[str, Any] = MIXED | {
+    "mixed_resyncs": 0.5, "session_ms": 12_000, "initial_rebalance_delay_ms": 0, "kill_s": 0.0, "cut_s": 0.0, "stall_s": 0.0,
+    "half_open_s": 0.0, "pause_s": 0.0, "power_s": 0.0, "eio_s": 0.0, "full_s": 0.0, "slow_disk_s": 0.0, "stop_s": 0.0,
+    "clock_jump_s": 0.0, "acts_s": 0.0, "forced_s": 0.0, "network_delay_s": 0.002, "fsync_s": 0.0005,
+}  # fmt: skip
+"""Nothing disturbs the groups: leaders resync, then members of the other protocol convert the group."""
 CLASSIC: Mapping[str, Any] = _NO_GROUPS | {"groups": 2, "members": 3, "resyncs": 0.3}
 CONSUMER: Mapping[str, Any] = _NO_GROUPS | {"consumer_groups": 2, "members": 3}
 STREAMS: Mapping[str, Any] = _NO_GROUPS | {"streams_groups": 2, "members": 3}
@@ -74,6 +86,61 @@ def the_generation_after_a_conversion_is_a_former_one(patch: pytest.MonkeyPatch)
     patch.setattr(downgrade, "_downgrade", again)
 
 
+def a_conversion_forgets_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """A group that is upgraded after a resync keeps its generation as its epoch."""
+    patch.setattr(Fence, "converted", lambda *_: NO_FENCE)
+
+
+def commits_in_transactions_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(commit_in_transaction, "fence_commit_in_transaction", lambda *_: None)
+
+
+def a_resync_takes_nothing_from_transactions(patch: pytest.MonkeyPatch) -> None:
+    real = fencing.fence_epoch
+
+    def fence_epoch(groups: Any, committer: Any, policies: Any, request: Any, *, fence: Fence, stale: Any) -> None:
+        takes = not isinstance(request, TxnOffsetCommitRequest)
+        real(groups, committer, policies, request, fence=fence if takes else NO_FENCE, stale=stale)
+
+    patch.setattr(fencing, "fence_epoch", fence_epoch)
+
+
+def no_member_commits_in_transactions(patch: pytest.MonkeyPatch) -> None:
+    def fence_commit_in_transaction(*_: Any) -> None:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+    patch.setattr(commit_in_transaction, "fence_commit_in_transaction", fence_commit_in_transaction)
+
+
+def _remember_committers(patch: pytest.MonkeyPatch, kind: type[Any]) -> None:
+    real, known = kind.find_committer, {}
+
+    def find_committer(self: Any, member_id: str, catalog: Any) -> Any:
+        found = real(self, member_id, catalog)
+        if found is not None:
+            known[self.group_id, member_id] = found
+        return known.get((self.group_id, member_id))
+
+    patch.setattr(kind, "find_committer", find_committer)
+
+
+def a_consumer_commits_after_its_static_successor_came(patch: pytest.MonkeyPatch) -> None:
+    _remember_committers(patch, ConsumerGroup)
+
+
+def a_streams_thread_commits_after_its_static_successor_came(patch: pytest.MonkeyPatch) -> None:
+    _remember_committers(patch, StreamsGroup)
+
+
+def a_change_of_policy_ends_the_fence(patch: pytest.MonkeyPatch) -> None:
+    real = fencing.stale_because
+    patch.setattr(
+        fencing,
+        "stale_because",
+        lambda *given: real(*given) if given[-1].fencing_policy == STRICT else None,
+    )
+
+
 MISTAKES: Mapping[Patch, tuple[Mapping[str, Any], str]] = {
     a_resync_takes_nothing: (CLASSIC, SAFETY),
     the_generation_of_a_classic_group_is_not_looked_at: (CLASSIC, SAFETY),
@@ -82,6 +149,13 @@ MISTAKES: Mapping[Patch, tuple[Mapping[str, Any], str]] = {
     partitions_were_assigned_long_ago: (CONSUMER | {"fencing_policy": "assignment-epoch"}, f"{SAFETY}|{REFUSED}"),
     tasks_were_assigned_long_ago: (STREAMS | {"fencing_policy": "assignment-epoch"}, SAFETY),
     the_generation_after_a_conversion_is_a_former_one: (MIXED, SAFETY),
+    a_conversion_forgets_the_fence: (RESYNCED, SAFETY),
+    commits_in_transactions_are_not_fenced: (CONSUMER | {"workers": 3}, SAFETY),
+    a_resync_takes_nothing_from_transactions: (CLASSIC, SAFETY),
+    no_member_commits_in_transactions: (CONSUMER, LIVENESS),
+    a_consumer_commits_after_its_static_successor_came: (CONSUMER | {"statics": 1.0}, SAFETY),
+    a_streams_thread_commits_after_its_static_successor_came: (STREAMS | {"statics": 1.0}, SAFETY),
+    a_change_of_policy_ends_the_fence: (CONSUMER | {"fencing_policy": STRICT, "policy_changes": True}, SAFETY),
 }
 """The mistake -> the groups of the run, and the promises of which one breaks."""
 
