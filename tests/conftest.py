@@ -30,9 +30,12 @@ settings.load_profile("repeatable")
 GUARD = Guard()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# A wrapper, because pytest-xdist reads the groups in a hook of its own that comes first.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     mark(items)
     divide(items)
+    yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -66,7 +66,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certified]:
     finally:
         for each in runs.values():
             each.terminate()
-            each.wait(60)
+            each.communicate(timeout=60)
 
 
 def broken(certificate: Any) -> dict[str, list[str]]:
