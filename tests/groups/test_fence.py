@@ -52,6 +52,15 @@ def test_the_fence_grows_within_its_epoch_and_ends_with_it():
     assert not first.gives_back(5, {"m": a})
 
 
+def test_every_resync_of_an_epoch_adds_to_what_its_members_lost():
+    a, b = frozenset({LOST}), frozenset({KEPT})
+    once = NO_FENCE.resynced(4, {"m": a | b}, {"m": b, "n": a})
+    assert once.resynced(4, {"m": b, "n": a}, {"n": a | b}).lost == {"m": a | b}
+    taken = NO_FENCE.resynced(4, {"m": a}, {})
+    assert taken.resynced(4, {}, {"n": a}) == Fence(4, 2, {"m": a}, {})
+    assert taken.resynced(4, {"m": a | b}, {"n": a | b}) == Fence(4, 2, {"m": a | b}, {})
+
+
 def test_what_was_taken_and_is_not_held_after_a_conversion_counts_as_lost():
     both = frozenset({LOST, KEPT})
     taken = NO_FENCE.resynced(4, {"m": both}, {})
