@@ -61,12 +61,15 @@ class InputRecord(NamedTuple):
 
 
 class OutputRecord(NamedTuple):
-    """A copy in the output topic. `offset` and `output_partition` are its own place, the others that of the original."""
+    """A copy in the output topic. `offset` and `output_partition` are its own place, `partition` and `number` those of the
+    original. `producer_id` is that of the transaction that it is part of; None if it is part of none.
+    """
 
     output_partition: int
     offset: int
     partition: int
     number: int
+    producer_id: int | None = None
 
 
 class Note(NamedTuple):

@@ -3,7 +3,7 @@
 A change that a reader of the file could notice gets another SCHEMA_VERSION; new fields do not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -97,6 +97,8 @@ class Certificate(Struct, frozen=True, kw_only=True):
     """Whether the program was asked to copy."""
     outcome: Literal["passed", "failed"]
     """passed: every event that applies was reached, and no promise was broken."""
+    not_judged: Sequence[str]
+    """Promises that nothing showed in any event, neither kept nor broken."""
     began_ms: int
     ended_ms: int
     events: Sequence[EventReport]
@@ -109,6 +111,13 @@ def outcome_of(evidence: Evidence, findings: Sequence[Finding]) -> EventOutcome:
     if any(each.outcome == "broken" for each in findings):
         return "failed"
     return "passed" if evidence.settled_ms is not None else "not reached"
+
+
+def never_judged(events: Collection[EventReport]) -> Sequence[str]:
+    """The promises that no event could judge."""
+    found = [each for event in events if event.outcome != "not applicable" for each in event.findings]
+    judged = {each.promise for each in found if each.outcome != "not judged"}
+    return [name for name in dict.fromkeys(each.promise for each in found) if name not in judged]
 
 
 def event_report(

@@ -20,6 +20,9 @@ from coordinator_testing.certify.report_page import page
 from coordinator_testing.certify.run import Certification, certify
 from coordinator_testing.run_command import NoSuchCommand
 
+NOT_JUDGED = 3
+"""The exit code of `--strict` if a promise was judged in no event."""
+
 
 class Options(NamedTuple):
     """The options of the command."""
@@ -29,6 +32,7 @@ class Options(NamedTuple):
     jobs: int
     output: Path | None
     uses_output_topic: bool
+    strict: bool
     command: Sequence[str]
 
 
@@ -66,7 +70,9 @@ def run(options: Options, events: Sequence[Event]) -> int:
             write(certification, options.output)
     for line in report_table.summary(certificate):
         click.echo(line)
-    return 0 if certificate.outcome == "passed" else 1
+    if certificate.outcome != "passed":
+        return 1
+    return NOT_JUDGED if options.strict and certificate.not_judged else 0
 
 
 def write(certification: Certification, folder: Path) -> None:

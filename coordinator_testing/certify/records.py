@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import NamedTuple, cast
 
 from coordinator.log.batch import BatchHeader, key_values, read_header
 from coordinator.log.batch_builder import BatchBuilder
@@ -108,17 +108,26 @@ def _batch(partition: int, number: int) -> bytes:
     return builder.build(0, int(time.time() * 1000))
 
 
+class Read(NamedTuple):
+    """A record of a topic. `producer_id` is that of its transaction; None if it has none."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    producer_id: int | None
+
+
 class TopicReader:
     """Reads the values of a topic, from where the last reading ended."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self._next: dict[int, int] = {}
-        self._open: dict[tuple[int, int], list[tuple[int, int, bytes | None]]] = {}
+        self._open: dict[tuple[int, int], list[Read]] = {}
         """Partition and producer id -> records of its transaction that has no marker yet."""
 
-    def read(self, client: Client, partitions: int) -> list[tuple[int, int, bytes | None]]:
-        """What came since the last reading: partition, offset and value, without records of aborted transactions.
+    def read(self, client: Client, partitions: int) -> list[Read]:
+        """What came since the last reading, without records of aborted transactions.
 
         Raises OperationFailed.
         """
@@ -127,7 +136,7 @@ class TopicReader:
         self._next.update({partition: starts.get((self.topic, partition), 0) for partition in new})
         return [each for partition in range(partitions) for each in self._read_partition(client, partition)]
 
-    def _read_partition(self, client: Client, partition: int) -> Iterator[tuple[int, int, bytes | None]]:
+    def _read_partition(self, client: Client, partition: int) -> Iterator[Read]:
         for data, position, header in self._batches(client, partition):
             owner = (partition, header.producer_id)
             if header.is_control:
@@ -135,7 +144,10 @@ class TopicReader:
                 if marker_commits(data[position : position + header.size_bytes], header):
                     yield from held
                 continue
-            found = [(partition, offset, value) for offset, _, value in key_values(data, position, header)]
+            producer_id = header.producer_id if header.is_transactional else None
+            found = [
+                Read(partition, offset, value, producer_id) for offset, _, value in key_values(data, position, header)
+            ]
             if header.is_transactional:
                 self._open.setdefault(owner, []).extend(found)
             else:
@@ -176,17 +188,17 @@ def _fetch(client: Client, topic: str, partition: int, offset: int) -> bytes:
     return found.records or b""
 
 
-def inputs_of(rows: list[tuple[int, int, bytes | None]], life: int) -> Mapping[int, list[InputRecord]]:
+def inputs_of(rows: list[Read], life: int) -> Mapping[int, list[InputRecord]]:
     """The numbered records of the topic, by partition."""
     found: dict[int, list[InputRecord]] = {}
-    for partition, offset, value in rows:
-        read = read_value(value)
+    for row in rows:
+        read = read_value(row.value)
         if read is not None:
-            found.setdefault(partition, []).append(InputRecord(offset, read[1], life))
+            found.setdefault(row.partition, []).append(InputRecord(row.offset, read[1], life))
     return found
 
 
-def outputs_of(rows: list[tuple[int, int, bytes | None]]) -> list[OutputRecord]:
+def outputs_of(rows: list[Read]) -> list[OutputRecord]:
     """The copies in the output topic. Other values are not copies, and say nothing."""
-    found: list[Any] = [(partition, offset, read_value(value)) for partition, offset, value in rows]
-    return [OutputRecord(partition, offset, *read) for partition, offset, read in found if read is not None]
+    found = [(row, read_value(row.value)) for row in rows]
+    return [OutputRecord(row.partition, row.offset, *read, row.producer_id) for row, read in found if read is not None]

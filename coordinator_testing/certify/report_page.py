@@ -18,6 +18,8 @@ _CLASSES = {"passed": "good", "failed": "bad", "not reached": "warn", "not appli
 def page(certificate: Certificate, group_events: Mapping[str, GroupEvents]) -> str:
     """The document. `group_events`: name of an event -> the events of its group, as `/v1/events` has them."""
     title = f"Certificate: {certificate.protocol} groups, {certificate.outcome}"
+    if certificate.not_judged:
+        title += f", {len(certificate.not_judged)} promises not judged"
     began = datetime.fromtimestamp(certificate.began_ms / 1000, UTC).isoformat(timespec="seconds")
     intro = tag(
         "p",

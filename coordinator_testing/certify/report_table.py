@@ -10,6 +10,8 @@ COLUMNS = {
     "records lost": "lost",
     "delivered twice": "twice",
     "committed too early": "early",
+    "committed backwards": "back",
+    "committed by another": "others",
     "read by two at once": "two",
     "seconds without progress": "stall s",
     "rebalances": "rebal.",
@@ -64,3 +66,5 @@ def summary(certificate: Certificate) -> Iterator[str]:
     ]
     yield ""
     yield f"{certificate.outcome}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    if open_promises := certificate.not_judged:
+        yield f"{len(open_promises)} promises were not judged in any event: {', '.join(open_promises)}"

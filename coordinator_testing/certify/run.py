@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator_testing.certify.certificate import SCHEMA_VERSION, Certificate, EventReport, event_report
+from coordinator_testing.certify.certificate import SCHEMA_VERSION, Certificate, EventReport, event_report, never_judged
 from coordinator_testing.certify.event import Event
 from coordinator_testing.certify.judge import judge
 from coordinator_testing.certify.programs import now_ms
@@ -71,6 +71,7 @@ async def certify(
         outcome="passed"
         if all(each.outcome in ("passed", "not applicable") for each in reports.values())
         else "failed",
+        not_judged=never_judged(reports.values()),
         began_ms=began_ms,
         ended_ms=now_ms(),
         events=[reports[event.name] for event in events],

@@ -46,6 +46,7 @@ class Certify(Command):
     help="Write certificate.json, junit.xml, index.html and the output of the instances to this folder.",
 )
 @click.option("--no-output-topic", is_flag=True, help="The program copies no records: judge by the protocol alone.")
+@click.option("--strict", is_flag=True, help="Exit code 3 if a promise could be judged in no event.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def certify(
     protocol: str,
@@ -55,6 +56,7 @@ def certify(
     jobs: int,
     output: Path | None,
     no_output_topic: bool,
+    strict: bool,
     command: tuple[str, ...],
 ) -> int:
     """Run COMMAND through a curriculum of rare events, and judge what it did.
@@ -63,7 +65,7 @@ def certify(
     event. Each finds BOOTSTRAP, TOPIC, GROUP, OUTPUT_TOPIC, INSTANCE, GROUP_PROTOCOL, GROUP_INSTANCE_ID and TRANSACTIONAL_ID in
     its environment, and copies each record of TOPIC to OUTPUT_TOPIC before it commits it. SIGTERM ends it in an orderly way.
 
-    Exit code 0: every promise was kept. 1: one was broken, or an event was not reached. 2: the command line is wrong.
+    Exit code 0: no promise was broken. 1: one was broken, or an event was not reached. 2: the command line is wrong.
     """
     from coordinator.rules.recordings import RECORDINGS_MAX
     from coordinator_testing.certify import command_line
@@ -88,6 +90,7 @@ def certify(
         jobs=jobs,
         output=output,
         uses_output_topic=not no_output_topic,
+        strict=strict,
         command=command,
     )
     try:

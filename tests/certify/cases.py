@@ -75,7 +75,7 @@ class Case:
 
     def commit(
         self, at_s: float, who: str, offset: int, partition: int = 0, *, error: str | None = None,
-        member: str = "", epoch: int = 1, **how: Any,
+        member: str = "", epoch: int = 1, producer_id: int | None = None, **how: Any,
     ) -> "Case":  # fmt: skip
         row = {"topic": TOPIC, "partition": partition}
         request = {
@@ -84,19 +84,26 @@ class Case:
             "epoch": epoch,
             "partitions": [row | {"offset": offset}],
         }
-        return self.entry(at_s, who, "OffsetCommit", request, {"partitions": [row | {"error": error}]}, **how)
+        api = "OffsetCommit"
+        if producer_id is not None:
+            api, request["producer_id"] = "TxnOffsetCommit", producer_id
+        return self.entry(at_s, who, api, request, {"partitions": [row | {"error": error}]}, **how)
+
+    def end_transaction(self, at_s: float, who: str, producer_id: int, *, commits: bool = True) -> "Case":
+        request = {"producer_id": producer_id, "committed": commits}
+        return self.entry(at_s, who, "EndTxn", request, {"error": None})
 
     def position(self, at_s: float, who: str, offset: int, partition: int = 0) -> "Case":
         row = {"topic": TOPIC, "partition": partition, "offset": offset, "error": None}
         return self.entry(at_s, who, "OffsetFetch", {}, {"groups": [{"group_id": GROUP, "partitions": [row]}]})
 
-    def copy(self, at_s: float, who: str, *offsets: int, partition: int = 0) -> "Case":
+    def copy(self, at_s: float, who: str, *offsets: int, partition: int = 0, producer_id: int | None = None) -> "Case":
         assert self.outputs is not None
         for offset in offsets:
             place = len(self.outputs)
             row = {"topic": OUTPUT, "partition": 0, "base_offset": place, "count": 1, "error": None}
             self.entry(at_s, who, "Produce", {}, {"partitions": [row]})
-            self.outputs.append(OutputRecord(0, place, partition, offset + 1))
+            self.outputs.append(OutputRecord(0, place, partition, offset + 1, producer_id))
         return self
 
     def join(

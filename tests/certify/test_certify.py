@@ -21,8 +21,13 @@ RUNS = {
     "commits first": ("wrong_commits_first", "follower-killed"),
     "ignores revocation": ("wrong_ignores_revocation", "pause-and-zombie-commit"),
     "zombie": ("wrong_zombie", "commit-illegal-generation"),
+    "commits lost": ("wrong_commits lost", "rebalance-forced,follower-killed"),
+    "commits back": ("wrong_commits back", "rebalance-forced"),
+    "commits too far": ("wrong_commits too_far", "rebalance-forced"),
+    "commits outside": ("wrong_commits outside", "rebalance-forced"),
+    "always transactional": ("confluent_transactions", "follower-killed,rebalance-forced"),
     "ends at once": ("no_such_program", "rebalance-forced"),
-    "no output topic": ("confluent_consumer", "rebalance-forced", "--no-output-topic"),
+    "no output topic": ("confluent_consumer", "rebalance-forced", "--no-output-topic", "--strict"),
 }
 """Name -> program, events and options."""
 Certified = Callable[[str], tuple[int, Any]]
@@ -41,9 +46,10 @@ def start(folder: Path, program: str, events: str, *options: str) -> subprocess.
         "--jobs",
         "3",
     ]
+    script, *arguments = program.split()
     command += ["--output", str(folder), *(("--events", events) if events else ()), *options]
     return subprocess.Popen(
-        [*command, "--", sys.executable, str(PROGRAMS / f"{program}.py")],
+        [*command, "--", sys.executable, str(PROGRAMS / f"{script}.py"), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -97,6 +103,26 @@ def test_a_program_that_commits_before_it_processes_is_caught_whether_or_not_it_
     assert "committed too early" in broken(certificate)["follower-killed"]
 
 
+def test_a_program_that_always_works_in_transactions_passes_events_that_ask_for_none(certified):
+    code, certificate = certified("always transactional")
+    assert (code, certificate["outcome"]) == (0, "passed"), broken(certificate)
+
+
+@pytest.mark.parametrize(
+    ("program", "promise"),
+    [
+        ("commits lost", "committed by another"),
+        ("commits back", "committed backwards"),
+        ("commits too far", "committed too early"),
+        ("commits outside", "committed too early"),
+    ],
+)
+def test_a_program_that_commits_wrongly_is_caught_for_what_it_does(certified, program, promise):
+    code, certificate = certified(program)
+    assert code == 1
+    assert promise in broken(certificate)["rebalance-forced"]
+
+
 def test_a_program_that_ignores_revocation_reads_what_another_owns(certified):
     code, certificate = certified("ignores revocation")
     assert code == 1
@@ -118,9 +144,10 @@ def test_a_program_that_ends_at_once_is_reported_at_once_with_its_exit_code_and_
     assert "No such file" in event["instances"][0]["printed"]
 
 
-def test_without_an_output_topic_the_protocol_alone_is_judged(certified):
+def test_without_an_output_topic_the_protocol_alone_is_judged_and_a_strict_run_says_so(certified):
     code, certificate = certified("no output topic")
-    assert code == 0
+    assert (code, certificate["outcome"]) == (3, "passed")
+    assert certificate["not_judged"] == ["records lost", "delivered twice", "committed too early"]
     [event] = certificate["events"]
     outcomes = {each["promise"]: each["outcome"] for each in event["findings"]}
     assert outcomes["records lost"] == outcomes["delivered twice"] == outcomes["committed too early"] == "not judged"

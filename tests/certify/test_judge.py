@@ -5,9 +5,9 @@ import pytest
 from coordinator_testing.certify.case import OutputRecord, ProcessRun
 from coordinator_testing.certify.event import Allows
 from coordinator_testing.certify.judge import PROMISES, judge
-from tests.certify.cases import A, B, Case, ms, right
+from tests.certify.cases import TOPIC, A, B, Case, ms, right
 
-LOST, TWICE, EARLY, TWO, STALL, REBALANCES, FATAL, ENDED = PROMISES
+LOST, TWICE, EARLY, BACK, OTHERS, TWO, STALL, REBALANCES, FATAL, ENDED = PROMISES
 LEADER_AGAIN = "the leader joins again"
 
 
@@ -167,6 +167,78 @@ def test_a_refused_commit_is_not_too_early():
 def test_entries_that_the_server_forgot_leave_it_open_what_was_sent():
     case = Case(copies=False, entries_dropped=1).commit(3, A, 5)
     assert case.finding(EARLY).outcome == "not judged"
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def transactional(*, commits: bool = True) -> Case:
+    """A reads ten records, sends their copies and offsets as one transaction, and ends it 60 ms after the offsets."""
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(4, A, 0, 9).commit(5, A, 10, producer_id=7)
+    return case.copy(5.05, A, *range(10), producer_id=7).end_transaction(5.06, A, 7, commits=commits)
+
+
+def test_offsets_and_copies_of_a_transaction_count_when_it_is_committed_whichever_was_sent_first():
+    case = transactional()
+    assert case.finding(EARLY).outcome == "kept"
+    assert case.finding(LOST).outcome == "kept"
+
+
+def test_offsets_of_one_transaction_with_the_copies_of_a_later_one_are_too_early():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(4, A, 0, 9).commit(5, A, 10, producer_id=7)
+    case.end_transaction(6, A, 7).copy(7, A, *range(10), producer_id=7).end_transaction(8, A, 7)
+    assert case.finding(EARLY).text == "10 records were committed before they were copied"
+
+
+def test_offsets_that_are_committed_outside_a_transaction_before_it_ends_are_too_early():
+    case = Case().join(1, A).sync(2, A, 0).position(3, A, -1).fetch(4, A, 0, 9).copy(5, A, *range(10), producer_id=7)
+    case.commit(6, A, 10).end_transaction(7, A, 7)
+    assert case.finding(EARLY).outcome == "broken"
+
+
+def test_offsets_of_an_aborted_transaction_were_never_committed():
+    case = transactional(commits=False).commit(7, A, 4)
+    assert case.finding(BACK).outcome == "kept"
+
+
+# --- committed backwards, and by another ------------------------------------------------------------------------------
+
+
+def test_a_commit_below_the_one_before_it_goes_back():
+    case = right().commit(17, B, 6)
+    assert case.finding(BACK).evidence == (
+        f"entry 12 at {B} commits in-0@6 after entry 11 at {B} committed 10: 4 records come again",
+    )
+
+
+def test_a_refused_commit_moves_nothing_back():
+    assert right().commit(17, B, 6, error="ILLEGAL_GENERATION").finding(BACK).outcome == "kept"
+
+
+def test_a_process_that_was_told_to_begin_at_an_earlier_offset_may_commit_there():
+    case = right()
+    row = {"topic": TOPIC, "partition": 0, "offset": 2, "error": None}
+    case.entry(17, B, "ListOffsets", {}, {"partitions": [row]}).commit(18, B, 4)
+    assert case.finding(BACK).outcome == "kept"
+
+
+def test_a_topic_that_was_made_again_begins_at_zero():
+    assert right(recreated_ms=[ms(17)]).commit(18, B, 2).finding(BACK).outcome == "kept"
+
+
+def test_an_accepted_commit_long_after_the_partition_went_to_another_is_by_another():
+    case = right().commit(15.9, A, 5)
+    [found] = case.finding(OTHERS).evidence
+    assert found.startswith(f"entry 12 at {A} commits in-0@5, given up at ")
+    assert f"owned by instance 1 since entry 2 at {B}" in found
+
+
+def test_a_commit_that_was_under_way_when_the_partition_was_given_up_is_no_offence():
+    assert right().commit(12.5, A, 4).finding(OTHERS).outcome == "kept"
+
+
+def test_a_refused_commit_of_a_former_owner_is_what_fences_are_for():
+    assert right().commit(15.9, A, 5, error="ILLEGAL_GENERATION").finding(OTHERS).outcome == "kept"
 
 
 # --- read by two at once ----------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ def certification() -> Certification:
         instances=2,
         output_topic=True,
         outcome="failed",
+        not_judged=[],
         began_ms=ms(0),
         ended_ms=ms(60),
         events=reports,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from coordinator.rules.model import Entry
-from coordinator_testing.certify.case import Evidence, TopicPartition
+from coordinator_testing.certify.case import Evidence, OutputRecord, TopicPartition
 from coordinator_testing.certify.judge.entries import NONE, Row, errors, generation, received, rows
 
 DISOWNING = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH"})
@@ -38,6 +38,9 @@ class Committed(NamedTuple):
     run: int
     offset: int
     is_accepted: bool
+    """Of a transaction: and whether the transaction was committed."""
+    at_ms: int
+    """When the offset counts: when the request arrived or, in a transaction, the request that ended it."""
 
 
 class Position(NamedTuple):
@@ -67,6 +70,8 @@ class Copied(NamedTuple):
     run: int
     copy: int
     """Its offset in the output topic."""
+    at_ms: int
+    """When the copy counts: when the request arrived or, in a transaction, the request that ended it."""
 
 
 class History:
@@ -82,9 +87,14 @@ class History:
         self.positions: dict[int, list[Position]] = defaultdict(list)
         self.rejoined: dict[tuple[int, int], list[int]] = defaultdict(list)
         """Instance and run -> when it asked to join."""
-        for entry in evidence.entries:
-            if entry.listener in self._instances:
-                self._index(entry)
+        self._ends: dict[int, list[Entry]] = defaultdict(list)
+        """Producer id -> the requests that ended its transactions, in order."""
+        own = [entry for entry in evidence.entries if entry.listener in self._instances]
+        for entry in own:
+            if entry.api == "EndTxn" and not errors(entry):
+                self._ends[entry.request["producer_id"]].append(entry)
+        for entry in own:
+            self._index(entry)
 
     def instance_of(self, entry: Entry) -> int:
         return self._instances[entry.listener].index
@@ -115,9 +125,11 @@ class History:
                     self.fetched[at].append(found)
         elif entry.api in COMMITS and entry.request.get("group_id", self.evidence.group) == self.evidence.group:
             answers = {at: row.error for at, row in self._rows(entry.response)}
+            at_ms = self._counts_ms(entry, entry.request.get("producer_id") if entry.api == "TxnOffsetCommit" else None)
             for at, row in self._rows(entry.request):
-                accepted = answers.get(at) == NONE
-                self.committed[at].append(Committed(entry, *who, row.number("committed_offset", "offset"), accepted))
+                accepted = answers.get(at) == NONE and at_ms is not None
+                offset = row.number("committed_offset", "offset")
+                self.committed[at].append(Committed(entry, *who, offset, accepted, at_ms or entry.time_ms))
         elif entry.api in ("OffsetFetch", "ListOffsets"):
             for at, row in self._rows(received(entry)):
                 if row.error == NONE:
@@ -125,6 +137,19 @@ class History:
                     self.positions[at].append(Position(entry, *who, offset, entry.api == "OffsetFetch"))
         if entry.api in ("JoinGroup", *_HEARTBEATS):
             self.rejoined[who].append(entry.time_ms)
+
+    def _counts_ms(self, entry: Entry, producer_id: int | None) -> int | None:
+        """When a request counts that is part of a transaction of this producer, if it is of one; None if that was aborted.
+
+        An end that was not recorded, because the server was killed meanwhile, is taken to be that of the request.
+        """
+        if producer_id is None:
+            return entry.time_ms
+        end = next((each for each in self._ends[producer_id] if each.time_ms >= entry.time_ms), None)
+        if end is not None:
+            return end.time_ms if end.request["committed"] else None
+        was_down = any(end_ms >= entry.time_ms for _, end_ms in self.evidence.outages)
+        return entry.time_ms if was_down else None
 
     def _rows(self, message: object) -> Iterator[tuple[int, Row]]:
         for row in rows(message):
@@ -136,20 +161,26 @@ class History:
     @cached_property
     def copies(self) -> Mapping[tuple[int, int], list[Copied | None]]:
         """Partition and number -> the copies in the order of their arrival; None for one whose request is not recorded."""
-        writers: dict[tuple[int, int], Copied] = {}
+        writers: dict[tuple[int, int], Entry] = {}
         for entry in self.evidence.entries:
             if entry.api == "Produce" and entry.listener in self._instances:
                 for row in rows(entry.response):
                     if row.at.topic == self.evidence.output_topic and row.error == NONE:
                         base = row.number("base_offset")
                         for offset in range(base, base + max(row.number("count"), 1)):
-                            writers[row.at.partition, offset] = Copied(entry, *self.run_key(entry), offset)
+                            writers[row.at.partition, offset] = entry
         found: dict[tuple[int, int], list[Copied | None]] = defaultdict(list)
         for each in self.evidence.outputs or ():
-            found[each.partition, each.number].append(writers.get((each.output_partition, each.offset)))
+            writer = writers.get((each.output_partition, each.offset))
+            found[each.partition, each.number].append(None if writer is None else self._copied(writer, each))
         for copies in found.values():
-            copies.sort(key=lambda copied: copied.entry.time_ms if copied else 0)
+            copies.sort(key=lambda copied: copied.at_ms if copied else 0)
         return found
+
+    def _copied(self, entry: Entry, copy: OutputRecord) -> Copied:
+        # What was read of a transaction was committed, by whichever request.
+        at_ms = self._counts_ms(entry, copy.producer_id) or entry.time_ms
+        return Copied(entry, *self.run_key(entry), copy.offset, at_ms)
 
     # --- ownership ----------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,22 @@ PROMISES: Mapping[str, Promise] = {
         records.committed_too_early,
         (
             "An accepted commit covers only records that the process was sent before and, if the program copies, "
-            "records whose first copy arrived before the commit did."
+            "records whose first copy arrived before the commit did. Offsets and copies of a transaction count from the "
+            "request that commits it."
+        ),
+    ),
+    "committed backwards": Promise(
+        records.went_back,
+        (
+            "No commit moves the offset of a partition back, unless the process was told by ListOffsets to begin there, or "
+            "the topic was made again."
+        ),
+    ),
+    "committed by another": Promise(
+        membership.committed_by_another,
+        (
+            "No commit is accepted for a partition more than 3 s after the instance gave it up or was disowned, while another "
+            "instance owns it."
         ),
     ),
     "read by two at once": Promise(

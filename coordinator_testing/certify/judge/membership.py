@@ -7,7 +7,7 @@ from coordinator.rules.model import Entry
 from coordinator_testing.certify.case import Evidence
 from coordinator_testing.certify.judge.entries import cite, errors, generation, received, rows
 from coordinator_testing.certify.judge.findings import Finding, broken, kept, not_judged
-from coordinator_testing.certify.judge.history import Fetched, History, Owned, place
+from coordinator_testing.certify.judge.history import Committed, Fetched, History, Owned, place
 
 READ_ON_MS = 3_000
 """For how long requests that are under way may follow a revocation."""
@@ -50,29 +50,49 @@ def read_by_two(promise: str, history: History) -> Finding:
     return kept(promise, "no instance read on after it had given a partition up")
 
 
-def _since_outage(history: History, partition: int, fetched: Fetched) -> list[Owned]:
+def committed_by_another(promise: str, history: History) -> Finding:
+    """Accepted commits for a partition that the instance had given up, while another instance owned it."""
+    evidence = history.evidence
+    if any(entry.api == "StreamsGroupHeartbeat" for entry in evidence.entries):
+        return not_judged(promise, "a streams group assigns tasks, not partitions")
+    if evidence.entries_dropped:
+        return not_judged(promise, "the server forgot entries before they were read")
+    found = [
+        f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}, given up at {cite(given_up.entry)},"
+        f" owned by instance {owner.instance} since {cite(owner.entry)}"
+        for partition in history.partitions()
+        for commit in history.committed[partition]
+        if commit.is_accepted
+        for given_up, owner in _intrusions(_since_outage(history, partition, commit), commit)
+    ]
+    if found:
+        return broken(promise, f"{len(found)} commits were for a partition that another instance owned", found)
+    return kept(promise, "no instance committed for a partition that it had given up")
+
+
+def _since_outage(history: History, partition: int, request: Fetched | Committed) -> list[Owned]:
     """What is known of a partition's owners: what the last moment before the server was killed changed is not recorded, nor
     what its first moment did until the recordings began.
     """
-    if any(begin <= fetched.entry.time_ms < end for begin, end in history.evidence.outages):
+    if any(begin <= request.entry.time_ms < end for begin, end in history.evidence.outages):
         return []
-    since_ms = max((end for _, end in history.evidence.outages if end <= fetched.entry.time_ms), default=0)
+    since_ms = max((end for _, end in history.evidence.outages if end <= request.entry.time_ms), default=0)
     return [each for each in history.ownership.get(partition, ()) if each.at_ms >= since_ms]
 
 
-def _intrusions(changes: Sequence[Owned], fetched: Fetched) -> Iterator[tuple[Owned, Owned]]:
-    """The change by which the reader gave the partition up, and that by which another got it, both long before it read."""
-    before = [each for each in changes if each.at_ms + READ_ON_MS < fetched.entry.time_ms]
-    since = [each for each in changes if each.at_ms + READ_ON_MS >= fetched.entry.time_ms]
-    if any(each.instance == fetched.instance and each.owns and each.at_ms <= fetched.entry.time_ms for each in since):
+def _intrusions(changes: Sequence[Owned], request: Fetched | Committed) -> Iterator[tuple[Owned, Owned]]:
+    """The change by which the instance gave the partition up, and that by which another got it, long before its request."""
+    before = [each for each in changes if each.at_ms + READ_ON_MS < request.entry.time_ms]
+    since = [each for each in changes if each.at_ms + READ_ON_MS >= request.entry.time_ms]
+    if any(each.instance == request.instance and each.owns and each.at_ms <= request.entry.time_ms for each in since):
         return
     last = {each.instance: each for each in before}
-    own = last.get(fetched.instance)
+    own = last.get(request.instance)
     if own is None or own.owns:
         return
     for instance, other in last.items():
         # An owner that has just given it up was still the owner while the request was under way.
-        if instance != fetched.instance and other.owns:
+        if instance != request.instance and other.owns:
             yield own, other
 
 

@@ -122,9 +122,7 @@ def _is_unexplained(history: History, partition: int, offset: int, first: Copied
     """
     who = (second.instance, second.run)
     to_ms = second.entry.time_ms
-    was_committed = any(
-        commit.offset > offset and commit.entry.time_ms <= to_ms for _, commit in _accepted_of(history, partition)
-    )
+    was_committed = any(commit.offset > offset and commit.at_ms <= to_ms for commit in _accepted_of(history, partition))
     if (first.instance, first.run) != who or not was_committed:
         return False
     sent_ms = [
@@ -158,13 +156,11 @@ def committed_too_early(promise: str, history: History) -> Finding:
     ]
     if early:
         return broken(promise, f"{len(early)} commits are beyond what the process was sent", early)
-    if evidence.is_transactional:
-        return not_judged(promise, "copies and offsets are committed in one transaction")
     if evidence.outputs is None:
         return not_judged(promise, f"{_NO_OUTPUT}; no commit is beyond what the process was sent")
     early = [
         f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: the copy of {record.offset} came"
-        f" {copied.entry.time_ms - commit.entry.time_ms} ms later"
+        f" {copied.at_ms - commit.at_ms} ms later"
         for partition, commit, record, copied in _copied_later(history)
     ]
     if early:
@@ -174,9 +170,8 @@ def committed_too_early(promise: str, history: History) -> Finding:
 
 def _accepted(history: History) -> Iterator[tuple[int, Committed]]:
     for partition in history.partitions():
-        for commit in history.committed[partition]:
-            if commit.is_accepted:
-                yield partition, commit
+        for commit in _accepted_of(history, partition):
+            yield partition, commit
 
 
 def _sent_up_to(history: History, partition: int, commit: Committed) -> int:
@@ -216,18 +211,58 @@ def _copied_later(history: History) -> Iterator[tuple[int, Committed, InputRecor
     since_ms = max(history.evidence.recreated_ms, default=0)
     for partition in history.partitions():
         records = [each for each in history.evidence.inputs[partition] if each.life == life]
-        commits = [each for _, each in _accepted_of(history, partition) if each.entry.time_ms >= since_ms]
+        commits = [each for each in _accepted_of(history, partition) if each.at_ms >= since_ms]
         for record in records:
             commit = next((each for each in commits if each.offset > record.offset), None)
             copies = history.copies.get((partition, record.number), ())
             if commit is None or not copies or copies[0] is None:
                 continue
-            if copies[0].entry.time_ms > commit.entry.time_ms:
+            if copies[0].at_ms > commit.at_ms:
                 yield partition, commit, record, copies[0]
 
 
-def _accepted_of(history: History, partition: int) -> Iterator[tuple[int, Committed]]:
-    return ((partition, each) for each in history.committed[partition] if each.is_accepted)
+def _accepted_of(history: History, partition: int) -> list[Committed]:
+    """The offsets that were committed, in the order in which they count."""
+    return sorted((each for each in history.committed[partition] if each.is_accepted), key=lambda each: each.at_ms)
+
+
+def went_back(promise: str, history: History) -> Finding:
+    """Committed offsets below one that was committed before, though nobody had the partition's offset moved."""
+    evidence = history.evidence
+    if evidence.entries_dropped:
+        return not_judged(promise, _DROPPED)
+    found = [
+        f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)} after {cite(highest.entry)}"
+        f" committed {highest.offset}: {highest.offset - commit.offset} records come again"
+        for partition in history.partitions()
+        for highest, commit in _backwards(history, partition)
+    ]
+    if found:
+        return broken(promise, f"{len(found)} commits moved an offset back", found)
+    return kept(promise, "no commit moved an offset back")
+
+
+def _backwards(history: History, partition: int) -> Iterator[tuple[Committed, Committed]]:
+    """A commit, and a later and lower one. Where a client was told by ListOffsets to begin, it may commit, too."""
+    lives = list(history.evidence.recreated_ms)
+    highest: Committed | None = None
+    for commit in _accepted_of(history, partition):
+        while lives and commit.at_ms >= lives[0]:
+            lives.pop(0)
+            highest = None
+        if highest is None or commit.offset >= highest.offset:
+            highest = commit
+            continue
+        moved = any(
+            not each.is_committed
+            and (each.instance, each.run) == (commit.instance, commit.run)
+            and highest.at_ms <= each.entry.time_ms <= commit.entry.time_ms
+            and each.offset <= commit.offset
+            for each in history.positions[partition]
+        )
+        if not moved:
+            yield highest, commit
+        highest = commit
 
 
 def progress(promise: str, history: History) -> Finding:
@@ -274,13 +309,13 @@ def _marks(history: History, partition: int, from_ms: int, to_ms: int) -> Sequen
     commits: list[int] = []
     highest = -1
     since = [*history.evidence.recreated_ms, to_ms]
-    for commit in history.committed[partition]:
-        while since and commit.entry.time_ms >= since[0]:
+    for commit in _accepted_of(history, partition):
+        while since and commit.at_ms >= since[0]:
             highest = -1
             since.pop(0)
-        if commit.is_accepted and commit.offset > highest:
+        if commit.offset > highest:
             highest = commit.offset
-            commits.append(commit.entry.time_ms)
+            commits.append(commit.at_ms)
     before = [each for each in commits if each <= from_ms]
     during = [each for each in commits if from_ms < each <= to_ms]
     start = [from_ms] if before else []
