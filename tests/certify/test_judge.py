@@ -211,6 +211,13 @@ def test_a_commit_below_the_one_before_it_goes_back():
     )
 
 
+@pytest.mark.parametrize(("later_s", "outcome"), [(2.9, "kept"), (3.1, "broken")])
+def test_a_process_that_comes_back_may_finish_what_it_had_polled(later_s, outcome):
+    case = right()
+    case.instances[0].pauses.append((ms(8), ms(17)))
+    assert case.commit(17 + later_s, A, 3).finding(BACK).outcome == outcome
+
+
 def test_a_refused_commit_moves_nothing_back():
     assert right().commit(17, B, 6, error="ILLEGAL_GENERATION").finding(BACK).outcome == "kept"
 

@@ -14,6 +14,8 @@ from coordinator_testing.certify.judge.entries import NONE, Row, errors, generat
 
 DISOWNING = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH"})
 """Errors after which a member owns nothing."""
+UNDER_WAY_MS = 3_000
+"""For how long a process may go on with what it had polled, after a revocation, a pause, or a new join."""
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 _JOINS = ("JoinGroup", "LeaveGroup")
 _HEARTBEATS = ("ConsumerGroupHeartbeat",)
@@ -112,6 +114,13 @@ class History:
     def run_key(self, entry: Entry) -> tuple[int, int]:
         """The instance and the number of its process that sent a request."""
         return self.instance_of(entry), self.run_of(entry)
+
+    def may_be_under_way(self, commit: Committed) -> bool:
+        """Whether the process had just joined again or been resumed, so that it may finish what it had polled before."""
+        from_ms, to_ms = commit.entry.time_ms - UNDER_WAY_MS, commit.entry.time_ms
+        resumed = (end for _, end in self._instances[commit.entry.listener].pauses)
+        began = (*self.rejoined[commit.instance, commit.run], *resumed)
+        return any(from_ms <= each <= to_ms for each in began)
 
     def partitions(self) -> Sequence[int]:
         return sorted(self.evidence.inputs)

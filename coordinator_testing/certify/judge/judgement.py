@@ -46,7 +46,7 @@ PROMISES: Mapping[str, Promise] = {
         records.went_back,
         (
             "No commit moves the offset of a partition back, unless the process was told by ListOffsets to begin there, or "
-            "the topic was made again."
+            "the topic was made again. For 3 s after it joined again or was resumed, a process may finish what it had polled."
         ),
     ),
     "committed by another": Promise(

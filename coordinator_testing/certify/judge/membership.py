@@ -7,10 +7,8 @@ from coordinator.rules.model import Entry
 from coordinator_testing.certify.case import Evidence
 from coordinator_testing.certify.judge.entries import cite, errors, generation, received, rows
 from coordinator_testing.certify.judge.findings import Finding, broken, kept, not_judged
-from coordinator_testing.certify.judge.history import Committed, Fetched, History, Owned, place
+from coordinator_testing.certify.judge.history import UNDER_WAY_MS, Committed, Fetched, History, Owned, place
 
-READ_ON_MS = 3_000
-"""For how long requests that are under way may follow a revocation."""
 FATAL_MS = 5_000
 """For how long requests may follow a fatal error: until the program polls again and learns of it."""
 ECHO_MS = 3_000
@@ -82,8 +80,8 @@ def _since_outage(history: History, partition: int, request: Fetched | Committed
 
 def _intrusions(changes: Sequence[Owned], request: Fetched | Committed) -> Iterator[tuple[Owned, Owned]]:
     """The change by which the instance gave the partition up, and that by which another got it, long before its request."""
-    before = [each for each in changes if each.at_ms + READ_ON_MS < request.entry.time_ms]
-    since = [each for each in changes if each.at_ms + READ_ON_MS >= request.entry.time_ms]
+    before = [each for each in changes if each.at_ms + UNDER_WAY_MS < request.entry.time_ms]
+    since = [each for each in changes if each.at_ms + UNDER_WAY_MS >= request.entry.time_ms]
     if any(each.instance == request.instance and each.owns and each.at_ms <= request.entry.time_ms for each in since):
         return
     last = {each.instance: each for each in before}
