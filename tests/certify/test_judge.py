@@ -222,7 +222,7 @@ def test_a_refused_commit_moves_nothing_back():
     assert right().commit(17, B, 6, error="ILLEGAL_GENERATION").finding(BACK).outcome == "kept"
 
 
-def test_a_process_that_was_told_to_begin_at_an_earlier_offset_may_commit_there():
+def test_a_process_may_commit_an_earlier_position_that_list_offsets_gave_it():
     case = right()
     row = {"topic": TOPIC, "partition": 0, "offset": 2, "error": None}
     case.entry(17, B, "ListOffsets", {}, {"partitions": [row]}).commit(18, B, 4)

@@ -45,7 +45,7 @@ PROMISES: Mapping[str, Promise] = {
     "committed backwards": Promise(
         records.went_back,
         (
-            "No commit moves the offset of a partition back, unless the process was told by ListOffsets to begin there, or "
+            "No commit moves the offset of a partition back, unless ListOffsets gave the process that position, or "
             "the topic was made again. For 3 s after it joined again or was resumed, a process may finish what it had polled."
         ),
     ),

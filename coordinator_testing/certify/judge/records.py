@@ -248,7 +248,7 @@ def went_back(promise: str, history: History) -> Finding:
 
 
 def _backwards(history: History, partition: int) -> Iterator[tuple[Committed, Committed]]:
-    """A commit, and a later and lower one. Where a client was told by ListOffsets to begin, it may commit, too."""
+    """A commit, and a later and lower one. A client may commit the position that ListOffsets gave it."""
     lives = list(history.evidence.recreated_ms)
     highest: Committed | None = None
     for commit in _accepted_of(history, partition):
