@@ -40,6 +40,7 @@ from tests.support.waiting import wait_until
 confluent_kafka = pytest.importorskip("confluent_kafka")
 pytest.importorskip("asyncpg")
 
+pytestmark = pytest.mark.database  # the fixture asks for the engine by its name
 JOURNAL = {"postgresql": "database", "kafka": "kafka_cluster"}[os.environ.get("WORKERS_TEST_JOURNAL", "postgresql")]
 IS_LONG = "WORKERS_TEST_S" in os.environ
 SECONDS = float(os.environ.get("WORKERS_TEST_S", "15"))

@@ -9,6 +9,7 @@ import asyncio
 import struct
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -254,7 +255,7 @@ async def supported(host: str, port: int) -> dict[int, tuple[int, int]]:
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(request_frame(API_VERSIONS, "ApiVersions", 0, b"", 1, b"fuzz"))
     message, _ = CODEC.decoder("ApiVersionsResponse", 0)(await response(reader), 4)
-    writer.close()
+    await close(writer)
     return {each.api_key: (each.min_version, each.max_version) for each in message.api_keys}
 
 
@@ -286,7 +287,14 @@ async def _batch(
     except (ConnectionError, asyncio.IncompleteReadError):
         outcome.closed += len(waiting)
     finally:
-        writer.close()
+        await close(writer)
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Closes the connection, and waits until what was written has left: a loop that ends earlier leaves the socket open."""
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 def decoded(data: bytes, correlation_id: int, name: str, version: int) -> Message:

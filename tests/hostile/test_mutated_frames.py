@@ -18,6 +18,7 @@ from tests.hostile.fuzzer import (
     CODEC,
     Outcome,
     RequestMaker,
+    close,
     request_frame,
     response,
     send_every_version,
@@ -115,7 +116,7 @@ def test_before_authentication_only_three_apis_are_looked_at(server, watched):
                 sent += 1
                 if await _is_answered(reader):
                     answers[key] = answers.get(key, 0) + 1
-                writer.close()
+                await close(writer)
         return answers, sent
 
     answers, sent = asyncio.run(send())
@@ -143,7 +144,7 @@ def test_mutated_authentications_are_refused_or_closed(server, watched):
             if await _is_answered(reader):
                 refused += 1
                 assert not await _is_answered(reader), "the connection closes behind the error"
-            writer.close()
+            await close(writer)
         return refused
 
     assert asyncio.run(send()) > 20
