@@ -124,17 +124,6 @@ def ask_in_slices(
         exchange.run_in_slices(pieces())
 
 
-def split_by_permit(
-    permits: Permits, access: Access, elements: Sequence[E], name_of: Callable[[E], str]
-) -> tuple[list[E], list[E]]:
-    """The elements of a request that the client may have, and those that it may not (`AuthHelper.partitionSeqByAuthorized`)."""
-    allowed = allowed_names(permits, access, map(name_of, elements))
-    return (
-        [each for each in elements if name_of(each) in allowed],
-        [each for each in elements if name_of(each) not in allowed],
-    )
-
-
 def guarded_by_topic(
     access: Access, name_of: Callable[[Any], str], serve: Serve[R], refuse: Refuse[R], answers: str
 ) -> Guard[R]:
