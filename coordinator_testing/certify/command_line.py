@@ -2,11 +2,12 @@
 
 import asyncio
 import shutil
+import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -22,6 +23,7 @@ from coordinator_testing.run_command import NoSuchCommand
 
 NOT_JUDGED = 3
 """The exit code of `--strict` if a promise was judged in no event."""
+TERMINATED = 128 + signal.SIGTERM
 
 
 class Options(NamedTuple):
@@ -64,7 +66,10 @@ def run(options: Options, events: Sequence[Event]) -> int:
             uses_output_topic=options.uses_output_topic,
             folder=folder,
         )
-        certification = asyncio.run(certify(plan, events, min(options.jobs, len(events)), show_row))
+        try:
+            certification = asyncio.run(_until_sigterm(certify(plan, events, min(options.jobs, len(events)), show_row)))
+        except asyncio.CancelledError:
+            return TERMINATED
         certificate = certification.certificate
         if options.output is not None:
             write(certification, options.output)
@@ -73,6 +78,14 @@ def run(options: Options, events: Sequence[Event]) -> int:
     if certificate.outcome != "passed":
         return 1
     return NOT_JUDGED if options.strict and certificate.not_judged else 0
+
+
+async def _until_sigterm(work: Coroutine[Any, Any, Certification]) -> Certification:
+    """SIGTERM cancels the work, which stops the server and the instances that it started. Raises CancelledError then."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
 
 
 def write(certification: Certification, folder: Path) -> None:

@@ -189,10 +189,10 @@ async def _end(stage: Stage, evidence: Evidence) -> None:
     with suppress(ControlError):
         await stage.control.clear_faults()
     await asyncio.gather(*(each.stop() for each in stage.instances))
+    await stage.observation.stop()
 
 
 async def _collect(stage: Stage, evidence: Evidence) -> None:
-    await stage.observation.stop()
     evidence.entries = stage.observation.entries
     evidence.entries_dropped = stage.observation.dropped
     evidence.committed = await stage.committed()

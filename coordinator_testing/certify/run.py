@@ -36,7 +36,7 @@ async def certify(
     width = max(event.instances or plan.instances for event in events)
     with tempfile.TemporaryDirectory(prefix="coordinator-certify-") as folder:
         server = CertificationServer(Path(folder), jobs * width)
-        await asyncio.to_thread(server.start)
+        server.start()  # not in a thread, which would go on when this task is cancelled
         slots: asyncio.Queue[Sequence[str]] = asyncio.Queue()
         for first in range(0, jobs * width, width):
             slots.put_nowait(server.listeners[first : first + width])

@@ -5,6 +5,8 @@ The whole curriculum takes minutes: `CERTIFY_ALL=1 make test ARGS=tests/certify/
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.waiting import wait_until
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "compatibility" / "certified"
 RIGHT_EVENTS = "heartbeat-illegal-generation,leader-dies-before-it-assigns,pause-and-zombie-commit"
@@ -152,6 +156,23 @@ def test_without_an_output_topic_the_protocol_alone_is_judged_and_a_strict_run_s
     outcomes = {each["promise"]: each["outcome"] for each in event["findings"]}
     assert outcomes["records lost"] == outcomes["delivered twice"] == outcomes["committed too early"] == "not judged"
     assert outcomes["rebalances"] == outcomes["read by two at once"] == "kept"
+
+
+def test_sigterm_stops_the_server_and_the_instances(tmp_path):
+    script = 'file="$0-$INSTANCE"; echo "$BOOTSTRAP $$" > "$file.part" && mv "$file.part" "$file" && exec sleep 600'
+    run = subprocess.Popen(
+        [sys.executable, "-m", "coordinator", "certify", "--protocol", "classic", "--instances", "2", "--events",
+         "rebalance-forced", "--", "sh", "-c", script, str(tmp_path / "instance")],
+    )  # fmt: skip
+    wait_until((tmp_path / "instance-1").exists, "the instances to start")
+    bootstrap, pid = (tmp_path / "instance-1").read_text().split()
+    run.terminate()
+    assert run.wait(60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+    host, port = bootstrap.split(":")
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
+        pass
 
 
 @pytest.mark.skipif("CERTIFY_ALL" not in os.environ, reason="takes minutes: set CERTIFY_ALL=1 to run it")
