@@ -46,16 +46,20 @@ class Record:
         for piece in pieces:
             self.acknowledged.setdefault(piece.claim.log, []).append(piece.data)
 
-    def compare(self, log: str, found: list[bytes]) -> None:
-        """Asserts that a log has everything that was acknowledged, once, and nothing of an old owner behind a claim."""
+    def compare(self, taken: Claim, found: list[bytes]) -> None:
+        """Asserts that a log had everything that was acknowledged, once, and nothing of an old owner behind a claim.
+
+        What another owner appended after it took the log from this one does not count.
+        """
         counts = Counter(found)
         assert [text for text, count in counts.items() if count > 1] == [], "a piece is there twice"
-        lost = [text for text in self.acknowledged.get(log, []) if text not in counts]
+        acknowledged = (text for text in self.acknowledged.get(taken.log, []) if epoch_of(text) <= taken.epoch)
+        lost = [text for text in acknowledged if text not in counts]
         assert lost == [], f"acknowledged and lost: {lost[:5]}"
         epochs = [epoch_of(text) for text in found]
         assert all(before <= after for before, after in pairwise(epochs)), "an old owner's piece behind a newer claim"
         for claim in self.claims:
-            if claim.log == log:
+            if claim.log == taken.log and claim.epoch <= taken.epoch:
                 assert len(found) >= claim.next_sequence, f"the log is shorter than it was at {claim}"
                 # Epochs never fall, so the first piece behind a claim says it for all of them.
                 behind = epochs[claim.next_sequence : claim.next_sequence + 1]
@@ -82,7 +86,7 @@ class Appender:
                 await asyncio.sleep(0.01)
                 continue
             self.record.claims.append(claim)
-            self.record.compare(log, found)
+            self.record.compare(claim, found)
             assert len(found) == claim.next_sequence
             self.claims[log], self.next[log] = claim, claim.next_sequence
             return found
