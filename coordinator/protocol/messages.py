@@ -13,7 +13,7 @@ constructor when it is first called.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from coordinator.protocol.class_specs import ClassSpec, ClassSpecs, StructureSpec
 from coordinator.protocol.schema import Fresh, definitions
@@ -41,6 +41,15 @@ class Message:
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
         return f"{type(self).__name__}({fields})"
+
+
+Answer = TypeVar("Answer", bound=Message, covariant=True)  # noqa: PLC0105 - it stands in signatures, too
+
+
+class Request(Message, Generic[Answer]):
+    """The base of every request to a type checker, which finds the class of the answer by it."""
+
+    __slots__ = ()
 
 
 def message_class(name: str) -> type[Message]:

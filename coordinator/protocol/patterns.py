@@ -7,7 +7,7 @@ the time to compile it. Groups are not captured: only then can RE2 use an automa
 Nothing here keeps a compiled pattern: it takes up to `limit.pattern.bytes`, and ordinary ones compile in 50 microseconds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol
 
 import re2
@@ -19,13 +19,28 @@ Matched = Mapping[str, frozenset[str] | None]
 """Pattern -> the names that it matches; None if it cannot be compiled within the bounds."""
 
 
+MaySee = Callable[[str], bool]
+_ASKED_AT_ONCE = 100
+"""Names that an authorizer is asked about in about a millisecond, where there are many rules."""
+
+
 class MatchPatterns(Protocol):
     """Matches patterns against names; each must match the whole name."""
 
     def __call__(
-        self, patterns: Sequence[str], names: Sequence[str], version: int | None, done: Callable[[Matched], None]
+        self,
+        patterns: Sequence[str],
+        names: Sequence[str],
+        version: int | None,
+        done: Callable[[Matched], None],
+        is_wanted: Callable[[], bool],
+        may_see: MaySee | None = None,
     ) -> None:
-        """Calls `done` once, now or later. `version`: names of the same version are equal; None: it is not known."""
+        """Calls `done` once, now or later. `version`: names of the same version are equal; None: it is not known.
+
+        Patterns that are no longer wanted when their turn comes are missing from the answer. Names that may not be seen are
+        left out of what was matched; without `may_see`, all may be.
+        """
 
 
 class BadPattern(ValueError):
@@ -68,6 +83,8 @@ def match_at_once(
     names: Sequence[str],
     version: int | None,
     done: Callable[[Matched], None],
+    is_wanted: Callable[[], bool],
+    may_see: MaySee | None = None,
 ) -> None:
     """Matches in the caller's thread, however long it takes: for states that serve no clients."""
     matched: dict[str, frozenset[str] | None] = {}
@@ -77,8 +94,21 @@ def match_at_once(
         except BadPattern:
             matched[pattern] = None
         else:
-            matched[pattern] = frozenset(name for name in names if matches(name))
+            found = (name for name in names if matches(name))
+            matched[pattern] = frozenset(name for name in found if may_see is None or may_see(name))
     done(matched)
+
+
+def visible(matched: Matched, may_see: MaySee) -> Generator[None, None, Matched]:
+    """What was matched without the names that may not be seen, some of which are asked about in each step, each once."""
+    names = frozenset[str]().union(*(found for found in matched.values() if found is not None))
+    hidden = set()
+    for number, name in enumerate(names, 1):
+        if not may_see(name):
+            hidden.add(name)
+        if not number % _ASKED_AT_ONCE:
+            yield
+    return {pattern: found and found - hidden for pattern, found in matched.items()} if hidden else matched
 
 
 def _reason(error: Exception) -> str:

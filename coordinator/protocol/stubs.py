@@ -7,6 +7,7 @@ stub before it calls mypy; it is not in git.
 """
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from coordinator.protocol.schema import Definition, Field, SchemaFolder, Structure
@@ -14,7 +15,7 @@ from coordinator.protocol.schema import Definition, Field, SchemaFolder, Structu
 STUB = Path(__file__).with_name("messages.pyi")
 _HEADER = """\
 # Written by `python -m coordinator.protocol.stubs` from protocol_schemas; do not edit.
-from typing import ClassVar, dataclass_transform
+from typing import ClassVar, Generic, TypeVar, dataclass_transform
 
 from coordinator.protocol.class_specs import ClassSpecs
 
@@ -26,6 +27,10 @@ class Message:
     NAME: ClassVar[str]
     VERSIONS: ClassVar[tuple[int, int]]
 
+Answer = TypeVar("Answer", bound=Message, covariant=True)
+
+class Request(Message, Generic[Answer]): ...
+
 def message_class(name: str) -> type[Message]: ...
 """
 _TYPES = {"string": "str", "bytes": "bytes", "records": "bytes", "uuid": "bytes", "bool": "bool", "float64": "float"}
@@ -33,13 +38,15 @@ _TYPES = {"string": "str", "bytes": "bytes", "records": "bytes", "uuid": "bytes"
 
 def render(schemas: SchemaFolder) -> str:
     """The whole stub as text."""
-    return "\n".join([_HEADER, *(_message(schemas[name]) for name in schemas.names)])
+    return "\n".join([_HEADER, *(_message(schemas[name], schemas.names) for name in schemas.names)])
 
 
-def _message(definition: Definition) -> str:
+def _message(definition: Definition, names: Collection[str]) -> str:
+    response = f"{definition.name.removesuffix('Request')}Response"
+    base = f"Request[{response}]" if response in names and definition.name != response else "Message"
     if not definition.root.fields:
-        return f"class {definition.name}(Message): ...\n"
-    lines = [f"class {definition.name}(Message):"]
+        return f"class {definition.name}({base}): ...\n"
+    lines = [f"class {definition.name}({base}):"]
     for structure in definition.structures.values():
         if structure is not definition.root:
             lines.append(f"    class {structure.name}(Message):")

@@ -9,6 +9,7 @@ from coordinator.client.conversation import request_frame
 from coordinator.network.dispatch import Dispatcher
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
+from coordinator.runtime.result import NO_LINK
 from coordinator.security.access import READ_GROUP
 from coordinator.security.principal import ANONYMOUS
 from tests.support.permitting import Allowed
@@ -20,6 +21,7 @@ class Client:
     """A connection that keeps its exchanges."""
 
     client_host = "/127.0.0.1"
+    link = NO_LINK
     principal = ANONYMOUS
 
     def __init__(self, *, is_cacheable=True, handle=lambda server, exchange: None, authorizer=None):

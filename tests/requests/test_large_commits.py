@@ -1,4 +1,7 @@
-"""A large commit is prepared in slices: over a socket, with an authorizer, and compared with the same commit at once."""
+"""Large commits, and groups with many offsets, are handled in slices: over a socket, with an authorizer.
+
+A commit in slices is compared with the same commit at once.
+"""
 
 import asyncio
 
@@ -7,10 +10,11 @@ import pytest
 from coordinator.api import sliced_work
 from coordinator.groups.offsets import validate_partitions
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
+from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest
 from coordinator.requests import offset_commit
+from coordinator.runtime import router
 from coordinator.security.access import READ_TOPIC
-from tests.requests.test_guards_of_groups import ALL, begin, server
+from tests.requests.guarded_world import ALL, begin, counted_slices, server
 from tests.rules.world import WITHIN_S
 from tests.support.permitting import ANY_NAME
 
@@ -183,3 +187,35 @@ async def test_it_is_committed_although_its_client_has_gone(world, in_slices):
     await until(world, "g", lambda offsets: offsets.knows("g"))
     offsets = world.server.groups.shard_of("g").state.offsets
     assert sorted(offsets.by_group["g"]) == [("orders", index) for index in (0, 1, 3)]
+
+
+LARGE = ("a", "b", "c")
+WIDE = range(3, 203)
+"""Partitions with short metadata."""
+
+
+def asked(topics):
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    return {"groups": [group(group_id=group_id, topics=topics) for group_id in LARGE]}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("DeleteGroups", 2, {"groups_names": list(LARGE)}),
+        ("OffsetFetch", 8, asked(None)),
+        ("OffsetFetch", 8, asked([OffsetFetchRequest.OffsetFetchRequestTopics("wide", bytes(16), list(WIDE))])),
+    ],
+)
+async def test_a_slice_ends_with_a_group_that_has_many_offsets(world, monkeypatch, api, version, fields):
+    monkeypatch.setattr(router, "PART_WEIGHT", 1)
+    world.server.topics.declare("wide", WIDE.stop, {})
+    world.permits.allow(READ_TOPIC, "wide")
+    client = await world.client()
+    for group_id in LARGE:
+        answer = await client.call("OffsetCommit", 8, commit(world, group_id, [("wide", WIDE)]))
+        assert {code for _, _, codes in outcome(answer) for _, code in codes} == {0}
+    slices = counted_slices(monkeypatch)
+    answer = await client.call(api, version, **fields)
+    assert {each.error_code for each in getattr(answer, type(answer).__slots__[-1])} == {0}
+    assert len(slices) >= len(LARGE)
