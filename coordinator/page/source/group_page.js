@@ -1,38 +1,47 @@
 // One group: its state, timeline, lag, members, offsets, and what control offers.
 
-import { get, groupPath, query, repeat } from "./api.js";
+import { get, groupPage, groupPath, query, repeat } from "./api.js";
 import { ControlPanel } from "./control_panel.js";
 import { el, replace, table } from "./dom.js";
 import { GroupEvents } from "./group_events.js";
+import { lagText } from "./groups_page.js";
 import { LagChart } from "./lag_chart.js";
 import { buildModel } from "./model.js";
+import { stateClass, unknownList } from "./overview_page.js";
 import { refill } from "./refill.js";
 import { Timeline } from "./timeline.js";
-import { top } from "./top.js";
 import { hostName, shortId } from "./words.js";
 
 const EVERY_MS = 2000;
+const ANSWER_EVERY_MS = 15_000;
+const ALARMING = 0.05; // of the time
 const OFFSETS_SHOWN = 200;
 
 export class GroupPage {
-  constructor(root, group) {
+  // `moment`: what is selected first, from a link.
+  constructor(root, group, moment) {
     this.group = group;
+    this.moment = moment;
     this.view = null;
     this.events = [];
-    this.about = el("p", { class: "about" });
-    this.said = el("p", { role: "status", class: "key alert" });
+    this.about = el("p", { class: "about" }, "…");
+    this.why = el("p", { class: "verdict" }, "…");
+    this.said = el("p", { role: "status", class: "key" }, " ");
+    this.unknown = el("div");
     this.members = el("div");
     this.offsets = el("div");
     const timeline = el("div", { class: "timeline" });
     const lag = el("div");
     this.control = new ControlPanel(group, () => this.refresh());
-    replace(root, top(), el("h1", {}, group), this.about, this.said,
-      el("section", { "aria-label": "Timeline" }, el("h2", {}, "Timeline"), timeline),
-      el("section", { "aria-label": "Lag" }, el("h2", {}, "Lag over time"), lag),
-      el("section", { "aria-label": "Control" }, el("h2", {}, "Control"), this.control.element),
-      el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), this.members),
-      el("section", { "aria-label": "Offsets" }, el("h2", {}, "Offsets"), el("details", {}, el("summary", {}, "Committed offsets and their lag"), this.offsets)));
-    this.timeline = new Timeline(timeline, { isLive: true, inspect: (event) => this.inspect(event) });
+    replace(root, el("p", { class: "up" }, el("a", { href: "/?view=groups" }, "Groups"), " · ", el("a", { href: query("/", { view: "events", by: "group", search: group }) }, "its events")),
+      el("div", { class: "title" }, el("h1", {}, group), this.control.opener), this.about, this.why, this.unknown,
+      el("section", { "aria-label": "Timeline of the group" }, el("div", { class: "title" }, el("h2", {}, "Timeline"), this.said), timeline),
+      el("div", { class: "halves" },
+        el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), this.members,
+          el("h2", {}, "Lag over time"), lag),
+        el("section", { "aria-label": "Offsets" }, el("h2", {}, "Committed offsets"), this.offsets)), this.control.element);
+    const linkTo = (event, time) => groupPage(group, typeof event.offset === "number" ? event.offset : `t${Math.round(time)}`);
+    this.timeline = new Timeline(timeline, { isLive: true, inspect: (event) => this.inspect(event), linkTo });
     timeline.timeline = this.timeline;
     this.lag = new LagChart(lag);
     this.start();
@@ -41,12 +50,14 @@ export class GroupPage {
   async start() {
     await this.refresh();
     repeat(() => this.refresh(), EVERY_MS);
+    repeat(() => this.answer(), ANSWER_EVERY_MS);
     const events = new GroupEvents(this.group, (found) => this.showEvents(found), (text) => (this.said.textContent = text));
     try {
       await events.start();
     } catch (error) {
       this.said.textContent = `No events: ${error.message}`;
     }
+    if (this.moment !== null) this.timeline.selectMoment(this.moment);
   }
 
   showEvents(events) {
@@ -63,9 +74,21 @@ export class GroupPage {
     }
   }
 
+  // Why the group rebalanced in the last hour, from the event log.
+  async answer() {
+    try {
+      const { sentence, rebalancing_share: share } = await get(groupPath(this.group, "/why"));
+      this.why.textContent = sentence;
+      this.why.className = `verdict ${share > ALARMING ? "alarmed" : share > 0 ? "warned" : "fine"}`;
+    } catch (error) {
+      this.why.textContent = error.status === 404 ? "Nothing is known about its rebalances." : `Why it rebalances is unknown: ${error.message}`;
+    }
+  }
+
   show(view) {
-    const lag = view.lag?.toLocaleString("en") ?? (view.offset_count ? "unknown" : "none, because nothing is committed");
-    this.about.textContent = `${view.kind} group, ${view.state}, epoch ${view.generation}, ${view.member_count} members, lag ${lag}`;
+    const lag = lagText(view) === "none" ? "none, because nothing is committed" : lagText(view);
+    refill(this.about, el("span", { class: stateClass(view.state) }, view.state), ` ${view.kind} group, epoch ${view.generation ?? "unknown"}, ${view.member_count} members, lag ${lag}`);
+    refill(this.unknown, unknownList(view.unknown));
     this.lag.add(Date.now(), view.lag ?? null, view.offset_count);
     this.control.show(view);
     const members = view.members ?? [];
@@ -74,8 +97,8 @@ export class GroupPage {
       assigned(each).length, this.control.memberButtons(each),
     ]), [4]) : el("p", { class: "nothing" }, "None."));
     const committed = view.committed ?? [];
-    const rows = committed.slice(0, OFFSETS_SHOWN).map((each) => [`${each.topic}-${each.partition}`, each.offset, each.lag?.toLocaleString("en") ?? ""]);
-    refill(this.offsets, rows.length ? table("Committed offsets", ["partition", "committed", "lag"], rows, [1, 2]) : el("p", { class: "nothing" }, "None."),
+    const rows = committed.slice(0, OFFSETS_SHOWN).map((each) => [el("a", { href: query("/", { topic: each.topic, partition: each.partition, offset: each.offset }) }, `${each.topic}-${each.partition}`), each.offset, each.end_offset ?? "unknown", each.lag?.toLocaleString("en") ?? "unknown"]);
+    refill(this.offsets, rows.length ? table("Committed offsets", ["partition", "committed", "end", "lag"], rows, [1, 2, 3]) : el("p", { class: "nothing" }, "None."),
       committed.length > rows.length ? el("p", { class: "note" }, `Showing ${rows.length} of ${committed.length}.`) : null);
   }
 

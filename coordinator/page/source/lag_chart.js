@@ -41,7 +41,7 @@ export class LagChart {
     this.chart = new uPlot({
       width: this.root.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
       scales: { x: { range: (_, low, high) => [low, Math.max(high, low + SPAN_MIN_S)] }, y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1)] } },
-      axes: [{ ...axis, values: (_, values) => values.map((each) => clockTime(each * 1000).slice(0, 8)) }, { ...axis, size: 70, values: (_, values) => values.map((each) => each.toLocaleString("en")) }],
+      axes: [{ ...axis, space: 90, values: (_, values) => values.map((each) => clockTime(each * 1000).slice(0, 8)) }, { ...axis, size: 70, values: (_, values) => values.map((each) => each.toLocaleString("en")) }],
       series: [{}, { label: "lag", stroke: colour("link"), width: 2, fill: `${colour("link")}22` }],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     }, this.data, this.root);

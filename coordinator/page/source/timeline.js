@@ -24,14 +24,15 @@ const HELP = "Arrow keys left and right go from record to record, up and down fr
 
 export class Timeline {
   // `isLive`: whether there is something to follow. `inspect(event)`: more about an event, as a promise of an element or null.
-  constructor(root, { isLive = false, inspect = null } = {}) {
+  // `linkTo(event, time)`: the address at which somebody else sees the same moment.
+  constructor(root, { isLive = false, inspect = null, linkTo = null } = {}) {
     this.root = root;
     this.helpId = `tl-help-${(helps += 1)}`;
     this.isFollowing = isLive;
     this.view = null;
     this.selected = null;
     this.isDrawn = true;
-    this.build(isLive, inspect);
+    this.build(isLive, inspect, linkTo);
     this.show(buildModel([]));
     this.gestures = new Gestures(this);
     new ResizeObserver(() => this.resize()).observe(this.scroll);
@@ -40,7 +41,7 @@ export class Timeline {
     addEventListener("afterprint", () => this.print(false));
   }
 
-  build(isLive, inspect) {
+  build(isLive, inspect, linkTo) {
     const button = (text, about, act) => el("button", { type: "button", title: about, "aria-label": about, onclick: act }, text);
     this.follow = isLive ? button("Follow live", "Follow live", () => this.setFollowing(!this.isFollowing)) : null;
     this.follow?.setAttribute("aria-pressed", String(this.isFollowing));
@@ -57,15 +58,16 @@ export class Timeline {
     this.tip = el("div", { class: "tl-tip", "aria-hidden": "true", hidden: true });
     this.said = el("p", { class: "tl-said", role: "status", "aria-live": "polite" });
     this.legend = el("div", { class: "tl-legend" });
-    this.detail = new Detail(inspect, (item) => this.step(item));
+    this.detail = new Detail(inspect, (item) => this.step(item), linkTo);
     this.table = new EventTable((event) => this.selectEvent(event));
     this.scroll.addEventListener("scroll", () => this.schedule());
     replace(this.root,
       el("div", { class: "tl-tools", role: "toolbar", "aria-label": "Timeline" },
         button("+", "Zoom in", () => this.zoom(0.5)), button("−", "Zoom out", () => this.zoom(2)),
         button("Whole time", "Show the whole time", () => this.fit()), this.follow, this.filter, this.offset),
-      el("div", { class: "tl-frame" }, this.scroll, this.tip), this.scrub,
-      el("p", { class: "tl-help", id: this.helpId }, HELP), this.said, this.legend, this.detail.element, this.table.element);
+      el("div", { class: "tl-body" },
+        el("div", { class: "tl-main" }, el("div", { class: "tl-frame" }, this.scroll, this.tip), this.scrub), this.detail.element),
+      this.said, this.legend, el("p", { class: "tl-help", id: this.helpId }, HELP), this.table.element);
   }
 
   show(model) {
@@ -90,7 +92,7 @@ export class Timeline {
   resize() {
     const height = this.layout.top + this.layout.height;
     this.width = Math.max(this.scroll.clientWidth, 200);
-    this.height = Math.min(height, this.isPrinting ? PRINTED_MAX : Math.max(HEIGHT_MIN, Math.round(innerHeight * 0.7)));
+    this.height = Math.min(height, this.isPrinting ? PRINTED_MAX : Math.max(HEIGHT_MIN, Math.round(innerHeight * 0.62)));
     this.scroll.style.height = `${this.height}px`;
     this.space.style.height = `${Math.max(0, height - this.height)}px`;
     const scale = Math.max(devicePixelRatio || 1, this.isPrinting ? 2 : 1);
@@ -154,11 +156,12 @@ export class Timeline {
 
   // --- selecting --------------------------------------------------------------------------------------------------------
 
+  // The view stays with the record that is read: following ends.
   select(row, item) {
     this.selected = { row, item };
+    this.setFollowing(false);
     const time = item.time ?? Math.max(item.from, this.bounds.first);
     if (time < this.view.from || time > this.view.to) {
-      this.setFollowing(false);
       this.view = views.revealed(this.view, time, this.bounds);
     }
     this.scrollTo(row);
@@ -197,11 +200,20 @@ export class Timeline {
       return;
     }
     this.selected = null;
+    this.setFollowing(false);
     this.view = views.revealed(this.view, event.time_ms, this.bounds);
     this.said.textContent = `${clockTime(event.time_ms)}, ${sentence(event, this.model.clients)}`;
     this.detail.show(this.model, null, { time: event.time_ms, event });
     this.showPosition(event);
     this.schedule();
+  }
+
+  // The record at a moment: an offset of the event log, or "t" and milliseconds.
+  selectMoment(moment) {
+    if (!moment.startsWith("t")) return this.selectOffset(Number(moment));
+    const time = Number(moment.slice(1));
+    const event = this.model.events.findLast((each) => each.time_ms <= time) ?? this.model.events[0];
+    if (event) this.selectEvent(event);
   }
 
   // The record at an offset of the event log, or the last one before it.

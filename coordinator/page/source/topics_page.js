@@ -1,10 +1,9 @@
-// All topics with their partitions and the number of offsets in their logs.
+// All topics with their partitions, offsets and sizes.
 
 import { get, query, repeat } from "./api.js";
 import { el, replace, table } from "./dom.js";
 import { refill } from "./refill.js";
-import { top } from "./top.js";
-import { count } from "./words.js";
+import { bytes, count } from "./words.js";
 
 const PAGE = 100;
 const EVERY_MS = 5000;
@@ -12,10 +11,10 @@ const EVERY_MS = 5000;
 export class TopicsPage {
   constructor(root) {
     this.after = null;
-    this.said = el("p", { role: "status", class: "key alert" });
+    this.said = el("p", { role: "status", class: "key" }, "…");
     this.more = el("button", { type: "button", onclick: () => this.turn() }, "next page");
     this.body = el("div");
-    replace(root, top(), el("h1", {}, "Topics"), el("div", { class: "tools" }, this.more), this.said, this.body);
+    replace(root, el("h1", {}, "Topics"), el("div", { class: "tools" }, this.more, this.said), this.body);
     repeat(() => this.refresh(), EVERY_MS);
   }
 
@@ -38,11 +37,18 @@ export class TopicsPage {
     this.more.disabled = !next && !this.after;
     this.said.textContent = topics.length ? `${count(topics.length, "topic")}${next ? ", and more" : ""}.` : "No topic.";
     const rows = topics.map((topic) => {
-      const online = topic.partitions.filter((each) => each.end_offset !== null);
-      const offsets = online.reduce((sum, each) => sum + each.end_offset - each.start_offset, 0);
-      const offline = topic.partitions.length - online.length;
-      return [topic.name, el("code", {}, topic.id), topic.partitions.length, offsets.toLocaleString("en"), offline ? `${offline} offline` : ""];
+      const totals = totalsOf(topic);
+      return [el("a", { href: query("/", { topic: topic.name }) }, topic.name), topic.partitions.length, totals.offsets, totals.size,
+        totals.offline ? el("span", { class: "bad" }, `${totals.offline} offline`) : "", el("code", {}, topic.id)];
     });
-    refill(this.body, rows.length ? table("All topics", ["topic", "id", "partitions", "offsets in the logs", "trouble"], rows, [2, 3]) : null);
+    refill(this.body, rows.length ? table("All topics", ["topic", "partitions", "offsets in the logs", "size", "trouble", "id"], rows, [1, 2, 3]) : null);
   }
+}
+
+export function totalsOf(topic) {
+  const online = topic.partitions.filter((each) => each.end_offset !== null);
+  const sum = (value) => online.reduce((total, each) => total + (value(each) ?? 0), 0);
+  const isHere = !topic.elsewhere;
+  return { offsets: isHere ? sum((each) => each.end_offset - each.start_offset).toLocaleString("en") : "unknown", offline: isHere ? topic.partitions.length - online.length : 0,
+    size: isHere ? bytes(sum((each) => each.size_bytes)) : "unknown" };
 }

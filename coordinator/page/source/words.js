@@ -18,6 +18,25 @@ export function duration(ms) {
   return `${Math.floor(ms / 3_600_000)} h ${Math.floor((ms % 3_600_000) / 60_000)} min`;
 }
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+export function bytes(number) {
+  if (number === null || number === undefined) return "unknown";
+  const power = number < 1 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log2(number) / 10));
+  const value = number / 1024 ** power;
+  return `${value < 10 && power ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ${UNITS[power]}`;
+}
+
+// 0, 1, 2, 5 as "0-2, 5".
+export function ranges(numbers) {
+  const found = [];
+  for (const each of [...numbers].sort((a, b) => a - b)) {
+    if (found.length && each === found.at(-1)[1] + 1) found.at(-1)[1] = each;
+    else found.push([each, each]);
+  }
+  return found.map(([from, to]) => (from === to ? from : `${from}-${to}`)).join(", ");
+}
+
 // A member id for people: of a UUID only its first eight digits.
 export function shortId(id) {
   const found = UUID.exec(id ?? "");
@@ -53,9 +72,11 @@ const PHRASES = {
   MemberJoined: (e, who) => `${who(e.member_id)} joined`,
   MemberLeft: (e, who) => `${who(e.member_id)} left${e.epoch === -2 ? " and will return" : ""}${e.reason ? `: ${e.reason}` : ""}`,
   MemberExpired: (e, who) => `${who(e.member_id)} was removed: its ${e.timeout} timeout ran out`
-    + (e.timeout_ms > 0 ? ` (${duration(e.timeout_ms)})` : ""),
+    + (e.timeout_ms > 0 ? ` (${duration(e.timeout_ms)})` : "")
+    + (e.connection_end ? `; its connection had ended: ${e.connection_end}` : e.client_port >= 0 ? "; its connection was open" : ""),
   MemberFenced: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}`,
   RequestRefused: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}${e.error_message ? `, ${e.error_message}` : ""}`,
+  OffsetsRewound: (e, who) => `${e.cause}${e.member_id ? ` (${who(e.member_id)})` : ` (${e.client_id ?? "no client id"})`}: ${rewound(e)}`,
   AssignmentDelivered: (e, who) => `${who(e.member_id)} received ${count(assigned(e), "partition")} in epoch ${e.epoch}`,
   AssignmentAcknowledged: (e, who) => `${who(e.member_id)} owns exactly its assignment of epoch ${e.epoch}`,
   AssignmentInvalid: (e, who) => `the assignment of ${who(e.member_id)} breaks rules${e.refused ? " and was refused" : ""}`,
@@ -77,9 +98,28 @@ export function action(value) {
     : String(value);
 }
 
+// Which requests a rule means, with its conditions on fields of the request: "api Heartbeat, MemberEpoch > 3".
+export function matchWords({ where = {}, ...fields } = {}) {
+  const parts = Object.entries(fields).map(([key, value]) => `${key.replaceAll("_", " ")} ${[value].flat().join(key === "version" ? " to " : " or ")}`);
+  return [...parts, ...Object.entries(where).map(([field, wanted]) => condition(field, wanted))].join(", ") || "all requests";
+}
+
+function condition(field, wanted) {
+  const text = (value) => (Array.isArray(value) ? `one of ${value.map((each) => JSON.stringify(each)).join(", ")}` : JSON.stringify(value));
+  if (typeof wanted !== "object" || wanted === null || Array.isArray(wanted)) return `${field} = ${text(wanted)}`;
+  return Object.entries(wanted).map(([operator, value]) => `${field} ${operator} ${text(value)}`).join(" and ");
+}
+
 function waits(event, who) {
   const longest = [...(event.waited_for ?? [])].sort((a, b) => b.waited_ms - a.waited_ms)[0];
   return longest?.waited_ms ? `; waited longest for ${who(longest.member_id)}: ${duration(longest.waited_ms)}` : "";
+}
+
+function rewound(event) {
+  const partitions = event.topics.flatMap((topic) => topic.partitions.map((each) => ({ name: `${topic.topic_name}-${each.partition}`, ...each })));
+  const first = partitions.slice(0, 3).map((each) => `${each.name} ${each.previous_offset} to ${each.committed_offset}`).join(", ");
+  const records = partitions.reduce((sum, each) => sum + each.previous_offset - each.committed_offset, 0);
+  return `${first}${partitions.length > 3 ? ` and ${partitions.length - 3} more` : ""}; ${count(records, "record")} again`;
 }
 
 const assigned = (event) => (event.topics ?? []).reduce((sum, topic) => sum + topic.partitions.length, 0);
