@@ -12,14 +12,15 @@ The server is a process and not a thread, because client libraries block, and be
 (`kafka_coordinator.server.restart()`).
 
 `kafka_coordinator_settings` in pytest's configuration has a line `name=value` for each setting. They override those in
-config/test.yaml (no rebalance delay, session timeouts from 100 ms, one partition for groups). `kafka_coordinator_from` names a
-folder or HOST:PORT whose groups and offsets the server begins with, as `coordinator serve --from` does.
+config/test.yaml (no rebalance delay, session timeouts from 100 ms, frequent heartbeats, one partition for groups).
+`kafka_coordinator_from` names a folder or HOST:PORT whose groups and offsets the server begins with, as
+`coordinator serve --from` does.
 """
 
 import uuid
 from collections.abc import Generator, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -36,10 +37,10 @@ _SOURCE = "kafka_coordinator_from"
 class CoordinatorServer(throwaway_server.ThrowawayServer):
     """A server process with data and log in a folder. It gets free ports and keeps them when it restarts."""
 
-    def start(self) -> None:
+    def start(self) -> Self:
         """Starts the server and waits until it is ready. If it is not, fails the test with the server's log."""
         try:
-            super().start()
+            return super().start()
         except throwaway_server.DidNotStart as error:
             pytest.fail(str(error), pytrace=False)
 
@@ -113,7 +114,7 @@ class KafkaCoordinator:
 
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         try:
-            with Client(self.bootstrap_servers, throwaway_server.READY_WITHIN_S) as client:
+            with Client(self.bootstrap_servers, self.server.ready_within_s) as client:
                 answer = client.any().ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
                 refuse_error(answer.topics[0].error_code, f"cannot create topic {name}", answer.topics[0].error_message)
         except OperationFailed as error:

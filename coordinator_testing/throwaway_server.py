@@ -7,20 +7,17 @@ because tests can kill and restart it.
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from coordinator.config.paths import CONFIGS
 
-READY_WITHIN_S = 30.0
 FORKED_WITHIN_S = 600.0
-"""The same for a server that copies another one first."""
-STOPPED_WITHIN_S = 10.0
+"""How long a server that copies another one first has until it is ready."""
 LOG_BYTES_SHOWN = 20_000
 OWN_VARIABLES = ("COORDINATOR_", "KAFKA_")
 """Prefixes of variables that this server does not get, because a developer has them for other servers."""
@@ -33,93 +30,117 @@ class DidNotStart(Exception):
 class ThrowawayServer:
     """A server process with data and log in a folder. It gets free ports and keeps them when it restarts."""
 
+    ready_within_s = 30.0
+    stopped_within_s = 10.0
+    """How long a server has to stop; then it is killed."""
+
     def __init__(
         self,
         folder: Path,
-        settings: Sequence[str],
+        settings: Sequence[str] = (),
         *,
-        config: Path = CONFIGS / "test.yaml",
+        config: Path | None = CONFIGS / "test.yaml",
         source: str | None = None,
         log_path: Path | None = None,
         own_session: bool = False,
     ) -> None:
         """`source`: the folder or HOST:PORT whose groups and offsets the server has at its first start."""
-        self._source = source
+        self.folder = folder
+        self.data_dir = folder / "data"
         self.log_path = log_path or folder / "server.log"
-        self._config = config
+        self.config = config
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready: dict[str, Any] = {}
+        """The line that the server prints when it is ready."""
+        self._source = source
         self._own_session = own_session
         """Keeps the signals of the terminal, such as that of Ctrl-C, from the server."""
-        self._data_dir = folder / "data"
-        self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ready: dict[str, Any] = {}
+        self._arguments = [part for setting in settings for part in ("--set", setting)]
         self._listen = self._admin = "127.0.0.1:0"
 
     @property
     def bootstrap_servers(self) -> str:
-        """The value of `bootstrap.servers`: "host:port"."""
-        return str(self._ready["bootstrap"])
+        """The value of `bootstrap.servers`: "host:port", of several brokers separated by commas."""
+        return str(self.ready["bootstrap"])
 
     @property
     def admin_url(self) -> str:
         """The base URL of /metrics, /health/ready and /v1/groups: "http://host:port"."""
-        return str(self._ready["admin"])
+        return str(self.ready["admin"])
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self.process is not None and self.process.poll() is None
 
-    def start(self) -> None:
-        """Starts the server and waits until it is ready. Raises DidNotStart."""
+    @property
+    def _forks(self) -> bool:
+        return self._source is not None and not self.data_dir.exists()
+
+    def command(self) -> list[str]:
+        """What is executed at the next start."""
         # -P: the current folder is somebody's project, whose modules must not take the place of others.
-        command = [sys.executable, "-P", "-m", "coordinator", "serve", "--config", str(self._config)]
-        command += ["--listen", self._listen, "--admin", self._admin, "--data-dir", str(self._data_dir)]
-        for setting in self._settings:
-            command += ["--set", setting]
-        ready_within_s = READY_WITHIN_S
-        if self._source is not None and not self._data_dir.exists():
-            command += ["--from", self._source]
-            ready_within_s = FORKED_WITHIN_S
-        environment = {name: text for name, text in os.environ.items() if not name.startswith(OWN_VARIABLES)}
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this module
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                start_new_session=self._own_session,
-            )
-        assert self._process.stdout is not None
-        line = read_line(self._process.stdout, ready_within_s)
+        command = [sys.executable, "-P", "-m", "coordinator", "serve"]
+        if self.config is not None:
+            command += ["--config", str(self.config)]
+        if self._forks:
+            command += ["--from", str(self._source)]
+        return [
+            *command, "--listen", self._listen, "--admin", self._admin, "--data-dir", str(self.data_dir),
+            *self._arguments,
+        ]  # fmt: skip
+
+    def environment(self) -> dict[str, str]:
+        """The variables that the server gets."""
+        return {name: text for name, text in os.environ.items() if not name.startswith(OWN_VARIABLES)}
+
+    def start(self) -> Self:
+        """Starts the server and waits until it is ready. Raises DidNotStart."""
+        ready_within_s = FORKED_WITHIN_S if self._forks else self.ready_within_s
+        process = self.begin_to_start()
+        assert process.stdout is not None
+        line = read_line(process.stdout, ready_within_s)
         if not line.endswith(b"\n"):
             self.stop()
             raise DidNotStart(f"the server did not become ready:\n{self.log_since(0)}")
-        self._ready = json.loads(line)
-        self._listen = self.bootstrap_servers
+        self.ready = json.loads(line)
+        self._listen = self.bootstrap_servers.partition(",")[0]
         self._admin = self.admin_url.removeprefix("http://")
+        return self
+
+    def begin_to_start(self) -> subprocess.Popen[bytes]:
+        """Starts the server and does not wait until it is ready."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - this interpreter and this module
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self.environment(),
+                start_new_session=self._own_session,
+            )
+        return self.process
 
     def kill(self) -> None:
-        """Kills the server with SIGKILL, like a crash."""
-        if self._process is not None:
-            self._process.kill()
+        """Kills the server with SIGKILL, like a crash; returns when the process is gone."""
+        if self.process is not None:
+            self.process.kill()
             self._wait()
 
-    def restart(self) -> None:
+    def restart(self) -> Self:
         """Stops the server if it is running, and starts it on the same ports with the same data."""
         self.stop()
-        self.start()
+        return self.start()
 
     def stop(self) -> None:
         """Stops the server with SIGTERM, if it is running."""
-        if self._process is None:
+        if self.process is None:
             return
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        if self.process.poll() is None:
+            self.process.terminate()
             try:
-                self._process.wait(STOPPED_WITHIN_S)
+                self.process.wait(self.stopped_within_s)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self.process.kill()
         self._wait()
 
     def log_size(self) -> int:
@@ -132,11 +153,13 @@ class ThrowawayServer:
             log.seek(max(position, self.log_size() - LOG_BYTES_SHOWN))
             return log.read().decode(errors="replace")
 
-    def _wait(self) -> None:
-        assert self._process is not None
-        self._process.wait(STOPPED_WITHIN_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+    def _wait(self) -> int:
+        """The exit code, when the process is gone."""
+        assert self.process is not None
+        code = self.process.wait(self.stopped_within_s)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
 
 
 def read_line(stream: IO[bytes], within_s: float) -> bytes:

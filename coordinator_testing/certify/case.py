@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from coordinator.operations.rebalance_causes import GroupEvent
+from coordinator.groups.rebalance_causes import GroupEvent
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.event import Allows
 
@@ -72,6 +72,19 @@ class OutputRecord(NamedTuple):
     producer_id: int | None = None
 
 
+class Statement(NamedTuple):
+    """A record that the program said it had processed, in a line of text (`testimony.py`)."""
+
+    partition: int
+    number: int
+    time_ms: int | None
+    """When it said so; None if nothing shows it."""
+    instance: int | None
+    """None: one of them, as a database does not say which."""
+    place: str
+    """How findings name it."""
+
+
 class Note(NamedTuple):
     """What the stage did, for people."""
 
@@ -96,12 +109,18 @@ class Evidence:
     group_events: Sequence[GroupEvent] = ()
     inputs: Mapping[int, Sequence[InputRecord]] = field(default_factory=dict)
     """Partition -> records, in order."""
+    testimony: str = "topic"
+    """The source of what shows that a record was processed (`testimony.py`)."""
     outputs: Sequence[OutputRecord] | None = None
-    """None: the program does not copy."""
+    """None: there is no output topic, or another source testifies."""
+    statements: Sequence[Statement] | None = None
+    """None: the source has no lines."""
     committed: Mapping[int, int] = field(default_factory=dict)
     """Partition -> offset that the group has committed in the end."""
     outages: Sequence[tuple[int, int]] = ()
     """While the server was down: entries from the end of an outage may be missing, and a produce may be repeated."""
+    resets: Sequence[tuple[int, Mapping[int, int]]] = ()
+    """When an administrator moved the committed offsets, and where to: partition -> offset."""
     recreated_ms: Sequence[int] = ()
     """When the topic was deleted and made again."""
     began_ms: int
@@ -114,4 +133,6 @@ class Evidence:
     notes: Sequence[Note] = ()
     not_reached: str | None = None
     """What the event waited for in vain."""
+    is_interrupted: bool = False
+    """Whether the server refused or failed what the event asked of it, so that the program is not to blame for the end."""
     not_applicable: str | None = None

@@ -12,7 +12,7 @@ from coordinator_testing.certify.case import Evidence
 from coordinator_testing.certify.event import Event, Protocol
 from coordinator_testing.certify.judge.findings import Finding
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 EventOutcome = Literal["passed", "failed", "not reached", "not applicable"]
 
@@ -21,7 +21,7 @@ class FindingReport(Struct, frozen=True, kw_only=True):
     """What the judge says of one promise."""
 
     promise: str
-    outcome: Literal["kept", "broken", "not judged"]
+    outcome: Literal["kept", "broken", "warning", "not judged"]
     count: float | None
     text: str
     evidence: Sequence[str]
@@ -93,8 +93,10 @@ class Certificate(Struct, frozen=True, kw_only=True):
     protocol: Protocol
     command: Sequence[str]
     instances: int
-    output_topic: bool
-    """Whether the program was asked to copy."""
+    testimony: str
+    """What shows that a record was processed: topic, lines, http, command or none."""
+    topic_delay_ms: int
+    """How much later clients saw that a topic was made, grown or deleted."""
     outcome: Literal["passed", "failed"]
     """passed: every event that applies was reached, and no promise was broken."""
     not_judged: Sequence[str]

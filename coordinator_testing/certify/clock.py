@@ -5,6 +5,7 @@ was advanced by them. Where the server's clock stood, its times become the momen
 """
 
 from bisect import bisect_right
+from collections.abc import Awaitable
 from typing import NamedTuple
 
 from coordinator_testing.certify.programs import now_ms
@@ -27,19 +28,19 @@ class StageClock:
 
     async def start(self) -> None:
         """Reads the clock; again after the server was started again."""
-        self._note(await self._control.clock.read())
+        await self._note(self._control.clock.read())
 
     async def manual(self) -> None:
         """Stops the clock."""
-        self._note(await self._control.clock.manual())
+        await self._note(self._control.clock.manual())
 
     async def advance(self, ms: int) -> None:
         """Advances the stopped clock; returns when all that fell due has happened."""
-        self._note(await self._control.clock.advance(ms))
+        await self._note(self._control.clock.advance(ms))
 
     async def real(self) -> None:
         """Lets the clock run on from where it stands."""
-        self._note(await self._control.clock.real())
+        await self._note(self._control.clock.real())
 
     @property
     def began_ms(self) -> int:
@@ -57,7 +58,13 @@ class StageClock:
         point = self._points[index]
         return point.machine_ms + (server_ms - point.server_ms if point.runs else 0)
 
-    def _note(self, reading: ClockReading) -> None:
-        self._points.append(_Point(reading.wall_ms, now_ms(), reading.mode == "real"))
+    async def _note(self, asked: Awaitable[ClockReading]) -> None:
+        asked_ms = now_ms()
+        reading, answered_ms = await asked, now_ms()
+        # The time that the answer took is no difference between the clocks.
+        is_same = asked_ms <= reading.wall_ms <= answered_ms
+        self._points.append(
+            _Point(reading.wall_ms, reading.wall_ms if is_same else answered_ms, reading.mode == "real")
+        )
         # A server that was killed has the machine's clock again, which may be behind the one that it had.
         self._points = [each for each in self._points[:-1] if each.server_ms <= reading.wall_ms] + self._points[-1:]

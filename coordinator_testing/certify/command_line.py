@@ -13,16 +13,18 @@ import click
 import msgspec
 
 from coordinator_testing.certify import report_table
-from coordinator_testing.certify.certificate import EventReport
+from coordinator_testing.certify.certificate import Certificate, EventReport
+from coordinator_testing.certify.content import Template
 from coordinator_testing.certify.event import Event, Protocol
 from coordinator_testing.certify.rehearsal import Plan
 from coordinator_testing.certify.report_junit import junit
 from coordinator_testing.certify.report_page import page
 from coordinator_testing.certify.run import Certification, certify
+from coordinator_testing.certify.testimony import Terms
 from coordinator_testing.run_command import NoSuchCommand
 
 NOT_JUDGED = 3
-"""The exit code of `--strict` if a promise was judged in no event."""
+"""The exit code of `--strict` if a promise was judged in no event, or there is a warning."""
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -33,7 +35,9 @@ class Options(NamedTuple):
     instances: int
     jobs: int
     output: Path | None
-    uses_output_topic: bool
+    testimony: Terms
+    records: Sequence[Template]
+    topic_delay_ms: int
     strict: bool
     command: Sequence[str]
 
@@ -63,7 +67,9 @@ def run(options: Options, events: Sequence[Event]) -> int:
             command=options.command,
             protocol=options.protocol,
             instances=options.instances,
-            uses_output_topic=options.uses_output_topic,
+            testimony=options.testimony,
+            records=options.records,
+            topic_delay_ms=options.topic_delay_ms,
             folder=folder,
         )
         try:
@@ -75,9 +81,15 @@ def run(options: Options, events: Sequence[Event]) -> int:
             write(certification, options.output)
     for line in report_table.summary(certificate):
         click.echo(line)
+    return exit_code(certificate, strict=options.strict)
+
+
+def exit_code(certificate: Certificate, *, strict: bool) -> int:
+    """What a certificate means to a shell."""
     if certificate.outcome != "passed":
         return 1
-    return NOT_JUDGED if options.strict and certificate.not_judged else 0
+    warned = any(each.outcome == "warning" for event in certificate.events for each in event.findings)
+    return NOT_JUDGED if strict and (certificate.not_judged or warned) else 0
 
 
 async def _until_sigterm(work: Coroutine[Any, Any, Certification]) -> Certification:

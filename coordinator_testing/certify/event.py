@@ -78,6 +78,8 @@ class Event:
     """Whether each instance receives TRANSACTIONAL_ID."""
     is_alone: bool
     """Whether no other event may run meanwhile, because this one touches the whole server: its process or its clock."""
+    brokers: int
+    """The brokers of the server. Each has its own port of an instance's listener."""
     instances: int | None
     """The instances that it needs; None: as many as `--instances` says."""
     time_limit_s: float
@@ -95,6 +97,7 @@ def event(
     is_static: bool = False,
     is_transactional: bool = False,
     is_alone: bool = False,
+    brokers: int = 1,
     instances: int | None = None,
     time_limit_s: float = TIME_LIMIT_S,
 ) -> Callable[[Callable[["Stage"], Awaitable[None]]], Event]:
@@ -113,6 +116,7 @@ def event(
             is_static=is_static,
             is_transactional=is_transactional,
             is_alone=is_alone,
+            brokers=brokers,
             instances=instances,
             time_limit_s=time_limit_s,
         )

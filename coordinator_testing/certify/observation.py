@@ -5,7 +5,7 @@ again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.clock import StageClock
@@ -47,10 +47,17 @@ class Observation:
         """The last entry for which this is true."""
         return next((entry for entry in reversed(self.entries) if condition(entry)), None)
 
-    async def start(self, control: AsyncControl, listeners: Iterable[str]) -> None:
-        """Begins to record; again after the server was started again, because it forgets its recordings."""
+    async def start(self, control: AsyncControl, listeners: Mapping[str, Sequence[str]]) -> None:
+        """Begins to record; again after the server was started again, because it forgets its recordings.
+
+        `listeners`: of each instance, with its address at each broker. Entries have the listener of the instance.
+        """
         self._run += 1
-        self._readers = [_Reader(await control.record(listener=each, limit=100_000), each) for each in listeners]
+        self._readers = [
+            _Reader(await control.record(listener=address, limit=100_000), address, listener)
+            for listener, addresses in listeners.items()
+            for address in addresses
+        ]
         self._tasks = [asyncio.create_task(self._follow(reader)) for reader in self._readers]
 
     async def stop(self) -> None:
@@ -89,7 +96,8 @@ class Observation:
             entry.time_ms = self._clock.machine_ms(entry.time_ms)
             if entry.answered_ms is not None:
                 entry.answered_ms = self._clock.machine_ms(entry.answered_ms)
-            self._entries[self._run, reader.listener, entry.number] = entry
+            entry.listener = reader.listener
+            self._entries[self._run, reader.address, entry.number] = entry
             if entry.outcome == "pending":
                 reader.pending.add(entry.number)
             else:
@@ -98,10 +106,11 @@ class Observation:
 
 
 class _Reader:
-    """How far the recording of one listener was read."""
+    """How far the recording of one listener, at one broker, was read."""
 
-    def __init__(self, recording: AsyncRecording, listener: str) -> None:
+    def __init__(self, recording: AsyncRecording, address: str, listener: str) -> None:
         self.recording = recording
+        self.address = address
         self.listener = listener
         self.after = 0
         self.pending: set[int] = set()

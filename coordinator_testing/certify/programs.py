@@ -1,20 +1,24 @@
 """The instances of the program under certification: processes that the stage starts, stops, kills and pauses.
 
 Each is in a session of its own, so that signals reach a shell's children too, and Ctrl-C of the terminal reaches none. What it
-prints is kept in a file per instance.
+prints is kept in a file per instance. Where a line on stdout is a testimony, stdout is a terminal, so that the standard library
+of the program's language writes each line at once.
 """
 
 import asyncio
 import os
 import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tty
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from coordinator_testing.certify.case import InstanceHistory, ProcessRun
 
 STOPPED_WITHIN_S = 15.0
+_READ_BYTES = 1 << 16
 
 
 def now_ms() -> int:
@@ -35,6 +39,8 @@ class Instance:
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._paused_ms: int | None = None
+        self.on_line: Callable[[int, int, bytes], None] | None = None
+        """Called in a thread for each line on stdout: with the index of the instance, the time, and the line."""
 
     @property
     def index(self) -> int:
@@ -55,11 +61,12 @@ class Instance:
         assert not self.runs
         # Before the process exists: its first request separates its connections from those of the process before.
         started_ms = now_ms()
-        with self.log.open("ab") as log:
+        with ExitStack() as stack:
+            log = stack.enter_context(self.log.open("ab"))
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
+                stdout=log if self.on_line is None else self._terminal(stack),
                 stderr=log,
                 env={**os.environ, **self.environment},
                 start_new_session=True,
@@ -67,6 +74,32 @@ class Instance:
         run = ProcessRun(pid=self._process.pid, started_ms=started_ms)
         self.history.runs.append(run)
         self._watch = asyncio.create_task(self._note_end(self._process, run))
+
+    def _terminal(self, stack: ExitStack) -> int:
+        """The program's end of a new terminal, whose other end is read until the program has closed it.
+
+        A thread reads it: it notes when a line was written, and the loop may be busy with recordings then.
+        """
+        read, write = os.openpty()
+        stack.callback(os.close, write)
+        tty.setraw(write)  # or it would turn each end of a line into two characters
+        threading.Thread(target=self._read_lines, args=(read,), daemon=True).start()
+        return write
+
+    def _read_lines(self, terminal: int) -> None:
+        assert self.on_line is not None
+        rest = b""
+        with (
+            os.fdopen(terminal, "rb", buffering=0) as stdout,
+            self.log.open("ab", buffering=0) as log,
+            suppress(OSError),  # EIO: the program has closed its end
+        ):
+            while data := stdout.read(_READ_BYTES):
+                time_ms = now_ms()
+                log.write(data)
+                *lines, rest = (rest + data).split(b"\n")
+                for each in lines:
+                    self.on_line(self.index, time_ms, each)
 
     async def ends(self) -> int | None:
         """Waits until its process has ended; returns the exit code."""

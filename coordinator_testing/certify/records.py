@@ -1,24 +1,24 @@
 """The records of an event: a steady stream of numbered ones into the topic, and what both topics hold in the end.
 
-The value of a record is "PARTITION:NUMBER", and its numbers ascend within the partition. A program that copies values as they
-are thereby says of each copy which record it is of.
+The numbers ascend within the partition; `content.py` says what the records hold.
 """
 
 import asyncio
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+from coordinator.client.blocking import Address
 from coordinator.log.batch import BatchHeader, key_values, read_header
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.transaction_outcomes import marker_commits
 from coordinator.operations.client import Client, OperationFailed, refuse_error
 from coordinator.operations.groups import EARLIEST, positions
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from coordinator.protocol.messages import FetchRequest, ProduceRequest
 from coordinator_testing.certify.case import InputRecord, OutputRecord
+from coordinator_testing.certify.content import Content
 
 TICK_S = 0.25
 """The time between two records of a partition."""
@@ -28,25 +28,16 @@ _BY_NAME = 12
 """The newest version of Fetch and of Produce that has topic names."""
 _FETCH_BYTES = 4 << 20
 _LENGTH = 12
-_VALUE = re.compile(rb"([0-9]+):([0-9]+)")
-
-
-def value_of(partition: int, number: int) -> bytes:
-    """The value of a record."""
-    return b"%d:%d" % (partition, number)
-
-
-def read_value(value: bytes | None) -> tuple[int, int] | None:
-    """The partition and the number in a value; None if it is another value."""
-    match = _VALUE.fullmatch(value or b"")
-    return (int(match[1]), int(match[2])) if match else None
+_LIFE = 1 << 40
+"""More records than a partition gets in one event."""
 
 
 class Producer:
     """Appends one record to each partition in each tick."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, content: Content | None = None) -> None:
         self.partitions = partitions
+        self._content = content or Content()
         self._bootstrap = bootstrap
         self._topic = topic
         self._number = 0
@@ -80,21 +71,30 @@ class Producer:
     def _append(self) -> None:
         """One record for each partition. A failed one is not repeated: its number may be in the topic or not."""
         self._number += 1
+        try:
+            if self._client is None:
+                self._client = Client(self._bootstrap, ANSWERED_WITHIN_S)
+            for leader, partitions in _leaders(self._client, self._topic).items():
+                self._client.to(leader).ask(self._request(partitions), version_max=_BY_NAME)
+        except OperationFailed:
+            self._close()
+
+    def _request(self, partitions: Iterable[int]) -> ProduceRequest:
         data = [
-            ProduceRequest.PartitionProduceData(index=partition, records=_batch(partition, self._number))
-            for partition in range(self.partitions)
+            ProduceRequest.PartitionProduceData(index=partition, records=self._batch(partition))
+            for partition in partitions
+            if partition < self.partitions
         ]
-        request = ProduceRequest(
+        return ProduceRequest(
             acks=-1,
             timeout_ms=5_000,
             topic_data=[ProduceRequest.TopicProduceData(name=self._topic, partition_data=data)],
         )
-        try:
-            if self._client is None:
-                self._client = Client(self._bootstrap, ANSWERED_WITHIN_S)
-            cast(ProduceResponse, self._client.any().ask(request, version_max=_BY_NAME))
-        except OperationFailed:
-            self._close()
+
+    def _batch(self, partition: int) -> bytes:
+        builder = BatchBuilder()
+        builder.add(*self._content.make(partition, self._number))
+        return builder.build(0, int(time.time() * 1000))
 
     def _close(self) -> None:
         if self._client is not None:
@@ -102,10 +102,15 @@ class Producer:
             self._client = None
 
 
-def _batch(partition: int, number: int) -> bytes:
-    builder = BatchBuilder()
-    builder.add(b"%d" % number, value_of(partition, number))
-    return builder.build(0, int(time.time() * 1000))
+def _leaders(client: Client, topic: str) -> Mapping[Address, list[int]]:
+    """The leaders of a topic's partitions, with those that each leads. A partition may have none for a moment."""
+    metadata = client.metadata([topic])
+    addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+    found: dict[Address, list[int]] = {}
+    for partition in metadata.topics[0].partitions:
+        if partition.leader_id in addresses:
+            found.setdefault(addresses[partition.leader_id], []).append(partition.partition_index)
+    return found
 
 
 class Read(NamedTuple):
@@ -179,7 +184,7 @@ def _fetch(client: Client, topic: str, partition: int, offset: int) -> bytes:
         session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
     )
-    answer = cast(FetchResponse, client.any().ask(request, version_max=_BY_NAME))
+    answer = client.any().ask(request, version_max=_BY_NAME)
     refuse_error(answer.error_code, f"cannot read {topic}-{partition}")
     [found] = answer.responses[0].partitions
     if found.error_code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -188,17 +193,18 @@ def _fetch(client: Client, topic: str, partition: int, offset: int) -> bytes:
     return found.records or b""
 
 
-def inputs_of(rows: list[Read], life: int) -> Mapping[int, list[InputRecord]]:
-    """The numbered records of the topic, by partition."""
+def inputs_of(rows: list[Read], life: int, content: Content) -> Mapping[int, list[InputRecord]]:
+    """The records of the stream, by partition. Where values are alike, offsets number them."""
     found: dict[int, list[InputRecord]] = {}
     for row in rows:
-        read = read_value(row.value)
-        if read is not None:
-            found.setdefault(row.partition, []).append(InputRecord(row.offset, read[1], life))
+        read = content.record_of(row.value)
+        number = read[1] if read else life * _LIFE + row.offset
+        if row.value in content:
+            found.setdefault(row.partition, []).append(InputRecord(row.offset, number, life))
     return found
 
 
-def outputs_of(rows: list[Read]) -> list[OutputRecord]:
+def outputs_of(rows: list[Read], content: Content) -> list[OutputRecord]:
     """The copies in the output topic. Other values are not copies, and say nothing."""
-    found = [(row, read_value(row.value)) for row in rows]
+    found = [(row, content.record_of(row.value)) for row in rows]
     return [OutputRecord(row.partition, row.offset, *read, row.producer_id) for row, read in found if read is not None]

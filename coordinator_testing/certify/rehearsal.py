@@ -7,21 +7,24 @@ stop      SIGTERM to all instances, then everything is collected
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from coordinator.groups.rebalance_causes import GroupEvent
 from coordinator.operations import group_events
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.operations.rebalance_causes import GroupEvent
 from coordinator_testing.certify.case import PHASES, Evidence, InstanceHistory, Phase
+from coordinator_testing.certify.content import Content, Template
 from coordinator_testing.certify.event import Event, NotApplicable, Protocol
 from coordinator_testing.certify.programs import Instance, now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator_testing.certify.server import CertificationServer
 from coordinator_testing.certify.stage import Stage
+from coordinator_testing.certify.testimony import CommandFailed, Terms, Testimony
 from coordinator_testing.certify.topics import Topics
 from coordinator_testing.control import AsyncControl, ControlError, NotReached
 from coordinator_testing.control.steps import View
@@ -41,7 +44,10 @@ class Plan(NamedTuple):
     command: Sequence[str]
     protocol: Protocol
     instances: int
-    uses_output_topic: bool
+    testimony: Terms
+    records: Sequence[Template]
+    topic_delay_ms: int
+    """`topic.visibility.delay.ms` of the server."""
     folder: Path
     """Where the output of the instances goes, in a folder for each event."""
 
@@ -66,6 +72,7 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
         output_topic=stage.output_topic,
         allows=event.allows,
         is_transactional=event.is_transactional,
+        testimony=plan.testimony.source,
         instances=[each.history for each in stage.instances],
         began_ms=began_ms,
         stopped_ms=began_ms,
@@ -74,7 +81,8 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
         try:
             await asyncio.to_thread(stage.topics.create, stage.producer.partitions)
             await stage.clock.start()
-            await stage.observation.start(stage.control, [each.listener for each in stage.instances])
+            await stage.observation.start(stage.control, stage.listeners)
+            await stage.testimony.start(stage.instances)
             await _play(stage, evidence)
         finally:
             await _end(stage, evidence)
@@ -85,7 +93,10 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
 
 def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Sequence[str]) -> Stage:
     group, topic = f"certify-{event.name}", f"certify-{event.name}-input"
-    output_topic = f"certify-{event.name}-output" if plan.uses_output_topic or event.is_transactional else None
+    # A transaction needs a topic to write to, whatever else testifies.
+    copies = plan.testimony.source == "topic" or event.is_transactional
+    output_topic = f"certify-{event.name}-output" if copies else None
+    content = Content(plan.records)
     folder = plan.folder / event.name
     folder.mkdir(parents=True, exist_ok=True)
     instances = []
@@ -110,8 +121,9 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
         group=group,
         topic=topic,
         output_topic=output_topic,
-        topics=Topics(server.bootstrap, topic, output_topic),
-        producer=Producer(server.bootstrap, topic, PARTITIONS_PER_INSTANCE * len(instances)),
+        topics=Topics(server.bootstrap, topic, output_topic, content),
+        testimony=Testimony(plan.testimony, topic, content),
+        producer=Producer(server.bootstrap, topic, PARTITIONS_PER_INSTANCE * len(instances), content),
     )
 
 
@@ -131,7 +143,7 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
             await stage.progress(within_s=stage.event.time_limit_s)
             await stage.producer.stop()
             await stage.caught_up(within_s=stage.event.time_limit_s)
-            await _copied(stage)
+            await _testified(stage)
             evidence.settled_ms = now_ms()
     except NotApplicable as reason:
         evidence.not_applicable = str(reason)
@@ -140,7 +152,7 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
     except TimeoutError:
         evidence.not_reached = f"{PHASES[phase]}: not within {stage.event.time_limit_s:g} s"
     except (ControlError, OperationFailed) as reason:
-        evidence.not_reached = f"{PHASES[phase]}: {reason}"
+        evidence.not_reached, evidence.is_interrupted = f"{PHASES[phase]}: {reason}", True
 
 
 async def _started(stage: Stage) -> None:
@@ -167,14 +179,15 @@ async def _started(stage: Stage) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _copied(stage: Stage) -> None:
-    """Waits until every record has a copy in the output topic."""
+async def _testified(stage: Stage) -> None:
+    """Waits until something shows of every record that it was processed, if something can before the end."""
 
     async def complete() -> bool:
         inputs, outputs = await asyncio.to_thread(lambda: (stage.topics.inputs(), stage.topics.outputs()))
-        copies = {(each.partition, each.number) for each in outputs or ()}
-        return outputs is None or all(
-            (partition, record.number) in copies for partition, records in inputs.items() for record in records
+        said = stage.testimony.statements(inputs, stage.topics.recreated_ms)
+        shown = {(each.partition, each.number) for each in (outputs if said is None else said) or ()}
+        return stage.testimony.comes_at_the_end or all(
+            (partition, record.number) in shown for partition, records in inputs.items() for record in records
         )
 
     # A copy that does not come is a lost record, which the judge finds.
@@ -189,6 +202,7 @@ async def _end(stage: Stage, evidence: Evidence) -> None:
     with suppress(ControlError):
         await stage.control.clear_faults()
     await asyncio.gather(*(each.stop() for each in stage.instances))
+    await stage.testimony.stop()
     await stage.observation.stop()
 
 
@@ -198,10 +212,21 @@ async def _collect(stage: Stage, evidence: Evidence) -> None:
     evidence.committed = await stage.committed()
     evidence.notes = stage.notes
     evidence.outages = stage.outages
+    evidence.resets = stage.resets
     evidence.recreated_ms = stage.topics.recreated_ms
     evidence.inputs = await asyncio.to_thread(stage.topics.inputs)
-    evidence.outputs = await asyncio.to_thread(stage.topics.outputs)
+    await _read_testimony(stage, evidence)
     evidence.group_events = await asyncio.to_thread(_group_events, stage)
+
+
+async def _read_testimony(stage: Stage, evidence: Evidence) -> None:
+    try:
+        await stage.testimony.run_command(os.environ | stage.first.environment)
+    except CommandFailed as failure:
+        evidence.not_reached, evidence.settled_ms = str(failure), None
+    evidence.statements = stage.testimony.statements(evidence.inputs, stage.topics.recreated_ms)
+    if evidence.statements is None:
+        evidence.outputs = await asyncio.to_thread(stage.topics.outputs)
 
 
 def _group_events(stage: Stage) -> list[GroupEvent]:

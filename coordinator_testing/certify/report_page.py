@@ -8,7 +8,7 @@ from coordinator.page.markup import Markup, tag
 from coordinator.page.timeline import document, is_refused, timeline_html
 from coordinator_testing.certify.certificate import Certificate, EventReport, FindingReport
 from coordinator_testing.certify.judge import PROMISES
-from coordinator_testing.certify.report_table import COLUMNS
+from coordinator_testing.certify.report_table import MARKS
 
 GroupEvents = Sequence[Mapping[str, Any]]
 STYLE = "pre{overflow:auto;max-height:24rem;font-size:12px}summary{cursor:pointer;color:var(--soft)}"
@@ -33,7 +33,9 @@ def page(certificate: Certificate, group_events: Mapping[str, GroupEvents]) -> s
 
 
 def _overview(certificate: Certificate) -> Markup:
-    heads = [tag("th", each, scope="col") for each in ("event", "outcome", *COLUMNS.values())]
+    heads = [
+        tag("th", each, scope="col") for each in ("event", "outcome", *(each.column for each in PROMISES.values()))
+    ]
     rows = [
         tag(
             "tr",
@@ -51,7 +53,7 @@ def _cell(finding: FindingReport) -> Markup:
     if finding.outcome == "not judged" or finding.count is None:
         return tag("td", "-", title=finding.text)
     classes = {"class_": "broken"} if finding.outcome == "broken" else {}
-    return tag("td", f"{finding.count:g}{'!' if finding.outcome == 'broken' else ''}", title=finding.text, **classes)
+    return tag("td", f"{finding.count:g}{MARKS.get(finding.outcome, ('',))[0]}", title=finding.text, **classes)
 
 
 def _rules() -> Markup:
@@ -96,5 +98,5 @@ def _thinned(events: GroupEvents) -> Iterator[Mapping[str, Any]]:
 
 def _finding(finding: FindingReport) -> Markup:
     evidence = [tag("li", tag("code", each)) for each in finding.evidence]
-    outcome = tag("span", finding.outcome, class_="bad" if finding.outcome == "broken" else None)
+    outcome = tag("span", finding.outcome, class_={"broken": "bad", "warning": "warn"}.get(finding.outcome))
     return tag("li", finding.promise, ": ", outcome, f", {finding.text}", *([tag("ul", *evidence)] if evidence else []))

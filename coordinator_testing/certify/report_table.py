@@ -5,27 +5,17 @@ from collections.abc import Iterator, Sequence
 import click
 
 from coordinator_testing.certify.certificate import Certificate, EventReport, FindingReport
+from coordinator_testing.certify.judge import PROMISES
 
-COLUMNS = {
-    "records lost": "lost",
-    "delivered twice": "twice",
-    "committed too early": "early",
-    "committed backwards": "back",
-    "committed by another": "others",
-    "read by two at once": "two",
-    "seconds without progress": "stall s",
-    "rebalances": "rebal.",
-    "requests after a fatal error": "fatal",
-    "program ended": "ended",
-}
-"""Promise -> the head of its column."""
 _COLOURS = {"passed": "green", "failed": "red", "not reached": "yellow", "not applicable": "white"}
 _OUTCOME = 14
+MARKS = {"broken": ("!", "red"), "warning": ("?", "yellow")}
+"""Outcome of a finding -> what marks its number, and its colour on the terminal."""
 
 
 def head(names: Sequence[str]) -> str:
     """The head of the table."""
-    cells = "".join(f"{column:>8}" for column in COLUMNS.values())
+    cells = "".join(f"{promise.column:>8}" for promise in PROMISES.values())
     return f"{'event':{_width(names)}}  {'outcome':{_OUTCOME}}{cells}"
 
 
@@ -38,8 +28,8 @@ def row(report: EventReport, names: Sequence[str]) -> str:
 def _cell(finding: FindingReport) -> str:
     if finding.outcome == "not judged" or finding.count is None:
         return f"{'-':>8}"
-    text = f"{finding.count:g}{'!' if finding.outcome == 'broken' else ''}"
-    return click.style(f"{text:>8}", fg="red" if finding.outcome == "broken" else None)
+    mark, colour = MARKS.get(finding.outcome, ("", None))
+    return click.style(f"{f'{finding.count:g}{mark}':>8}", fg=colour)
 
 
 def _width(names: Sequence[str]) -> int:
@@ -49,6 +39,11 @@ def _width(names: Sequence[str]) -> int:
 def summary(certificate: Certificate) -> Iterator[str]:
     """What was broken or not reached, with the evidence, and how many events passed."""
     for report in certificate.events:
+        for finding in report.findings:
+            if finding.outcome == "warning":
+                yield ""
+                yield f"{report.name}: warning: {finding.promise}: {finding.text}"
+                yield from (f"    {each}" for each in finding.evidence)
         if report.outcome in ("passed", "not applicable"):
             continue
         yield ""

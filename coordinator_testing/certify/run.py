@@ -1,4 +1,7 @@
-"""A certification: one server, all events, some of them at the same time, and the certificate."""
+"""A certification: a server, all events, some of them at the same time, and the certificate.
+
+Events that need several brokers have a server of their own, after the others.
+"""
 
 import asyncio
 import tempfile
@@ -11,7 +14,7 @@ from coordinator_testing.certify.certificate import SCHEMA_VERSION, Certificate,
 from coordinator_testing.certify.event import Event
 from coordinator_testing.certify.judge import judge
 from coordinator_testing.certify.programs import now_ms
-from coordinator_testing.certify.rehearsal import Plan, rehearse
+from coordinator_testing.certify.rehearsal import Plan, Rehearsal, rehearse
 from coordinator_testing.certify.server import CertificationServer
 from coordinator_testing.control.steps import View
 
@@ -26,16 +29,48 @@ class Certification(NamedTuple):
 async def certify(
     plan: Plan, events: Sequence[Event], jobs: int, on_report: Callable[[EventReport], None]
 ) -> Certification:
-    """Runs the events, `jobs` at a time, and those that need the server to themselves behind the others.
+    """Runs the events, `jobs` at a time, and those that need the server to themselves after the others.
 
     Raises DidNotStart, and OSError if the command cannot be executed.
     """
     began_ms = now_ms()
     reports: dict[str, EventReport] = {}
     timelines: dict[str, Sequence[View]] = {}
+
+    def take(event: Event, rehearsal: Rehearsal) -> None:
+        findings = judge(rehearsal.evidence)
+        reports[event.name] = event_report(event, rehearsal.evidence, findings, rehearsal.printed)
+        timelines[event.name] = rehearsal.timeline
+        on_report(reports[event.name])
+
+    for brokers in sorted({event.brokers for event in events}):
+        chosen = [event for event in events if event.brokers == brokers]
+        await _run_on_server(plan, chosen, brokers, min(jobs, len(chosen)), take)
+    certificate = Certificate(
+        schema_version=SCHEMA_VERSION,
+        server_version=version("kafka-group-coordinator"),
+        protocol=plan.protocol,
+        command=plan.command,
+        instances=plan.instances,
+        testimony=plan.testimony.source,
+        topic_delay_ms=plan.topic_delay_ms,
+        outcome="passed"
+        if all(each.outcome in ("passed", "not applicable") for each in reports.values())
+        else "failed",
+        not_judged=never_judged(reports.values()),
+        began_ms=began_ms,
+        ended_ms=now_ms(),
+        events=[reports[event.name] for event in events],
+    )
+    return Certification(certificate, timelines)
+
+
+async def _run_on_server(
+    plan: Plan, events: Sequence[Event], brokers: int, jobs: int, take: Callable[[Event, Rehearsal], None]
+) -> None:
     width = max(event.instances or plan.instances for event in events)
     with tempfile.TemporaryDirectory(prefix="coordinator-certify-") as folder:
-        server = CertificationServer(Path(folder), jobs * width)
+        server = CertificationServer(Path(folder), jobs * width, plan.topic_delay_ms, brokers)
         server.start()  # not in a thread, which would go on when this task is cancelled
         slots: asyncio.Queue[Sequence[str]] = asyncio.Queue()
         for first in range(0, jobs * width, width):
@@ -47,10 +82,7 @@ async def certify(
                 rehearsal = await rehearse(event, plan, server, listeners)
             finally:
                 slots.put_nowait(listeners)
-            findings = judge(rehearsal.evidence)
-            reports[event.name] = event_report(event, rehearsal.evidence, findings, rehearsal.printed)
-            timelines[event.name] = rehearsal.timeline
-            on_report(reports[event.name])
+            take(event, rehearsal)
 
         try:
             await _run_all(run(event) for event in events if not event.is_alone)
@@ -61,22 +93,6 @@ async def certify(
                     await run(event)
         finally:
             await asyncio.to_thread(server.stop)
-    certificate = Certificate(
-        schema_version=SCHEMA_VERSION,
-        server_version=version("kafka-group-coordinator"),
-        protocol=plan.protocol,
-        command=plan.command,
-        instances=plan.instances,
-        output_topic=plan.uses_output_topic,
-        outcome="passed"
-        if all(each.outcome in ("passed", "not applicable") for each in reports.values())
-        else "failed",
-        not_judged=never_judged(reports.values()),
-        began_ms=began_ms,
-        ended_ms=now_ms(),
-        events=[reports[event.name] for event in events],
-    )
-    return Certification(certificate, timelines)
 
 
 async def _run_all(runs: Iterable[Coroutine[Any, Any, None]]) -> None:

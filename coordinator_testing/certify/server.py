@@ -1,6 +1,7 @@
 """The server of a certification: one process, with a listener for every instance that runs at the same time.
 
 So every recorded request says by its listener which instance sent it. Events that run at the same time use different listeners.
+Where the server is several brokers, each has its own port of a listener: that of the first one, and those that follow.
 """
 
 import socket
@@ -22,21 +23,28 @@ STARTS_MAX = 5
 class CertificationServer:
     """The server and its listeners. `bootstrap` is that of the stage itself, which is not recorded."""
 
-    def __init__(self, folder: Path, listeners: int) -> None:
+    def __init__(self, folder: Path, listeners: int, topic_delay_ms: int = 0, brokers: int = 1) -> None:
         self._folder = folder
+        self._brokers = brokers
+        self._settings = (*SETTINGS, f"topic.visibility.delay.ms={topic_delay_ms}", f"nodes={brokers}")
         self._make(listeners)
 
     def _make(self, listeners: int) -> None:
-        self.listeners = _free_addresses(listeners)
+        self.listeners = _free_addresses(listeners, self._brokers)
         config = self._folder / "server.yaml"
         test = yaml.safe_load((CONFIGS / "test.yaml").read_text())
         own = {"listeners": [{"address": each} for each in ("127.0.0.1:0", *self.listeners)]}
         config.write_text(yaml.safe_dump({**test, **own}))
-        self._server = ThrowawayServer(self._folder, SETTINGS, config=config, own_session=True)
+        self._server = ThrowawayServer(self._folder, self._settings, config=config, own_session=True)
 
     @property
     def bootstrap(self) -> str:
         return self._server.bootstrap_servers
+
+    def addresses(self, listener: str) -> Sequence[str]:
+        """A listener's address at each broker."""
+        host, _, port = listener.rpartition(":")
+        return [f"{host}:{int(port) + number}" for number in range(self._brokers)]
 
     @property
     def admin_url(self) -> str:
@@ -46,12 +54,14 @@ class CertificationServer:
         """Raises DidNotStart."""
         for _ in range(STARTS_MAX - 1):
             try:
-                return self._server.start()
+                self._server.start()
             except DidNotStart as error:
                 if "cannot listen" not in str(error):
                     raise
+            else:
+                return
             self._make(len(self.listeners))  # somebody has taken a port meanwhile
-        return self._server.start()
+        self._server.start()
 
     def kill_and_start(self) -> None:
         """SIGKILL, then a new start on the same ports and data."""
@@ -66,10 +76,18 @@ class CertificationServer:
         self._server.stop()
 
 
-def _free_addresses(count: int) -> Sequence[str]:
-    """Addresses with ports that were free a moment ago."""
+def _free_addresses(count: int, brokers: int) -> Sequence[str]:
+    """Addresses whose port, and those that follow for the other brokers, were free a moment ago."""
+    found: list[str] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
+        while len(found) < count:
+            first = stack.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                for number in range(1, brokers):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
+            except (OSError, OverflowError):
+                continue
+            found.append(f"127.0.0.1:{port}")
+    return tuple(found)

@@ -19,6 +19,7 @@ from coordinator_testing.certify.observation import Observation
 from coordinator_testing.certify.programs import Instance, now_ms
 from coordinator_testing.certify.records import Producer
 from coordinator_testing.certify.server import CertificationServer
+from coordinator_testing.certify.testimony import Testimony
 from coordinator_testing.certify.topics import Topics
 from coordinator_testing.control import AsyncControl, ControlRefused, NotReached
 from coordinator_testing.control.asynchronous import AsyncFault
@@ -58,6 +59,7 @@ class Stage:
         topic: str,
         output_topic: str | None,
         topics: Topics,
+        testimony: Testimony,
         producer: Producer,
     ) -> None:
         self.event = event
@@ -69,16 +71,23 @@ class Stage:
         self.topic = topic
         self.output_topic = output_topic
         self.topics = topics
+        self.testimony = testimony
         self.producer = producer
         self.clock = StageClock(control)
         self.observation = Observation(self.clock)
         self.notes: list[Note] = []
         self.outages: list[tuple[int, int]] = []
+        self.resets: list[tuple[int, dict[int, int]]] = []
 
     @property
     def first(self) -> Instance:
         """The first instance."""
         return self.instances[0]
+
+    @property
+    def listeners(self) -> dict[str, Sequence[str]]:
+        """The listener of each instance, and its address at each broker."""
+        return {each.listener: self.server.addresses(each.listener) for each in self.instances}
 
     def note(self, text: str) -> None:
         """Adds a line to the event's report."""
@@ -278,9 +287,26 @@ class Stage:
         await instance.start()
 
     async def stop(self, instance: Instance) -> None:
-        """SIGTERM: the instance has time to commit and to leave."""
+        """SIGTERM: the instance has time to commit and to leave.
+
+        A program whose members are always static does not leave. In events that do not ask for static members, an administrator
+        removes them (KIP-345), so that the group need not wait for the end of a session.
+        """
+        member_id = None if self.event.is_static else await self._static_member_of(instance)
         self.note(f"instance {instance.index} is stopped")
         await instance.stop()
+        if member_id is not None:
+            await self.remove_if_member(member_id)
+
+    async def _static_member_of(self, instance: Instance) -> str | None:
+        """The member id of an instance that is a static member; else None."""
+        try:
+            member_id = await self.member_of(instance)
+        except NotReached:
+            return None
+        members = (await self.group_view()).get("members", ())
+        [found] = [each for each in members if each["member_id"] == member_id] or [{}]
+        return member_id if found.get("instance_id") or found.get("group_instance_id") else None
 
     async def kill(self, instance: Instance) -> None:
         """kill -9: the instance neither commits nor leaves."""
@@ -311,7 +337,7 @@ class Stage:
         await asyncio.to_thread(self.server.kill_and_start)
         self.note("the server is back")
         await self.clock.start()
-        await self.observation.start(self.control, [each.listener for each in self.instances])
+        await self.observation.start(self.control, self.listeners)
         self.outages.append((began_ms, now_ms()))
 
     # --- topics -------------------------------------------------------------------------------------------------------

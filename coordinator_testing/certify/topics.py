@@ -1,25 +1,29 @@
 """The topics of the events: made, grown, deleted and read over the Kafka protocol."""
 
 from collections.abc import Mapping
-from typing import cast
 
 from coordinator.operations import topics as operations
 from coordinator.operations.client import Client, refuse_error
 from coordinator.operations.groups import LATEST, positions
-from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from coordinator.protocol.messages import CreatePartitionsRequest
 from coordinator_testing.certify import records
 from coordinator_testing.certify.case import InputRecord, OutputRecord
+from coordinator_testing.certify.content import Content
 from coordinator_testing.certify.programs import now_ms
 from coordinator_testing.certify.records import TopicReader
+
+REPLICAS = -1
+"""As many as the server gives by default: three, or as many as it has brokers."""
 
 
 class Topics:
     """The input and the output topic of one event. Each call connects for itself. Raises OperationFailed."""
 
-    def __init__(self, bootstrap: str, topic: str, output_topic: str | None) -> None:
+    def __init__(self, bootstrap: str, topic: str, output_topic: str | None, content: Content) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self._output_topic = output_topic
+        self._content = content
         self.recreated_ms: list[int] = []
         """When the input topic was deleted and made again."""
         self._inputs: dict[int, list[InputRecord]] = {}
@@ -34,14 +38,14 @@ class Topics:
         with self._client() as client:
             for name in (self._topic, self._output_topic):
                 if name:
-                    operations.create(client, name, partitions, 1, {})
+                    operations.create(client, name, partitions, REPLICAS, {})
 
     def grow(self, name: str, partitions: int) -> None:
         """Makes a topic have so many partitions."""
         topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
         with self._client() as client:
             request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.timeout_ms)
-            [result] = cast(CreatePartitionsResponse, client.any().ask(request)).results
+            [result] = client.any().ask(request).results
         refuse_error(result.error_code, f"cannot add partitions to {name}", result.error_message)
         if name == self._topic:
             self._input_partitions = partitions
@@ -52,7 +56,7 @@ class Topics:
         with self._client() as client:
             for problem in operations.delete(client, [name]).values():
                 assert problem is None, problem
-            operations.create(client, name, partitions, 1, {})
+            operations.create(client, name, partitions, REPLICAS, {})
         self.recreated_ms.append(now_ms())
         self._input_reader = TopicReader(name)
 
@@ -66,7 +70,7 @@ class Topics:
         """The records that the input topic holds or held."""
         with self._client() as client:
             rows = self._input_reader.read(client, self._input_partitions)
-        for partition, found in records.inputs_of(rows, len(self.recreated_ms)).items():
+        for partition, found in records.inputs_of(rows, len(self.recreated_ms), self._content).items():
             self._inputs.setdefault(partition, []).extend(found)
         return self._inputs
 
@@ -76,7 +80,7 @@ class Topics:
             return None
         with self._client() as client:
             count = len(client.metadata([self._output_topic]).topics[0].partitions)
-            self._outputs += records.outputs_of(self._output_reader.read(client, count))
+            self._outputs += records.outputs_of(self._output_reader.read(client, count), self._content)
         return self._outputs
 
     def _client(self) -> Client:

@@ -31,7 +31,12 @@ class Certify(Command):
     required=True,
     help="The rebalance protocol; the program finds it in GROUP_PROTOCOL.",
 )
-@click.option("--events", metavar="NAME,...", default="", help="Only these events (default: all of the protocol).")
+@click.option(
+    "--events",
+    metavar="NAME,...",
+    default="",
+    help="Only these events; FILE.yaml is one of your own (default: all of the protocol).",
+)
 @click.option("--list", "lists", is_flag=True, help="List the events of the protocol, and run nothing.")
 @click.option(
     "--instances", type=click.IntRange(2, 20), default=3, show_default=True, help="How many instances of it to run."
@@ -45,8 +50,45 @@ class Certify(Command):
     metavar="DIR",
     help="Write certificate.json, junit.xml, index.html and the output of the instances to this folder.",
 )
-@click.option("--no-output-topic", is_flag=True, help="The program copies no records: judge by the protocol alone.")
-@click.option("--strict", is_flag=True, help="Exit code 3 if a promise could be judged in no event.")
+@click.option(
+    "--input",
+    "input_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The records of the input topic, again and again: KEY<tab>VALUE or VALUE in each line, or JSON objects (*.jsonl). "
+    "Default: numbers.",
+)
+@click.option(
+    "--testimony",
+    type=click.Choice(["topic", "lines", "http", "command", "none"]),
+    default="topic",
+    show_default=True,
+    help="How the program shows which records it has processed: copies in OUTPUT_TOPIC, lines on stdout, HTTP calls to "
+    "PROCESSED_URL, or what --processed-command prints. none: judge by the protocol alone.",
+)
+@click.option(
+    "--processed-line",
+    metavar="REGEX",
+    help='How such a line names a record, by the groups topic, partition and offset, or value. Default: "processed TOPIC '
+    'PARTITION OFFSET".',
+)
+@click.option(
+    "--processed-command",
+    metavar="COMMAND",
+    help="A shell command that prints a line for each record that the program's database holds, at the end of each event.",
+)
+@click.option(
+    "--topic-delay",
+    "topic_delay_ms",
+    type=click.IntRange(0, 60_000),
+    default=0,
+    show_default=True,
+    metavar="MS",
+    help="How much later clients see that a topic was made, grown or deleted; a KRaft cluster needs some milliseconds.",
+)
+@click.option(
+    "--strict", is_flag=True, help="Exit code 3 if a promise could be judged in no event, or if there is a warning."
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def certify(
     protocol: str,
@@ -55,7 +97,11 @@ def certify(
     instances: int,
     jobs: int,
     output: Path | None,
-    no_output_topic: bool,
+    input_file: Path | None,
+    testimony: str,
+    processed_line: str | None,
+    processed_command: str | None,
+    topic_delay_ms: int,
     strict: bool,
     command: tuple[str, ...],
 ) -> int:
@@ -63,20 +109,24 @@ def certify(
 
     COMMAND is a consumer program of any language. Several instances of it run at a time, in a group of their own for each
     event. Each finds BOOTSTRAP, TOPIC, GROUP, OUTPUT_TOPIC, INSTANCE, GROUP_PROTOCOL, GROUP_INSTANCE_ID and TRANSACTIONAL_ID in
-    its environment, and copies each record of TOPIC to OUTPUT_TOPIC before it commits it. SIGTERM ends it in an orderly way.
+    its environment, and copies each record of TOPIC to OUTPUT_TOPIC before it commits it, or names it as --testimony says.
+    SIGTERM ends it in an orderly way.
 
     Exit code 0: no promise was broken. 1: one was broken, or an event was not reached. 2: the command line is wrong.
     """
     from coordinator.rules.recordings import RECORDINGS_MAX
     from coordinator_testing.certify import command_line
+    from coordinator_testing.certify.content import NUMBERED, WrongInput, read_input
     from coordinator_testing.certify.curriculum import NoSuchEvent, events_of
+    from coordinator_testing.certify.own_events import WrongEvent
+    from coordinator_testing.certify.testimony import LINE, Terms, WrongPattern, pattern_of
     from coordinator_testing.control import ControlError
     from coordinator_testing.run_command import NoSuchCommand
     from coordinator_testing.throwaway_server import DidNotStart
 
     try:
         chosen = events_of(protocol, [name.strip() for name in events.split(",") if name.strip()])  # type: ignore[arg-type]
-    except NoSuchEvent as error:
+    except (NoSuchEvent, WrongEvent) as error:
         return refused(error)
     if lists:
         return command_line.show(chosen)
@@ -84,12 +134,27 @@ def certify(
         return refused("which program? for example: coordinator certify --protocol classic -- python my_consumer.py")
     if jobs * instances > RECORDINGS_MAX:
         return refused(f"--jobs {jobs} with --instances {instances}: at most {RECORDINGS_MAX} instances run at a time")
+    if (testimony == "command") != (processed_command is not None):
+        return refused("--testimony command and --processed-command need each other")
+    try:
+        terms = Terms(testimony, pattern_of(processed_line or LINE), processed_command)  # type: ignore[arg-type]
+        records = read_input(input_file) if input_file else NUMBERED
+    except (WrongPattern, WrongInput) as error:
+        return refused(error)
+    by_value = testimony in ("topic", "none") or "value" in terms.pattern.groupindex
+    if by_value and not all(each.is_distinct for each in records):
+        return refused(
+            f"{input_file}: values do not tell records apart: put {{partition}} and {{number}} into each value, or choose "
+            "a --testimony that names partitions and offsets"
+        )
     options = command_line.Options(
         protocol=protocol,  # type: ignore[arg-type]
         instances=instances,
         jobs=jobs,
         output=output,
-        uses_output_topic=not no_output_topic,
+        testimony=terms,
+        records=records,
+        topic_delay_ms=topic_delay_ms,
         strict=strict,
         command=command,
     )

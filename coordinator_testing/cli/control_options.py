@@ -1,5 +1,6 @@
 """The options of `coordinator control`, and how its commands reach a server."""
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,19 @@ def _versions(_context: click.Context, _option: click.Parameter, text: str | Non
     return (int(first), int(last)) if dash else int(first)
 
 
+def _fields(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
+    """A JSON object."""
+    if text is None:
+        return None
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"it is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise click.BadParameter("it is no JSON object")
+    return fields
+
+
 match_options = combined(
     click.option(
         "--api", multiple=True, callback=_names, metavar="NAME", help="Kafka's name of an API; can be repeated."
@@ -60,6 +74,8 @@ match_options = combined(
     click.option(
         "--group-state", multiple=True, callback=_names, metavar="STATE", help="The group's state; can be repeated."
     ),
+    click.option("--principal", metavar="GLOB", help="Requests of this client, such as User:alice."),
+    click.option("--where", callback=_fields, metavar="JSON", help='Fields of the request: {"MemberEpoch": {">": 3}}.'),
 )
 """Which requests a rule or a recording is about."""
 
@@ -85,6 +101,15 @@ rule_options = combined(
         type=click.Choice(["request", "answer"]),
         help="Close the connection before the request is handled, or instead of the answer.",
     ),
+    click.option(
+        "--answer", callback=_fields, metavar="JSON", help='Fields of the answer of your own: {"ErrorCode": 27}.'
+    ),
+    click.option("--instead", is_flag=True, help="With --answer: the server does not handle the request."),
+    click.option("--flip-bits", type=int, metavar="N", help="So many bits of the answer are wrong."),
+    click.option("--size", type=int, metavar="BYTES", help="The size that the answer says it has."),
+    click.option("--cut-after", type=int, metavar="BYTES", help="Close the connection within the answer."),
+    click.option("--bytes-per-s", type=int, metavar="N", help="The rate at which the answer leaves."),
+    click.option("--observe", is_flag=True, help="Only count."),
     click.option("--delay-ms", type=int, metavar="MS", help="Handle or answer it this much later."),
     click.option(
         "--when", type=click.Choice(["before", "after"]), help="With --delay-ms: before or after it is handled."
@@ -102,6 +127,11 @@ rule_options = combined(
     click.option("--times", type=int, metavar="N", help="How many times the rule acts. Default: once."),
     click.option("--until", type=click.Choice(["cleared"]), help="Act until the rule is cleared."),
     click.option("--for-ms", type=int, metavar="MS", help="How long the rule stays active, by the server's clock."),
+    click.option("--probability", type=float, metavar="P", help="Act on a match with this probability."),
+    click.option("--seed", type=int, metavar="N", help="With --probability and --flip-bits: choose the same again."),
+    click.option(
+        "--in-progress", is_flag=True, help="Act also on answers to requests that wait in the server already."
+    ),
 )
 """A whole fault rule."""
 

@@ -12,6 +12,7 @@ from coordinator.operations.json_values import print_json, print_table
 from coordinator.rules.model import Entry, FaultStatus
 from coordinator.world.log_lines import printable
 from coordinator_testing.control.blocking import Recording
+from coordinator_testing.control.brokers import Broker
 from coordinator_testing.control.clock import ClockReading
 from coordinator_testing.control.groups import Rebalanced
 from coordinator_testing.control.steps import View
@@ -27,6 +28,9 @@ def show_faults(faults: Sequence[FaultStatus], as_json: bool) -> int:
         print_json({"faults": msgspec.to_builtins(faults)})
         return 0
     print_table(FAULTS, [_fault(each) for each in faults])
+    for fault in faults:
+        if fault.notice is not None:
+            click.echo(f"{fault.id}: {fault.notice}")
     return 0
 
 
@@ -76,6 +80,28 @@ def show_row(done: msgspec.Struct, as_json: bool) -> int:
         return 0
     shown = tuple(len(value) if isinstance(value, list) else value for value in fields.values())
     print_table(tuple(name.upper().replace("_", "-") for name in fields), [shown])
+    return 0
+
+
+def show_brokers(brokers: Sequence[Broker], as_json: bool) -> int:
+    """Prints the brokers of a server that is several."""
+    if as_json:
+        print_json({"brokers": msgspec.to_builtins(brokers)})
+        return 0
+    print_table(
+        ("BROKER", "RACK", "ADDRESSES", "STATE", "CONTROLLER", "LEADS"),
+        [
+            (
+                each.id,
+                each.rack or "-",
+                ",".join(each.addresses),
+                "up" if each.up else "down",
+                each.controller,
+                each.leads,
+            )
+            for each in brokers
+        ],
+    )
     return 0
 
 

@@ -22,6 +22,7 @@ class Exec(Command):
     epilog=examples(
         "coordinator exec -- npm test",
         "coordinator exec --set num.partitions=4 -- ./gradlew test",
+        "coordinator exec --nodes 3 -- go test ./...",
         "coordinator exec --from /backup/kafka-logs -- pytest",
         "coordinator exec -- sh -c 'kcat -b $BOOTSTRAP -L'",
     ),
@@ -32,6 +33,10 @@ class Exec(Command):
     metavar="FILE",
     help="The configuration of the server (default: config/test.yaml, which suits test suites).",
 )
+@click.option(
+    "--nodes", type=click.IntRange(1, 32), metavar="N", help="Be N brokers, as `serve --nodes` (default: one)."
+)
+@click.option("--emulate", metavar="RELEASE", help="Be an earlier release of Kafka, as `serve --emulate`.")
 @click.option("--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated.")
 @click.option(
     "--from",
@@ -45,6 +50,8 @@ class Exec(Command):
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec(  # noqa: A001 - the command's name
     config: Path | None,
+    nodes: int | None,
+    emulate: str | None,
     assignments: tuple[str, ...],
     source: str | None,
     log_path: Path | None,
@@ -61,6 +68,10 @@ def exec(  # noqa: A001 - the command's name
     from coordinator_testing import run_command
 
     config = config or CONFIGS / "test.yaml"
+    if nodes is not None:
+        assignments = (*assignments, f"nodes={nodes}")
+    if emulate is not None:
+        assignments = (*assignments, f"emulate={emulate}")
     try:
         load(config, assignments)
     except ConfigError as error:

@@ -7,6 +7,7 @@ from typing import Self, TypeVar, Unpack
 from httpx import AsyncClient, TransportError
 
 from coordinator_testing.control import faults, recordings, steps
+from coordinator_testing.control.brokers import BrokerCommands
 from coordinator_testing.control.clock import ClockCommands
 from coordinator_testing.control.errors import ControlUnreachable
 from coordinator_testing.control.events import EventStream
@@ -66,6 +67,10 @@ class AsyncControl(ControlCommands):
     def group(self, group_id: str) -> "AsyncGroup":
         """As `Control.group`."""
         return AsyncGroup(self, group_id)
+
+    def broker(self, broker_id: int) -> "AsyncBroker":
+        """As `Control.broker`."""
+        return AsyncBroker(self, str(broker_id))
 
     def transaction(self, transactional_id: str) -> "AsyncTransaction":
         """As `Control.transaction`."""
@@ -153,6 +158,14 @@ class AsyncGroup(_Part, GroupCommands):
 
 class AsyncTransaction(_Part, TransactionCommands):
     __doc__ = TransactionCommands.__doc__
+
+
+class AsyncBroker(_Part, BrokerCommands):
+    __doc__ = BrokerCommands.__doc__
+
+    def __init__(self, control: AsyncControl, id: str) -> None:  # noqa: A002 - as the attribute
+        super().__init__(control, id)
+        self.made_down = control.made_down
 
 
 class AsyncRecording(_Part, RecordingCommands):

@@ -7,6 +7,7 @@ from typing import Self, TypeVar, Unpack
 from httpx import Client, TransportError
 
 from coordinator_testing.control import faults, recordings, steps
+from coordinator_testing.control.brokers import BrokerCommands
 from coordinator_testing.control.clock import ClockCommands
 from coordinator_testing.control.errors import ControlUnreachable
 from coordinator_testing.control.events import EventStream
@@ -66,6 +67,10 @@ class Control(ControlCommands):
     def group(self, group_id: str) -> "Group":
         """A group, which need not exist yet."""
         return Group(self, group_id)
+
+    def broker(self, broker_id: int) -> "Broker":
+        """A broker of a server that is several."""
+        return Broker(self, str(broker_id))
 
     def transaction(self, transactional_id: str) -> "Transaction":
         """A transactional id, which need not exist yet."""
@@ -155,6 +160,14 @@ class Group(_Part, GroupCommands):
 
 class Transaction(_Part, TransactionCommands):
     __doc__ = TransactionCommands.__doc__
+
+
+class Broker(_Part, BrokerCommands):
+    __doc__ = BrokerCommands.__doc__
+
+    def __init__(self, control: Control, id: str) -> None:  # noqa: A002 - as the attribute
+        super().__init__(control, id)
+        self.made_down = control.made_down
 
 
 class Recording(_Part, RecordingCommands):

@@ -75,5 +75,7 @@ def listed(scope: str | None) -> Steps[list[FaultStatus]]:
 
 def clear_all(scope: str | None) -> Steps[int]:
     """Removes the rules of a scope, or all, and releases what they hold. Returns their number."""
-    answer = yield from steps.ask(steps.delete(PATH, {"scope": scope}), Cleared)
+    answer = yield from steps.ask(
+        steps.delete(PATH, {"scope": scope} if scope is not None else {"all": "true"}), Cleared
+    )
     return answer.cleared

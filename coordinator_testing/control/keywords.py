@@ -31,6 +31,10 @@ class MatchKeywords(TypedDict, total=False):
     """HOST:PORT as advertised."""
     role: Literal["leader", "follower"]
     group_state: str | Collection[str]
+    principal: str
+    """Who the client is, such as User:alice."""
+    where: Mapping[str, Any]
+    """Conditions on fields of the request, by Kafka's names: {"MemberEpoch": {">": 3}, "Topics[].Name": "orders"}."""
     nth: int
     """Acts from the nth match on."""
     per: Literal["member", "connection", "group"]
@@ -38,7 +42,7 @@ class MatchKeywords(TypedDict, total=False):
 
 
 class FaultKeywords(MatchKeywords, total=False):
-    """A fault rule: the requests that it matches, exactly one action, and how many times it acts."""
+    """A fault rule: the requests that it matches, the steps of its action, and how many times it acts."""
 
     error: str
     """Answers with this error, such as ILLEGAL_GENERATION; the request has no effect."""
@@ -50,11 +54,25 @@ class FaultKeywords(MatchKeywords, total=False):
     """Answers the error even if clients never get it from this API."""
     lose: Literal["request", "answer"]
     """Closes the connection before the server handles the request, or instead of the answer."""
+    answer: Mapping[str, Any]
+    """Fields of the response by Kafka's names, which replace what the server would have said."""
+    instead: bool
+    """With `answer`: the server does not handle the request, and nothing else is in the response."""
     delay_ms: int
     when: Literal["before", "after"]
     """Delays the handling of the request, or its answer."""
     hold: Literal["request", "answer"]
     """Parks the request or its answer until it is released."""
+    flip_bits: int
+    """So many bits of the answer are wrong."""
+    size: int
+    """The size that the answer says it has."""
+    cut_after: int
+    """Closes the connection after so many bytes of the answer."""
+    bytes_per_s: int
+    """The rate at which the answer leaves."""
+    observe: Literal[True]
+    """Only counts; the rules after it act."""
     close: Literal[True]
     """Closes the connection after the answer."""
     throttle_ms: int
@@ -65,6 +83,11 @@ class FaultKeywords(MatchKeywords, total=False):
     until: Literal["cleared"]
     for_ms: int
     """How long the rule stays active, in ms of the server's clock."""
+    probability: float
+    seed: int
+    """Acts on a match with this probability; the same seed makes the same choices."""
+    in_progress: bool
+    """Acts also on the answers to requests that wait in the server already."""
 
 
 def rule(scope: str | None, keywords: Mapping[str, Any]) -> Rule:

@@ -1,12 +1,15 @@
 """Recordings of what clients ask and are answered."""
 
+import time
+from collections.abc import Callable
 from urllib.parse import quote
 
 from coordinator.rules.model import Cleared, Entry, RecordingList, RecordingPage, RecordingStatus
 from coordinator_testing.control import keywords, steps
 from coordinator_testing.control.command import command
+from coordinator_testing.control.errors import NotReached
 from coordinator_testing.control.keywords import MatchKeywords
-from coordinator_testing.control.steps import WITHIN_S, HttpRequest, Steps
+from coordinator_testing.control.steps import RETRY_S, WITHIN_S, HttpRequest, Pause, Steps
 
 PATH = "/v1/recordings"
 
@@ -22,9 +25,14 @@ class RecordingCommands:
         return self._entries(after)
 
     @command
-    def wait(self, count: int, *, timeout_s: float = WITHIN_S) -> Steps[list[Entry]]:
-        """Waits for this number of requests; returns all. Raises NotReached."""
-        what = f"entry {count} of recording {self.id}"
+    def wait(self, wanted: int | Callable[[Entry], object], *, timeout_s: float = WITHIN_S) -> Steps[list[Entry]]:
+        """Waits for this number of requests; returns all. Raises NotReached.
+
+        With a function: waits for a request whose outcome is certain and of which it is true; returns all of these.
+        """
+        if callable(wanted):
+            return (yield from self._wait_for(wanted, timeout_s))
+        count, what = wanted, f"entry {wanted} of recording {self.id}"
         yield from steps.wait(
             lambda waits_ms: self._page(count - 1, waits_ms),
             RecordingPage,
@@ -51,6 +59,22 @@ class RecordingCommands:
     def _page(self, after: int, waits_ms: int) -> HttpRequest:
         return steps.get(self._path, {"after": after, "timeout_ms": waits_ms or None}, waits_ms=waits_ms)
 
+    def _wait_for(self, is_wanted: Callable[[Entry], object], timeout_s: float) -> Steps[list[Entry]]:
+        deadline, after = time.monotonic() + timeout_s, 0
+        while True:
+            is_last = time.monotonic() >= deadline
+            new = yield from self._entries(after)
+            found = [each for each in new if each.outcome != "pending" and is_wanted(each)]
+            if found:
+                return found
+            if is_last:
+                raise NotReached(f"no such entry in recording {self.id} in {timeout_s:g} s; last seen: {new[-1:]}")
+            # What is pending is read again.
+            after = next(
+                (each.number - 1 for each in new if each.outcome == "pending"), new[-1].number if new else after
+            )
+            yield Pause(RETRY_S)
+
     def _entries(self, after: int) -> Steps[list[Entry]]:
         found: list[Entry] = []
         while True:
@@ -74,5 +98,7 @@ def listed(scope: str | None) -> Steps[list[RecordingStatus]]:
 
 def clear_all(scope: str | None) -> Steps[int]:
     """Removes the recordings of a scope, or all. Returns how many."""
-    answer = yield from steps.ask(steps.delete(PATH, {"scope": scope}), Cleared)
+    answer = yield from steps.ask(
+        steps.delete(PATH, {"scope": scope} if scope is not None else {"all": "true"}), Cleared
+    )
     return answer.cleared

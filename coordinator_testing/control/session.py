@@ -4,9 +4,10 @@ import uuid
 from urllib.parse import urlsplit
 
 from coordinator.rules.model import FaultStatus, RecordingStatus
-from coordinator_testing.control import faults, recordings, steps
+from coordinator_testing.control import brokers, emulation, faults, recordings, steps
 from coordinator_testing.control.clock import ClockCommands
 from coordinator_testing.control.command import command
+from coordinator_testing.control.emulation import Emulation
 from coordinator_testing.control.errors import ControlOff
 from coordinator_testing.control.steps import Steps, View
 
@@ -15,8 +16,10 @@ class ControlCommands:
     """Faults, groups, time and recordings of one server.
 
     `url` is the admin address, "http://host:port" or "host:port". `scope` names what belongs together; by default it is a name
-    that no other client has. Leaving the `with` clears the scope, releases what its rules hold, and lets the clock run again
-    if this client made it manual. With `scope=None` a client sees the rules of all scopes, and leaving clears none.
+    that no other client has. Leaving the `with` clears the scope, releases what its rules hold, brings brokers up that this
+    client took down, has the server be the release of Kafka again that it was, and lets the clock run again if this client made
+    it manual. With `scope=None` a client sees the rules of
+    all scopes, and leaving clears none.
     `access` has the token or certificate that the server asks for. A server that has not answered after `answered_within_s`
     seconds more than it was asked to wait is unreachable.
 
@@ -29,6 +32,10 @@ class ControlCommands:
         self.url = base_url(url)
         """The URL of the server: "http://host:port"."""
         self.scope = f"control-{uuid.uuid4().hex[:12]}" if scope == "" else scope
+        self.made_down: set[str] = set()
+        """The brokers that this client took down, and has to bring up again."""
+        self.former_release: str | None = None
+        """The release that the server was before this client changed it."""
 
     @command
     def faults(self) -> Steps[list[FaultStatus]]:
@@ -56,13 +63,33 @@ class ControlCommands:
         return steps.ask_for_pages("transactions")
 
     @command
+    def brokers(self) -> Steps[list[brokers.Broker]]:
+        """All brokers of a server that is several; none if it is one."""
+        return brokers.listed()
+
+    @command
+    def emulation(self) -> Steps[Emulation]:
+        """The release of Kafka that clients of the server see."""
+        return emulation.shown()
+
+    @command
+    def emulate(self, release: str) -> Steps[Emulation]:
+        """The server becomes another release of Kafka, such as "3.9"; all connections end, as in a rolling upgrade."""
+        done = yield from emulation.become(release)
+        self.former_release = self.former_release or done.former
+        return done
+
+    @command
     def topics(self) -> Steps[list[View]]:
         """All topics of the server, with the offsets at which their partitions begin and end."""
         return steps.ask_for_pages("topics")
 
     def leave(self) -> Steps[None]:
-        """Clears the faults and recordings of the scope, and lets the clock run again."""
+        """Clears the faults and recordings of the scope, brings brokers up again, and lets the clock run again."""
         try:
+            yield from brokers.bring_up(self.made_down)
+            if self.former_release is not None:
+                yield from emulation.become(self.former_release)
             if self.scope is not None:
                 yield from faults.clear_all(self.scope)
                 yield from recordings.clear_all(self.scope)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator.operations.rebalance_causes import GroupEvent
+from coordinator.groups.rebalance_causes import GroupEvent
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.case import Evidence, InputRecord, InstanceHistory, OutputRecord, ProcessRun
 from coordinator_testing.certify.event import Allows
@@ -75,7 +75,7 @@ class Case:
 
     def commit(
         self, at_s: float, who: str, offset: int, partition: int = 0, *, error: str | None = None,
-        member: str = "", epoch: int = 1, producer_id: int | None = None, **how: Any,
+        member: str = "", epoch: int = 1, producer_id: int | None = None, producer_epoch: int = 0, **how: Any,
     ) -> "Case":  # fmt: skip
         row = {"topic": TOPIC, "partition": partition}
         request = {
@@ -86,11 +86,14 @@ class Case:
         }
         api = "OffsetCommit"
         if producer_id is not None:
-            api, request["producer_id"] = "TxnOffsetCommit", producer_id
+            api = "TxnOffsetCommit"
+            request |= {"producer_id": producer_id, "producer_epoch": producer_epoch}
         return self.entry(at_s, who, api, request, {"partitions": [row | {"error": error}]}, **how)
 
-    def end_transaction(self, at_s: float, who: str, producer_id: int, *, commits: bool = True) -> "Case":
-        request = {"producer_id": producer_id, "committed": commits}
+    def end_transaction(
+        self, at_s: float, who: str, producer_id: int, *, commits: bool = True, producer_epoch: int = 0
+    ) -> "Case":
+        request = {"producer_id": producer_id, "producer_epoch": producer_epoch, "committed": commits}
         return self.entry(at_s, who, "EndTxn", request, {"error": None})
 
     def position(self, at_s: float, who: str, offset: int, partition: int = 0) -> "Case":

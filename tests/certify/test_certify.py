@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,37 @@ RUNS = {
     "commits first": ("wrong_commits_first", "follower-killed"),
     "ignores revocation": ("wrong_ignores_revocation", "pause-and-zombie-commit"),
     "zombie": ("wrong_zombie", "commit-illegal-generation"),
-    "commits lost": ("wrong_commits lost", "rebalance-forced,follower-killed"),
+    "commits lost": ("wrong_commits lost", "rolling-restart"),
     "commits back": ("wrong_commits back", "rebalance-forced"),
     "commits too far": ("wrong_commits too_far", "rebalance-forced"),
     "commits outside": ("wrong_commits outside", "rebalance-forced"),
     "always transactional": ("confluent_transactions", "follower-killed,rebalance-forced"),
     "ends at once": ("no_such_program", "rebalance-forced"),
-    "no output topic": ("confluent_consumer", "rebalance-forced", "--no-output-topic", "--strict"),
+    "lines": ("speaks lines", "rebalance-forced", "--testimony", "lines", "--strict"),
+    "http": ("speaks http", "rebalance-forced", "--testimony", "http", "--strict"),
+    "lines too early": ("speaks lines early", "rebalance-forced", "--testimony", "lines"),
+    "no output topic": ("confluent_consumer", "rebalance-forced", "--testimony", "none", "--strict"),
 }
 """Name -> program, events and options."""
+FAILURES = {
+    "wrong_failures delivery": ("output-too-large", "records lost"),
+    "wrong_failures impatient": ("transaction-hangs", "rebalances"),
+    "wrong_failures latest": ("group-deleted", "records lost"),
+    "wrong_failures remembers": ("offsets-reset", "records lost"),
+    "wrong_skips": ("record-corrupt", "records lost"),
+}
+"""Program that is wrong when something fails -> an event in which it is, and the promise that it breaks."""
+SLOW_FAILURES = {
+    "wrong_failures decode": ("poison-record", "program ended"),
+    "wrong_failures gives_up": ("access-withdrawn", "seconds without progress"),
+    "wrong_failures impatient": ("client-throttled", "rebalances"),
+    "wrong_failures no_retries": ("output-answer-lost", "program ended"),
+    "wrong_failures nervous": ("connections-closed", "program ended"),
+}
+"""The same; whose events last until a session is over."""
+RUNS |= {program: (program, event) for program, (event, _) in FAILURES.items()}
+AT_A_TIME = 5
+"""Certifications that run at the same time: most of each is waiting."""
 Certified = Callable[[str], tuple[int, Any]]
 
 
@@ -62,21 +85,31 @@ def start(folder: Path, program: str, events: str, *options: str) -> subprocess.
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certified]:
-    """The exit code and the folder of a certification. All run at the same time: most of each is waiting."""
+    """The exit code and the certificate of a certification. All begin with the first."""
     folder = tmp_path_factory.mktemp("certified")
-    runs = {name: start(folder / name, *arguments) for name, arguments in RUNS.items()}
+    running: list[subprocess.Popen[str]] = []
+
+    def run(name: str) -> tuple[int, str]:
+        process = start(folder / name, *RUNS[name])
+        running.append(process)
+        output, _ = process.communicate(timeout=240)
+        return process.returncode, output
+
+    pool = ThreadPoolExecutor(AT_A_TIME)
+    runs = {name: pool.submit(run, name) for name in RUNS}
 
     def wait_for(name: str) -> tuple[int, Any]:
-        output, _ = runs[name].communicate(timeout=240)
+        code, output = runs[name].result()
         print(output)
-        return runs[name].returncode, json.loads((folder / name / "certificate.json").read_text())
+        return code, json.loads((folder / name / "certificate.json").read_text())
 
     try:
         yield wait_for
     finally:
-        for each in runs.values():
+        pool.shutdown(wait=False, cancel_futures=True)
+        for each in running:
             each.terminate()
-            each.communicate(timeout=60)
+        pool.shutdown()
 
 
 def broken(certificate: Any) -> dict[str, list[str]]:
@@ -124,7 +157,15 @@ def test_a_program_that_always_works_in_transactions_passes_events_that_ask_for_
 def test_a_program_that_commits_wrongly_is_caught_for_what_it_does(certified, program, promise):
     code, certificate = certified(program)
     assert code == 1
-    assert promise in broken(certificate)["rebalance-forced"]
+    assert [promise in each for each in broken(certificate).values()] == [True]
+
+
+@pytest.mark.parametrize("program", FAILURES)
+def test_a_program_that_is_wrong_when_something_fails_is_caught(certified, program):
+    code, certificate = certified(program)
+    event, promise = FAILURES[program]
+    assert code == 1
+    assert promise in broken(certificate)[event]
 
 
 def test_a_program_that_ignores_revocation_reads_what_another_owns(certified):
@@ -145,10 +186,22 @@ def test_a_program_that_ends_at_once_is_reported_at_once_with_its_exit_code_and_
     [event] = certificate["events"]
     assert event["reason"].endswith("ended with exit code 2")
     assert "program ended" in broken(certificate)["rebalance-forced"]
-    assert "No such file" in event["instances"][0]["printed"]
+    assert any("No such file" in each["printed"] for each in event["instances"])
 
 
-def test_without_an_output_topic_the_protocol_alone_is_judged_and_a_strict_run_says_so(certified):
+@pytest.mark.parametrize("source", ["lines", "http"])
+def test_a_program_that_copies_nothing_testifies_by_its_own_words(certified, source):
+    code, certificate = certified(source)
+    assert (code, certificate["outcome"], certificate["not_judged"]) == (0, "passed", []), broken(certificate)
+
+
+def test_a_program_whose_words_follow_its_commits_is_caught(certified):
+    code, certificate = certified("lines too early")
+    assert code == 1
+    assert broken(certificate)["rebalance-forced"] == ["committed too early"]
+
+
+def test_without_a_testimony_the_protocol_alone_is_judged_and_a_strict_run_says_so(certified):
     code, certificate = certified("no output topic")
     assert (code, certificate["outcome"]) == (3, "passed")
     assert certificate["not_judged"] == ["records lost", "delivered twice", "committed too early"]
@@ -173,6 +226,15 @@ def test_sigterm_stops_the_server_and_the_instances(tmp_path):
     host, port = bootstrap.split(":")
     with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
         pass
+
+
+@pytest.mark.skipif("CERTIFY_ALL" not in os.environ, reason="takes minutes: set CERTIFY_ALL=1 to run it")
+@pytest.mark.parametrize("program", SLOW_FAILURES)
+@pytest.mark.timeout(600)
+def test_a_program_whose_failure_stops_the_group_is_caught(tmp_path, program):
+    event, promise = SLOW_FAILURES[program]
+    start(tmp_path, program, event).communicate(timeout=500)
+    assert promise in broken(json.loads((tmp_path / "certificate.json").read_text()))[event]
 
 
 @pytest.mark.skipif("CERTIFY_ALL" not in os.environ, reason="takes minutes: set CERTIFY_ALL=1 to run it")

@@ -62,3 +62,13 @@ async def test_a_server_that_was_killed_has_the_clock_of_the_machine_again(monke
     machine = control.wall_ms = NOW + 5_000
     await clock.start()
     assert clock.machine_ms(NOW + 6_000) == NOW + 6_000
+
+
+async def test_a_late_answer_is_no_difference_between_the_clocks(monkeypatch):
+    times = iter([NOW, NOW + 40])
+    monkeypatch.setattr(module, "now_ms", lambda: next(times))
+    control = FakeControl()
+    control.wall_ms = NOW + 3
+    clock = StageClock(control)
+    await clock.start()
+    assert clock.machine_ms(NOW + 500) == NOW + 500

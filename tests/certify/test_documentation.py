@@ -8,9 +8,14 @@ import pytest
 from coordinator_testing.certify.curriculum import THEMES
 from coordinator_testing.certify.event import PROTOCOLS, Event
 from coordinator_testing.certify.judge import PROMISES
+from tests.certify.judged_programs import WRONG
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = {"promises": DOCS / "certification.md", "curriculum": DOCS / "certification-events.md"}
+PAGES = {
+    "promises": DOCS / "certification.md",
+    "judged": DOCS / "certification.md",
+    "curriculum": DOCS / "certification-events.md",
+}
 
 
 def cell(text: str) -> str:
@@ -20,6 +25,14 @@ def cell(text: str) -> str:
 def promises() -> str:
     rows = [f"| {name} | {cell(promise.rule)} |" for name, promise in PROMISES.items()]
     return "\n".join(["| promise | rule |", "|---|---|", *rows])
+
+
+def judged() -> str:
+    rows = [
+        f"| {each.mistake} | `{name}` | {each.promise} | {each.events.replace(',', ', ')} |"
+        for name, each in WRONG.items()
+    ]
+    return "\n".join(["| mistake | program | broken promise | at least in |", "|---|---|---|---|", *rows])
 
 
 def allows(event: Event) -> str:
@@ -48,7 +61,7 @@ def curriculum() -> str:
 
 
 def written(page: str) -> str:
-    for name, content in (("promises", promises()), ("curriculum", curriculum())):
+    for name, content in (("promises", promises()), ("judged", judged()), ("curriculum", curriculum())):
         page = re.sub(
             rf"(<!-- {name}: [^>]*-->\n).*?(<!-- /{name} -->)",
             lambda match, content=content: f"{match[1]}{content}\n{match[2]}",
@@ -58,7 +71,7 @@ def written(page: str) -> str:
     return page
 
 
-@pytest.mark.parametrize("name", ["promises", "curriculum"])
+@pytest.mark.parametrize("name", PAGES)
 def test_the_pages_have_the_promises_and_the_events_as_they_are_declared(name, request):
     path = PAGES[name]
     page = path.read_text(encoding="utf-8")

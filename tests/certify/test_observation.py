@@ -60,7 +60,7 @@ async def eventually(observation: Observation, condition: Callable[[], bool]) ->
 
 async def observe(server: Any) -> Observation:
     observation = Observation(server)
-    await observation.start(server, [LISTENER])
+    await observation.start(server, {LISTENER: [LISTENER]})
     return observation
 
 

@@ -6,27 +6,31 @@ import pytest
 from confluent_kafka import Producer as Confluent
 
 from coordinator_testing.certify.case import OutputRecord
-from coordinator_testing.certify.records import Producer, read_value, value_of
+from coordinator_testing.certify.content import Content
+from coordinator_testing.certify.records import Producer
 from coordinator_testing.certify.topics import Topics
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def topics(kafka_coordinator) -> Topics:
+def topics(kafka_coordinator, content) -> Topics:
     found = Topics(
-        kafka_coordinator.bootstrap_servers, kafka_coordinator.topic("input"), kafka_coordinator.topic("output")
+        kafka_coordinator.bootstrap_servers,
+        kafka_coordinator.topic("input"),
+        kafka_coordinator.topic("output"),
+        content,
     )
     found.create(2)
     return found
 
 
-def test_a_value_says_which_record_it_is():
-    assert read_value(value_of(3, 17)) == (3, 17)
-    assert read_value(b"something else") is read_value(None) is None
+@pytest.fixture
+def content() -> Content:
+    return Content()
 
 
-async def test_every_partition_gets_ascending_numbers_until_the_stream_is_stopped(kafka_coordinator, topics):
-    producer = Producer(kafka_coordinator.bootstrap_servers, kafka_coordinator.topic("input"), 2)
+async def test_every_partition_gets_ascending_numbers_until_the_stream_is_stopped(kafka_coordinator, topics, content):
+    producer = Producer(kafka_coordinator.bootstrap_servers, kafka_coordinator.topic("input"), 2, content)
     producer.start()
     await asyncio.to_thread(wait_until, lambda: len(topics.inputs().get(1, ())) >= 3)
     await producer.stop()
@@ -39,31 +43,31 @@ async def test_every_partition_gets_ascending_numbers_until_the_stream_is_stoppe
         assert numbers == list(range(1, len(offsets) + 1))
 
 
-async def test_a_topic_that_was_made_again_begins_another_life(kafka_coordinator, topics):
+async def test_a_topic_that_was_made_again_begins_another_life(kafka_coordinator, topics, content):
     name = kafka_coordinator.topic("input")
     writer = Confluent({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
-    writer.produce(name, value_of(0, 1), partition=0)
+    writer.produce(name, content.make(0, 1)[1], partition=0)
     assert writer.flush(30) == 0
     topics.recreate(name, 2)
     writer = Confluent({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
-    writer.produce(name, value_of(0, 2), partition=0)
+    writer.produce(name, content.make(0, 2)[1], partition=0)
     assert writer.flush(30) == 0
     assert [tuple(each) for each in topics.inputs()[0]] == [(0, 1, 0), (0, 2, 1)]
     topics.grow(name, 3)
     assert set(topics.ends(name, 3)) == {0, 1, 2}
 
 
-def test_only_copies_of_committed_transactions_count(kafka_coordinator, topics):
+def test_only_copies_of_committed_transactions_count(kafka_coordinator, topics, content):
     name = kafka_coordinator.topic("output")
     writer = Confluent({"bootstrap.servers": kafka_coordinator.bootstrap_servers, "transactional.id": f"{name}-writer"})
     writer.init_transactions(30)
     for number, end in ((1, writer.commit_transaction), (2, writer.abort_transaction), (3, writer.commit_transaction)):
         writer.begin_transaction()
-        writer.produce(name, value_of(0, number), partition=1)
+        writer.produce(name, content.make(0, number)[1], partition=1)
         assert writer.flush(30) == 0
         end(30)
     plain = Confluent({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
-    plain.produce(name, value_of(1, 1), partition=0)
+    plain.produce(name, content.make(1, 1)[1], partition=0)
     plain.produce(name, b"no copy", partition=0)
     assert plain.flush(30) == 0
     first, *others = topics.outputs()

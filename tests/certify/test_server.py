@@ -4,6 +4,9 @@ import socket
 
 import pytest
 
+from coordinator.operations import topics
+from coordinator.operations.client import Client
+from coordinator.protocol.errors import ErrorCode
 from coordinator_testing.certify import server as module
 from coordinator_testing.certify.server import CertificationServer
 from coordinator_testing.throwaway_server import DidNotStart
@@ -26,7 +29,20 @@ def test_a_port_that_somebody_takes_before_the_server_does_is_replaced(tmp_path)
 def test_ports_that_are_taken_each_time_are_reported(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         taken = f"127.0.0.1:{listening.getsockname()[1]}"
-        monkeypatch.setattr(module, "_free_addresses", lambda _count: (taken,))
+        monkeypatch.setattr(module, "_free_addresses", lambda _count, _brokers: (taken,))
         server = CertificationServer(tmp_path, 1)
         with pytest.raises(DidNotStart, match="cannot listen"):
             server.start()
+
+
+@pytest.mark.parametrize(("delay_ms", "expected"), [(0, "NONE"), (60_000, "UNKNOWN_TOPIC_OR_PARTITION")])
+def test_clients_see_a_new_topic_after_the_delay_of_the_certification(tmp_path, delay_ms, expected):
+    server = CertificationServer(tmp_path, 1, delay_ms)
+    server.start()
+    try:
+        with Client(server.bootstrap, 10.0) as client:
+            topics.create(client, "orders", 1, 1, {})
+            [topic] = client.metadata(["orders"]).topics
+    finally:
+        server.stop()
+    assert ErrorCode(topic.error_code).name == expected

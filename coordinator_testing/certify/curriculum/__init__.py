@@ -1,8 +1,10 @@
 """The curriculum: all events, by theme. A module declares the events of one theme; the order here is that of every list."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from coordinator_testing.certify.curriculum import (
+    brokers,
     classic_errors,
     classic_failures,
     classic_joins,
@@ -11,11 +13,14 @@ from coordinator_testing.certify.curriculum import (
     consumer,
     coordinators,
     migration,
+    output,
     partitions,
+    reading,
     streams,
     transactions,
 )
 from coordinator_testing.certify.event import Event, Protocol
+from coordinator_testing.certify.own_events import read_event
 
 THEMES: dict[str, tuple[Event, ...]] = {
     "Members that stop, die and fall silent": classic_failures.EVENTS,
@@ -23,7 +28,10 @@ THEMES: dict[str, tuple[Event, ...]] = {
     "Errors of classic groups": classic_errors.EVENTS,
     "Static members of classic groups": classic_static.EVENTS,
     "Coordinators that move, load and die": coordinators.EVENTS,
+    "Several brokers": brokers.EVENTS,
     "Topics that change": partitions.EVENTS,
+    "Reading": reading.EVENTS,
+    "Output": output.EVENTS,
     "Consumer groups": consumer.EVENTS,
     "Streams groups": streams.EVENTS,
     "Commits and offsets": commits.EVENTS,
@@ -38,9 +46,13 @@ class NoSuchEvent(Exception):
 
 
 def events_of(protocol: Protocol, names: Iterable[str] = ()) -> list[Event]:
-    """The events of a protocol, or those of these names. Raises NoSuchEvent."""
+    """The events of a protocol, or those of these names and files. Raises NoSuchEvent and WrongEvent."""
     found = {event.name: event for events in THEMES.values() for event in events if protocol in event.protocols}
     chosen = list(names)
+    for name in (each for each in chosen if each.endswith((".yaml", ".yml"))):
+        own = read_event(Path(name))
+        if protocol in own.protocols:
+            found[name] = own
     unknown = [name for name in chosen if name not in found]
     if unknown:
         raise NoSuchEvent(

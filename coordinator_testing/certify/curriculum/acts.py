@@ -1,20 +1,22 @@
 """What several events of the curriculum do: waiting for answers and epochs, ageing the clock, migrating, fencing a producer."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, cast
 
+from coordinator.log.batch_builder import BatchBuilder
 from coordinator.operations import topics
 from coordinator.operations.client import Client, OperationFailed, refuse_error
 from coordinator.protocol.messages import (
+    Answer,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
-    Message,
+    ProduceRequest,
+    Request,
 )
 from coordinator.rules.model import Entry
-from coordinator_testing.certify.event import NotApplicable
+from coordinator_testing.certify.event import Allows, NotApplicable
 from coordinator_testing.certify.judge.entries import errors
 from coordinator_testing.certify.judge.membership import FATAL_MS
 from coordinator_testing.certify.programs import Instance, now_ms
@@ -27,6 +29,11 @@ HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat", "str
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 RECONCILING = ("Assigning", "Reconciling")
 """The states of a consumer or streams group in which members learn what they are assigned and confirm what they gave up."""
+_HANGS_MS = 120_000
+_TRANSACTIONAL = 0x10
+"""The attribute of a batch that is part of a transaction."""
+_ADDS_PARTITIONS = 12
+"""The version of Produce that adds its partitions to the transaction (KIP-890), and still names topics."""
 _GROUP_RESOURCE = 32
 _SET = 0
 _STEP_MS = 40_000
@@ -37,6 +44,8 @@ _COMMITS_WITHIN_S = 1.5
 """A program that reads a steady stream commits in this time. What waits behind a held request cannot be seen."""
 WITHOUT_LEAVING_S = 75.0
 """Longer than the session of a process that has ended without leaving: 45 s in most libraries."""
+MAY_END = Allows(rebalances=3, stall_s=60.0, may_end=True)
+"""For what a right program may end of, without leaving its group, so that its session has to pass: 45 s in most libraries."""
 _ASKS_WITHIN_S = FATAL_MS / 2000
 """Well before the judge blames a member for what it sends: meanwhile it learns from no heartbeat that it was removed."""
 _STEPS_MAX = 15
@@ -121,23 +130,24 @@ async def answered_times(stage: Stage, api: str, error: str, times: int) -> None
     await stage.until(found, f"{error} to {api}, {times} times")
 
 
-async def ended_or_commits_again(stage: Stage, instance: Instance) -> None:
-    """Waits until an instance has ended, or has committed a transaction that it ends from now on. Starts it again if it has
-    ended.
+async def ended_or_commits_again(
+    stage: Stage, instance: Instance, is_commit: Callable[[Entry], bool] | None = None
+) -> None:
+    """Waits until an instance has ended, or has committed from now on: a transaction, unless `is_commit` says otherwise. Starts
+    it again if it has ended.
     """
+    is_meant = is_commit or _commits_transaction
     since_ms = now_ms()
 
     async def found() -> str | None:
         if not instance.runs:
             return "ended"
         later = stage.observation.last(
-            lambda entry: (
-                entry.listener == instance.listener and entry.time_ms >= since_ms and _commits_transaction(entry)
-            )
+            lambda entry: entry.listener == instance.listener and entry.time_ms >= since_ms and is_meant(entry)
         )
         return "again" if later else None
 
-    if await stage.until(found, f"the end of instance {instance.index}, or a transaction of it") == "ended":
+    if await stage.until(found, f"the end of instance {instance.index}, or a commit of it") == "ended":
         await start_and_join(stage, instance)
     await stage.stable(within_s=WITHOUT_LEAVING_S)
 
@@ -168,6 +178,11 @@ async def asked_or_ended(stage: Stage, instance: Instance, api: str, since: Mark
 
     with suppress(NotReached):
         await stage.until(found, f"{api} of instance {instance.index}", _ASKS_WITHIN_S)
+
+
+def commits(entry: Entry) -> bool:
+    """Whether an entry is a commit of offsets that has succeeded."""
+    return entry.api in COMMITS and entry.outcome == "answered" and not errors(entry)
 
 
 def _commits_transaction(entry: Entry) -> bool:
@@ -222,6 +237,20 @@ async def age_until_removed(stage: Stage, instance: Instance) -> None:
     finally:
         await stage.control.clock.real()
     raise NotReached(f"member {member_id} is still there, {_STEPS_MAX * _STEP_MS} ms later")
+
+
+async def stop_all(stage: Stage) -> None:
+    """Stops all instances, and waits until the group has no members. Raises NotReached."""
+    for instance in stage.instances:
+        await stage.stop(instance)
+    await in_state(stage, ("Empty", "Dead"))
+
+
+async def start_all(stage: Stage) -> None:
+    """Starts all instances, and waits until the group is stable. Raises NotReached."""
+    for instance in stage.instances:
+        await stage.start(instance)
+    await stage.stable()
 
 
 async def restart(stage: Stage, instance: Instance, environment: Mapping[str, str] | None = None) -> None:
@@ -291,19 +320,51 @@ async def fence_producer(stage: Stage, transactional_id: str) -> None:
     stage.note(f"another producer begins with {transactional_id}")
 
     def ask() -> None:
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=10_000, producer_id=-1, producer_epoch=-1
-        )
         with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
-            find = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
-            refuse_error(client.any().ask(find).coordinators[0].error_code, "there is no transaction coordinator")
-            for _ in range(100):
-                answer = client.any().ask(request)
-                if answer.error_code == 0:
-                    return
-            raise OperationFailed(f"cannot fence {transactional_id}: error {answer.error_code}")
+            _begin_producer(client, transactional_id)
 
     await asyncio.to_thread(ask)
+
+
+def _begin_producer(client: Client, transactional_id: str) -> tuple[int, int]:
+    """The id and the epoch of a producer that begins with a transactional id. Raises OperationFailed."""
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=_HANGS_MS, producer_id=-1, producer_epoch=-1
+    )
+    find = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+    refuse_error(client.any().ask(find).coordinators[0].error_code, "there is no transaction coordinator")
+    for _ in range(100):
+        answer = client.any().ask(request)
+        if answer.error_code == 0:
+            return answer.producer_id, answer.producer_epoch
+    raise OperationFailed(f"cannot begin with {transactional_id}: error {answer.error_code}")
+
+
+async def hang_transaction(stage: Stage, transactional_id: str) -> None:
+    """Writes a record to each partition of the topic, in a transaction that nobody ends. Raises OperationFailed."""
+    stage.note(f"transaction {transactional_id} writes to each partition, and hangs")
+
+    def produce() -> None:
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            producer_id, epoch = _begin_producer(client, transactional_id)
+            builder = BatchBuilder()
+            builder.add(None, b"never committed")
+            batch = builder.build(0, now_ms(), producer_id=producer_id, producer_epoch=epoch, attributes=_TRANSACTIONAL)
+            data = [
+                ProduceRequest.PartitionProduceData(index=partition, records=batch)
+                for partition in range(stage.producer.partitions)
+            ]
+            request = ProduceRequest(
+                transactional_id=transactional_id,
+                acks=-1,
+                timeout_ms=5_000,
+                topic_data=[ProduceRequest.TopicProduceData(name=stage.topic, partition_data=data)],
+            )
+            answer = client.any().ask(request, version_max=_ADDS_PARTITIONS)
+            for found in answer.responses[0].partition_responses:
+                refuse_error(found.error_code, "cannot write in the transaction")
+
+    await asyncio.to_thread(produce)
 
 
 async def read_new_topic(stage: Stage, name: str) -> None:
@@ -328,9 +389,9 @@ async def read_new_topic(stage: Stage, name: str) -> None:
         await producer.stop()
 
 
-async def _ask(stage: Stage, request: Message) -> Any:
-    def ask() -> Any:
+async def _ask(stage: Stage, request: Request[Answer]) -> Answer:
+    def ask() -> Answer:
         with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
             return client.any().ask(request)
 
-    return cast(Any, await asyncio.to_thread(ask))
+    return await asyncio.to_thread(ask)

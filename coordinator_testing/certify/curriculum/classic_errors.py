@@ -1,5 +1,6 @@
 """Classic groups: errors for a member that is out of date, or not welcome."""
 
+from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.event import Allows, Source, event
 from coordinator_testing.certify.stage import Stage
 
@@ -89,6 +90,7 @@ async def heartbeat_unknown_member(stage: Stage) -> None:
     allows=Allows(rebalances=1),
 )
 async def commit_illegal_generation(stage: Stage) -> None:
+    acts.need_plain_commits(stage)
     instance = await stage.follower()
     mark = stage.mark()
     fault = await stage.fault(instance, api="OffsetCommit", error="ILLEGAL_GENERATION")

@@ -14,6 +14,9 @@ _FENCED = Source(
     "FENCED_INSTANCE_ID is fatal: the exception reaches the program",
 )
 
+_FENCED_BY_RULE = Allows(rebalances=None, stall_s=45.0, may_end=True)
+"""Its member stays in the group, so that its partitions wait until it is back."""
+
 
 @event(
     "static-member-back-in-time",
@@ -84,4 +87,64 @@ async def fenced_instance_id(stage: Stage) -> None:
         await stage.stop(fenced)
 
 
-EVENTS = (static_member_back_in_time, static_member_restarted, fenced_instance_id)
+@event(
+    "heartbeat-fenced-instance-id",
+    protocols=("classic",),
+    happens="A heartbeat is answered with FENCED_INSTANCE_ID: another process had the instance id for a moment.",
+    right_client="stops, and does not join again until it is started",
+    provoked="a rule: the next Heartbeat of an instance; it is watched, stopped, and started again",
+    sources=(
+        Source(
+            "org.apache.kafka.clients.consumer.internals.AbstractCoordinator.HeartbeatResponseHandler",
+            "FENCED_INSTANCE_ID is fatal: the exception reaches the program",
+        ),
+    ),
+    allows=_FENCED_BY_RULE,
+    is_static=True,
+    time_limit_s=150.0,
+)
+async def heartbeat_fenced_instance_id(stage: Stage) -> None:
+    await _fence_by_rule(stage, "Heartbeat")
+
+
+@event(
+    "commit-fenced-instance-id",
+    protocols=("classic",),
+    happens="A commit is answered with FENCED_INSTANCE_ID: another process had the instance id for a moment.",
+    right_client="stops, and neither repeats the commit nor joins again until it is started",
+    provoked="a rule: the next OffsetCommit of an instance; it is watched, stopped, and started again",
+    sources=(
+        Source(
+            "org.apache.kafka.clients.consumer.internals.ConsumerCoordinator.OffsetCommitResponseHandler",
+            "FENCED_INSTANCE_ID is fatal: the commit raises it",
+        ),
+    ),
+    allows=_FENCED_BY_RULE,
+    is_static=True,
+    time_limit_s=150.0,
+)
+async def commit_fenced_instance_id(stage: Stage) -> None:
+    acts.need_plain_commits(stage)
+    await _fence_by_rule(stage, "OffsetCommit")
+
+
+async def _fence_by_rule(stage: Stage, api: str) -> None:
+    await acts.need_static(stage)
+    fenced = await stage.follower()
+    await stage.acted(await stage.fault(fenced, api=api, error="FENCED_INSTANCE_ID"))
+    await stage.quiet(fenced)
+    if fenced.runs:
+        await stage.stop(fenced)
+    mark = stage.mark()
+    await stage.start(fenced)
+    await stage.request("SyncGroup", fenced, since=mark)
+    await stage.stable()
+
+
+EVENTS = (
+    static_member_back_in_time,
+    static_member_restarted,
+    fenced_instance_id,
+    heartbeat_fenced_instance_id,
+    commit_fenced_instance_id,
+)

@@ -1,7 +1,14 @@
 """Events of offsets: commits that are answered late, lost or refused, and offsets that are gone."""
 
+import asyncio
+from collections.abc import Callable
+
+from coordinator.operations import groups
+from coordinator.operations.client import Client, OperationFailed
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.event import Allows, Protocol, Source, event
+from coordinator_testing.certify.programs import now_ms
+from coordinator_testing.certify.records import ANSWERED_WITHIN_S
 from coordinator_testing.certify.stage import Stage
 
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
@@ -111,13 +118,83 @@ async def commit_stale_member_epoch(stage: Stage) -> None:
     allows=Allows(rebalances=None),
 )
 async def offsets_expired(stage: Stage) -> None:
-    for instance in stage.instances:
-        await stage.stop(instance)
-    await acts.in_state(stage, ("Empty", "Dead"))
+    await acts.stop_all(stage)
     await stage.expire_offsets()
-    for instance in stage.instances:
-        await stage.start(instance)
-    await stage.stable()
+    await acts.start_all(stage)
+
+
+async def _administrate(stage: Stage, act: Callable[[Client], None]) -> None:
+    """Stops all instances, lets an administrator act on the group, and starts them."""
+    await acts.stop_all(stage)
+
+    def run() -> None:
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            act(client)
+
+    await asyncio.to_thread(run)
+    await acts.start_all(stage)
+
+
+@event(
+    "group-deleted",
+    protocols=BOTH,
+    happens="All instances are away, and an administrator deletes the group with its offsets.",
+    right_client="makes another group of that name, and begins by auto.offset.reset, here at the earliest record",
+    provoked="all instances are stopped, DeleteGroups, and the instances started",
+    sources=(
+        Source(
+            "GroupMetadataManager.createGroupTombstoneRecords, OffsetMetadataManager.deleteAllOffsets",
+            "nothing is left",
+        ),
+    ),
+    allows=Allows(rebalances=None),
+)
+async def group_deleted(stage: Stage) -> None:
+    def delete(client: Client) -> None:
+        for problem in groups.delete(client, [stage.group]).values():
+            if problem is not None:
+                raise OperationFailed(problem)
+
+    stage.note("the group is deleted")
+    await _administrate(stage, delete)
+
+
+@event(
+    "offsets-reset",
+    protocols=BOTH,
+    happens="All instances are away, and an administrator moves the offsets of the group back by ten records.",
+    right_client="reads on from the committed offsets, and takes no other memory of its position for better",
+    provoked="all instances are stopped, the offsets committed as kafka-consumer-groups --shift-by -10 does, and the instances "
+    "started",
+    sources=(Source("KIP-122", "the offsets of a group without members can be reset; its members begin there"),),
+    allows=Allows(rebalances=None),
+)
+async def offsets_reset(stage: Stage) -> None:
+    def shift(client: Client) -> None:
+        plan = groups.plan_reset(client, stage.group, groups.Selection(), groups.Target(shift=-10))
+        groups.commit(client, stage.group, plan)
+        stage.resets.append((now_ms(), {each.partition: each.new for each in plan}))
+
+    stage.note("the offsets are moved back by 10")
+    await _administrate(stage, shift)
+
+
+@event(
+    "access-withdrawn",
+    protocols=BOTH,
+    happens="The ACL that lets the program use its group is withdrawn for 5 s: GROUP_AUTHORIZATION_FAILED.",
+    right_client="reports it, and ends or goes on when it has access again",
+    provoked="a rule: every request of one instance to the coordinator of its group; an instance that ends is started again",
+    sources=(
+        Source("AbstractCoordinator", "GroupAuthorizationException is fatal to the call: poll and commit raise it"),
+    ),
+    allows=Allows(rebalances=None, stall_s=60.0, may_end=True),
+    time_limit_s=150.0,
+)
+async def access_withdrawn(stage: Stage) -> None:
+    apis = (acts.heartbeat_of(stage.first), *acts.COMMITS)
+    await stage.acted(await stage.fault(stage.first, api=apis, error="GROUP_AUTHORIZATION_FAILED", for_ms=5_000))
+    await acts.ended_or_commits_again(stage, stage.first, acts.commits)
 
 
 @event(
@@ -144,4 +221,7 @@ EVENTS = (
     commit_stale_member_epoch,
     offsets_expired,
     offset_out_of_range,
+    group_deleted,
+    offsets_reset,
+    access_withdrawn,
 )

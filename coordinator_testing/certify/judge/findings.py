@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["kept", "broken", "not judged"]
+Outcome = Literal["kept", "broken", "warning", "not judged"]
 EVIDENCE_MAX = 10
 """The pieces of evidence that a finding names. `count` counts all."""
 
@@ -23,6 +23,13 @@ class Finding:
 
 def kept(promise: str, text: str, count: float = 0) -> Finding:
     return Finding(promise=promise, outcome="kept", count=count, text=text)
+
+
+def warning(promise: str, text: str, evidence: list[str]) -> Finding:
+    """Kept, with a harm that comes from the client library and that the program cannot prevent."""
+    return Finding(
+        promise=promise, outcome="warning", count=len(evidence), text=text, evidence=tuple(evidence[:EVIDENCE_MAX])
+    )
 
 
 def not_judged(promise: str, text: str) -> Finding:

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from coordinator.rules.model import Entry
-from coordinator_testing.certify.case import Evidence, OutputRecord, TopicPartition
-from coordinator_testing.certify.judge.entries import NONE, Row, errors, generation, received, rows
+from coordinator_testing.certify.case import Evidence, TopicPartition
+from coordinator_testing.certify.judge.entries import NONE, Row, cite, errors, generation, received, rows
 
 DISOWNING = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH"})
 """Errors after which a member owns nothing."""
@@ -43,6 +43,7 @@ class Committed(NamedTuple):
     """Of a transaction: and whether the transaction was committed."""
     at_ms: int
     """When the offset counts: when the request arrived or, in a transaction, the request that ended it."""
+    error: str
 
 
 class Position(NamedTuple):
@@ -64,16 +65,18 @@ class Owned(NamedTuple):
     owns: bool
 
 
-class Copied(NamedTuple):
-    """A copy of a record in the output topic."""
+class Processed(NamedTuple):
+    """A testimony that a record was processed: a copy in the output topic, or a line of the program."""
 
-    entry: Entry
-    instance: int
-    run: int
-    copy: int
-    """Its offset in the output topic."""
-    at_ms: int
-    """When the copy counts: when the request arrived or, in a transaction, the request that ended it."""
+    instance: int | None
+    """None if nothing shows it; then `run` is, too."""
+    run: int | None
+    sent_ms: int | None
+    """When the program sent it; None if nothing shows it."""
+    at_ms: int | None
+    """When it counts: when it was sent or, in a transaction, when the request arrived that ended it."""
+    is_transactional: bool
+    place: str
 
 
 class History:
@@ -91,11 +94,12 @@ class History:
         """Instance and run -> when it asked to join."""
         self._ends: dict[int, list[Entry]] = defaultdict(list)
         """Producer id -> the requests that ended its transactions, in order."""
-        own = [entry for entry in evidence.entries if entry.listener in self._instances]
-        for entry in own:
+        self.own = [entry for entry in evidence.entries if entry.listener in self._instances]
+        """The entries of the instances."""
+        for entry in self.own:
             if entry.api == "EndTxn" and not errors(entry):
                 self._ends[entry.request["producer_id"]].append(entry)
-        for entry in own:
+        for entry in self.own:
             self._index(entry)
 
     def instance_of(self, entry: Entry) -> int:
@@ -134,11 +138,14 @@ class History:
                     self.fetched[at].append(found)
         elif entry.api in COMMITS and entry.request.get("group_id", self.evidence.group) == self.evidence.group:
             answers = {at: row.error for at, row in self._rows(entry.response)}
-            at_ms = self._counts_ms(entry, entry.request.get("producer_id") if entry.api == "TxnOffsetCommit" else None)
+            at_ms = (
+                entry.time_ms if entry.api == "OffsetCommit" else self._counts_ms(entry, entry.request["producer_id"])
+            )
             for at, row in self._rows(entry.request):
+                error = answers.get(at) or NONE
                 accepted = answers.get(at) == NONE and at_ms is not None
                 offset = row.number("committed_offset", "offset")
-                self.committed[at].append(Committed(entry, *who, offset, accepted, at_ms or entry.time_ms))
+                self.committed[at].append(Committed(entry, *who, offset, accepted, at_ms or entry.time_ms, error))
         elif entry.api in ("OffsetFetch", "ListOffsets"):
             for at, row in self._rows(received(entry)):
                 if row.error == NONE:
@@ -154,7 +161,10 @@ class History:
         """
         if producer_id is None:
             return entry.time_ms
-        end = next((each for each in self._ends[producer_id] if each.time_ms >= entry.time_ms), None)
+        # InitProducerId aborts, too: the next transaction has another epoch. A Produce shows none, but its copy was read.
+        epoch = entry.request.get("producer_epoch")
+        ends = (each for each in self._ends[producer_id] if epoch in (None, each.request["producer_epoch"]))
+        end = next((each for each in ends if each.time_ms >= entry.time_ms), None)
         if end is not None:
             return end.time_ms if end.request["committed"] else None
         was_down = any(end_ms >= entry.time_ms for _, end_ms in self.evidence.outages)
@@ -165,31 +175,48 @@ class History:
             if row.at.topic == self.evidence.topic:
                 yield row.at.partition, row
 
-    # --- the output topic ---------------------------------------------------------------------------------------------
+    # --- what was processed -------------------------------------------------------------------------------------------
 
     @cached_property
-    def copies(self) -> Mapping[tuple[int, int], list[Copied | None]]:
-        """Partition and number -> the copies in the order of their arrival; None for one whose request is not recorded."""
+    def processed(self) -> Mapping[tuple[int, int], list[Processed]] | None:
+        """Partition and number -> the testimonies of a record, in order. None: nothing testifies."""
+        if self.evidence.outputs is None and self.evidence.statements is None:
+            return None
+        found: dict[tuple[int, int], list[Processed]] = defaultdict(list)
+        for key, each in (*self._copies(), *self._statements()):
+            found[key].append(each)
+        for testimonies in found.values():
+            testimonies.sort(key=lambda each: each.at_ms or 0)
+        return found
+
+    def _statements(self) -> Iterator[tuple[tuple[int, int], Processed]]:
+        runs = {each.index: each.runs for each in self.evidence.instances}
+        for said in self.evidence.statements or ():
+            run = None
+            if said.instance is not None and said.time_ms is not None:
+                started = [each.started_ms <= said.time_ms for each in runs[said.instance]]
+                run = max(sum(started) - 1, 0)
+            processed = Processed(said.instance, run, said.time_ms, said.time_ms, False, said.place)
+            yield (said.partition, said.number), processed
+
+    def _copies(self) -> Iterator[tuple[tuple[int, int], Processed]]:
         writers: dict[tuple[int, int], Entry] = {}
-        for entry in self.evidence.entries:
-            if entry.api == "Produce" and entry.listener in self._instances:
+        for entry in self.own:
+            if entry.api == "Produce":
                 for row in rows(entry.response):
                     if row.at.topic == self.evidence.output_topic and row.error == NONE:
                         base = row.number("base_offset")
                         for offset in range(base, base + max(row.number("count"), 1)):
                             writers[row.at.partition, offset] = entry
-        found: dict[tuple[int, int], list[Copied | None]] = defaultdict(list)
         for each in self.evidence.outputs or ():
             writer = writers.get((each.output_partition, each.offset))
-            found[each.partition, each.number].append(None if writer is None else self._copied(writer, each))
-        for copies in found.values():
-            copies.sort(key=lambda copied: copied.at_ms if copied else 0)
-        return found
-
-    def _copied(self, entry: Entry, copy: OutputRecord) -> Copied:
-        # What was read of a transaction was committed, by whichever request.
-        at_ms = self._counts_ms(entry, copy.producer_id) or entry.time_ms
-        return Copied(entry, *self.run_key(entry), copy.offset, at_ms)
+            is_transactional = each.producer_id is not None
+            copy = Processed(None, None, None, None, is_transactional, f"offset {each.offset} of the output topic")
+            if writer is not None:
+                # What was read of a transaction was committed, by whichever request.
+                at_ms = self._counts_ms(writer, each.producer_id) or writer.time_ms
+                copy = Processed(*self.run_key(writer), writer.time_ms, at_ms, is_transactional, cite(writer))
+            yield (each.partition, each.number), copy
 
     # --- ownership ----------------------------------------------------------------------------------------------------
 
@@ -198,9 +225,7 @@ class History:
         """Partition -> changes of its ownership, in order, as the members could know them."""
         found: dict[int, list[Owned]] = defaultdict(list)
         everything = range(max(self.partitions(), default=-1) + 1)
-        for entry in self.evidence.entries:
-            if entry.listener not in self._instances:
-                continue
+        for entry in self.own:
             instance = self.instance_of(entry)
             for at_ms, owned, gave_up in self._changes(entry):
                 for partition in everything:

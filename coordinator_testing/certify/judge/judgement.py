@@ -13,6 +13,8 @@ class Promise(NamedTuple):
     """A promise of a right client."""
 
     check: Callable[[str, History], Finding]
+    column: str
+    """The head of its column in the table."""
     rule: str
     """How it is judged, for people."""
 
@@ -20,37 +22,46 @@ class Promise(NamedTuple):
 PROMISES: Mapping[str, Promise] = {
     "records lost": Promise(
         records.lost,
+        "lost",
         (
-            "Every record below the committed offset of its partition has a copy in the output topic. Without an output topic: "
-            "every record below the committed offset was sent to an instance."
+            "Every record below the committed offset of its partition was processed, as the testimony shows. Without a "
+            "testimony: every record below the committed offset was sent to an instance. After an administrator has moved the "
+            "offset back, an instance is sent the records from there on again."
         ),
     ),
     "delivered twice": Promise(
         records.delivered_twice,
+        "twice",
         (
-            "A record may be delivered again as long as its offset is not committed. A process may not copy a record again "
-            "after the commit, unless it joined again or took its position (OffsetFetch) since it was first sent the record, "
-            "and it may not read records again below the committed offset that it was given. In a transactional "
-            "event no record may have two committed copies."
+            "A record may be delivered again as long as its offset is not committed. A process may not process a record "
+            "again after the commit, unless it joined again or took its position (OffsetFetch) since it was first sent the "
+            "record, and it may not read records again below the committed offset that it was given. No record may have two "
+            "copies in committed transactions, unless the coordinator gave the process a position from which it had to read "
+            "again although a later one was committed."
         ),
     ),
     "committed too early": Promise(
         records.committed_too_early,
+        "early",
         (
-            "An accepted commit covers only records that the process was sent before and, if the program copies, "
-            "records whose first copy arrived before the commit did. Offsets and copies of a transaction count from the "
-            "request that commits it."
+            "An accepted commit covers only records that the process was sent before and that were processed before, as the "
+            "testimony shows. Offsets and copies of a transaction count from the request that commits it. Lines on "
+            "stdout are read a moment after they are written: they count if one of them came 500 ms after the commit, or nine "
+            "of ten came after it."
         ),
     ),
     "committed backwards": Promise(
         records.went_back,
+        "back",
         (
-            "No commit moves the offset of a partition back, unless ListOffsets gave the process that position, or "
-            "the topic was made again. For 3 s after it joined again or was resumed, a process may finish what it had polled."
+            "No commit moves the offset of a partition back, unless ListOffsets gave the process that position, "
+            "OffsetFetch did after an administrator's reset, or the topic was made again. "
+            "For 3 s after it joined again or was resumed, a process may finish what it had polled: a warning."
         ),
     ),
     "committed by another": Promise(
         membership.committed_by_another,
+        "others",
         (
             "No commit is accepted for a partition more than 3 s after the instance gave it up or was disowned, while another "
             "instance owns it."
@@ -58,6 +69,7 @@ PROMISES: Mapping[str, Promise] = {
     ),
     "read by two at once": Promise(
         membership.read_by_two,
+        "two",
         (
             "No instance is sent records of a partition more than 3 s after it gave the partition up (JoinGroup, "
             "LeaveGroup, a heartbeat without it) or was disowned, while another instance owns it."
@@ -65,13 +77,16 @@ PROMISES: Mapping[str, Promise] = {
     ),
     "seconds without progress": Promise(
         records.progress,
+        "stall s",
         (
             "From the provocation until the group has caught up, the committed offset of every partition advances at "
-            "least once in the time that the event allows. While the server is down, time does not count."
+            "least once in the time that the event allows. While the server is down, time does not count. A partition that is "
+            "read before the event has to be committed in that time, too. The finding names the causes that the requests show."
         ),
     ),
     "rebalances": Promise(
         membership.rebalances,
+        "rebal.",
         (
             "From the provocation on, the group rebalances no more often than the event allows: twice as often if "
             "members own partitions while they join (cooperative assignors). A rebalance that the leader begins within 3 s "
@@ -80,6 +95,7 @@ PROMISES: Mapping[str, Promise] = {
     ),
     "requests after a fatal error": Promise(
         membership.requests_after_fatal,
+        "fatal",
         (
             "5 s after the coordinator disowned a member id (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), a generation "
             "(ILLEGAL_GENERATION) or a member epoch (FENCED_MEMBER_EPOCH), the process sends no request with it. A process "
@@ -89,6 +105,7 @@ PROMISES: Mapping[str, Promise] = {
     ),
     "program ended": Promise(
         membership.program_ended,
+        "ended",
         ("No process ends by itself, unless the event is fatal to it."),
     ),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.operations.rebalance_causes import COMPLETED, STARTED, GroupEvent
+from coordinator.groups.rebalance_causes import COMPLETED, STARTED, GroupEvent
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.case import Evidence
 from coordinator_testing.certify.judge.entries import cite, errors, generation, received, rows
@@ -151,7 +151,11 @@ def requests_after_fatal(promise: str, history: History) -> Finding:
         for identity in _identities(history, entry):
             if identity in disowned:
                 first, error = disowned[identity]
-                if entry.time_ms > (first.answered_ms or first.time_ms) + FATAL_MS:
+                # A join that was under way has the member id from before.
+                is_new = (
+                    error == "FENCED_INSTANCE_ID" and entry.api == "JoinGroup" and not entry.request.get("member_id")
+                )
+                if entry.time_ms > (first.answered_ms or first.time_ms) + (0 if is_new else FATAL_MS):
                     found.append(f"{cite(entry)} ({entry.api}) after {error} at {cite(first)}")
                     break
         for identity, error in _disowned(history, entry):

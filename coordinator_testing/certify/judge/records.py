@@ -4,32 +4,40 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from coordinator_testing.certify.case import InputRecord
+from coordinator_testing.certify.judge.causes import causes
 from coordinator_testing.certify.judge.entries import cite
-from coordinator_testing.certify.judge.findings import Finding, broken, kept, not_judged
-from coordinator_testing.certify.judge.history import Committed, Copied, History, place
+from coordinator_testing.certify.judge.findings import Finding, broken, kept, not_judged, warning
+from coordinator_testing.certify.judge.history import Committed, History, Processed, place
 
-_NO_OUTPUT = "the program copies nothing to an output topic"
+_NO_TESTIMONY = "nothing shows what the program has processed"
+_TESTIMONIES = {"lines": "line on stdout", "http": "HTTP call", "command": "line of the command"}
+LINE_LATE_MS = 500
+LINES_LATE = 0.9
+"""A busy machine may read a line this many ms after it was written, and this part of all lines a little after."""
 _DROPPED = "the server forgot entries before they were read"
 
 
 def lost(promise: str, history: History) -> Finding:
-    """Records behind the committed offset that have no copy or, without an output topic, that nobody was sent."""
+    """Records behind the committed offset that were not processed or, if nothing shows that, that nobody was sent."""
     evidence = history.evidence
-    if evidence.outputs is not None:
+    if skipped := list(_skipped(history)):
+        return broken(
+            promise, f"{len(skipped)} records were skipped after an administrator had reset their offset", skipped
+        )
+    if history.processed is not None:
         missing = [
             place(evidence, partition, record.offset)
             for partition, record in _committed_records(history)
-            if not history.copies.get((partition, record.number))
+            if not history.processed.get((partition, record.number))
         ]
+        testimony = _testimony(history)
         if missing:
-            return broken(
-                promise, f"{len(missing)} records are committed and have no copy in the output topic", missing
-            )
-        return kept(promise, "every committed record has a copy in the output topic")
+            return broken(promise, f"{len(missing)} records are committed and have no {testimony}", missing)
+        return kept(promise, f"every committed record has a {testimony}")
     if evidence.entries_dropped:
         return not_judged(promise, _DROPPED)
     if evidence.outages:
-        return not_judged(promise, f"{_NO_OUTPUT}, and what was sent while the server went down is not recorded")
+        return not_judged(promise, f"{_NO_TESTIMONY}, and what was sent while the server went down is not recorded")
     unsent = [
         place(evidence, partition, record.offset)
         for partition, record in _committed_records(history)
@@ -37,7 +45,26 @@ def lost(promise: str, history: History) -> Finding:
     ]
     if unsent:
         return broken(promise, f"{len(unsent)} records are committed and no instance was sent them", unsent)
-    return not_judged(promise, f"{_NO_OUTPUT}; every committed record was sent to an instance")
+    return not_judged(promise, f"{_NO_TESTIMONY}; every committed record was sent to an instance")
+
+
+def _skipped(history: History) -> Iterator[str]:
+    """Records from the offset on to which an administrator moved the group back, which no instance was sent again. A program
+    may remember positions of its own, but not against an administrator.
+    """
+    evidence = history.evidence
+    for reset_ms, offsets in () if evidence.entries_dropped else evidence.resets:
+        for partition, offset in offsets.items():
+            before = [each.offset for each in _accepted_of(history, partition) if each.at_ms < reset_ms]
+            sent = [each for each in history.fetched[partition] if each.entry.time_ms >= reset_ms]
+            for skipped in range(offset, max(before, default=0)):
+                if not any(each.first <= skipped <= each.last for each in sent):
+                    yield place(evidence, partition, skipped)
+
+
+def _testimony(history: History) -> str:
+    """What shows that a record was processed, for people."""
+    return _TESTIMONIES.get(history.evidence.testimony, "copy in the output topic")
 
 
 def _committed_records(history: History) -> Iterator[tuple[int, InputRecord]]:
@@ -55,29 +82,27 @@ def _was_sent(history: History, partition: int, record: InputRecord) -> bool:
 
 
 def delivered_twice(promise: str, history: History) -> Finding:
-    """Copies beyond those that at-least-once delivery permits, and records that were read again after their commit."""
+    """Records processed more often than at-least-once delivery permits, and records that were read again after their commit."""
     evidence = history.evidence
-    if evidence.is_transactional:
-        return _copied_once(promise, history)
+    if twice := list(_copied_in_two_transactions(history)):
+        return broken(promise, f"{len(twice)} records have several copies of committed transactions", twice)
     again = list(_read_again(history))
     if again:
         return broken(promise, f"{len(again)} times an instance read again what was committed before it began", again)
-    if evidence.outputs is None:
-        return not_judged(promise, f"{_NO_OUTPUT}; no instance read again what was committed before it began")
+    if history.processed is None:
+        return not_judged(promise, f"{_NO_TESTIMONY}; no instance read again what was committed before it began")
     twice = [
-        f"{place(evidence, partition, record.offset)}: {cite(second.entry)}"
+        f"{place(evidence, partition, record.offset)}: {second.place}"
         for partition, records in evidence.inputs.items()
         for record in records
-        for first, second in pairwise(history.copies.get((partition, record.number), ()))
-        if first is not None
-        and second is not None
-        and _is_unexplained(history, partition, record.offset, first, second)
+        for first, second in pairwise(history.processed.get((partition, record.number), ()))
+        if _is_unexplained(history, partition, record.offset, first, second)
     ]
     if twice:
         return broken(
-            promise, f"{len(twice)} records were copied again by a process whose position nothing had moved", twice
+            promise, f"{len(twice)} records were processed again by a process whose position nothing had moved", twice
         )
-    copies = sum(len(each) - 1 for each in history.copies.values())
+    copies = sum(len(each) - 1 for each in history.processed.values())
     return kept(
         promise,
         f"{copies} records were delivered again, as at-least-once delivery permits" if copies else "none",
@@ -85,17 +110,29 @@ def delivered_twice(promise: str, history: History) -> Finding:
     )
 
 
-def _copied_once(promise: str, history: History) -> Finding:
+def _copied_in_two_transactions(history: History) -> Iterator[str]:
+    """Records with two copies that count, though the coordinator never lost the offset that was committed with the first one.
+
+    A right client reads again what the coordinator forgot: committed offsets that expired, or a position out of range.
+    """
     evidence = history.evidence
-    twice = [
-        place(evidence, partition, record.offset)
-        for partition, records in evidence.inputs.items()
-        for record in records
-        if len(history.copies.get((partition, record.number), ())) > 1
-    ]
-    if twice:
-        return broken(promise, f"{len(twice)} records have several copies of committed transactions", twice)
-    return kept(promise, "every record has at most one copy of a committed transaction")
+    if evidence.outputs is None:
+        return
+    for partition, records in evidence.inputs.items():
+        accepted = _accepted_of(history, partition)
+        for record in records:
+            for first, second in pairwise((history.processed or {}).get((partition, record.number), ())):
+                if not (evidence.is_transactional or (first.is_transactional and second.is_transactional)):
+                    continue
+                committed_ms = min((each.at_ms for each in accepted if each.offset > record.offset), default=None)
+                sent_back = committed_ms is not None and any(
+                    (each.instance, each.run) == (second.instance, second.run)
+                    and each.offset <= record.offset
+                    and committed_ms < each.entry.time_ms <= (second.at_ms or 0)
+                    for each in history.positions[partition]
+                )
+                if not sent_back:
+                    yield f"{place(evidence, partition, record.offset)}: {first.place} and {second.place}"
 
 
 def _read_again(history: History) -> Iterator[str]:
@@ -116,12 +153,13 @@ def _read_again(history: History) -> Iterator[str]:
                 yield f"{place(evidence, partition, fetched.last)}: {cite(fetched.entry)}"
 
 
-def _is_unexplained(history: History, partition: int, offset: int, first: Copied, second: Copied) -> bool:
-    """Whether one process copied a record again after its commit, though it neither joined nor took its position since it had
-    first been sent the record.
+def _is_unexplained(history: History, partition: int, offset: int, first: Processed, second: Processed) -> bool:
+    """Whether one process processed a record again after its commit, though it neither joined nor took its position since it
+    had first been sent the record.
     """
-    who = (second.instance, second.run)
-    to_ms = second.entry.time_ms
+    if second.instance is None or second.run is None or first.sent_ms is None or second.sent_ms is None:
+        return False
+    who, to_ms = (second.instance, second.run), second.sent_ms
     was_committed = any(commit.offset > offset and commit.at_ms <= to_ms for commit in _accepted_of(history, partition))
     if (first.instance, first.run) != who or not was_committed:
         return False
@@ -130,7 +168,7 @@ def _is_unexplained(history: History, partition: int, offset: int, first: Copied
         for each in history.fetched[partition]
         if (each.instance, each.run) == who and each.first <= offset <= each.last
     ]
-    from_ms = min([first.entry.time_ms, *sent_ms])
+    from_ms = min([first.sent_ms, *sent_ms])
     moved = [
         each.entry.time_ms for each in history.positions[partition] if (each.instance, each.run) == who
     ] + history.rejoined[who]
@@ -144,7 +182,7 @@ def _is_unexplained(history: History, partition: int, offset: int, first: Copied
 
 
 def committed_too_early(promise: str, history: History) -> Finding:
-    """Accepted commits beyond what the process was sent or, if the program copies, beyond what it had copied."""
+    """Accepted commits beyond what the process was sent or, if something shows that, beyond what it had processed."""
     evidence = history.evidence
     if evidence.entries_dropped:
         return not_judged(promise, _DROPPED)
@@ -156,16 +194,23 @@ def committed_too_early(promise: str, history: History) -> Finding:
     ]
     if early:
         return broken(promise, f"{len(early)} commits are beyond what the process was sent", early)
-    if evidence.outputs is None:
-        return not_judged(promise, f"{_NO_OUTPUT}; no commit is beyond what the process was sent")
+    if history.processed is None:
+        return not_judged(promise, f"{_NO_TESTIMONY}; no commit is beyond what the process was sent")
+    testimony = _testimony(history)
+    compared = list(_processed_after(history))
+    if not compared:
+        return not_judged(promise, f"no {testimony} says when a record was processed that was committed")
+    late = [each for each in compared if each[-1] > 0]
+    if evidence.testimony == "lines" and len(late) < LINES_LATE * len(compared):
+        late = [each for each in compared if each[-1] > LINE_LATE_MS]
     early = [
-        f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: the copy of {record.offset} came"
-        f" {copied.at_ms - commit.at_ms} ms later"
-        for partition, commit, record, copied in _copied_later(history)
+        f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: the {testimony} for {record.offset} came"
+        f" {later_ms} ms later"
+        for partition, commit, record, later_ms in late
     ]
     if early:
-        return broken(promise, f"{len(early)} records were committed before they were copied", early)
-    return kept(promise, "every commit covers records that were copied before")
+        return broken(promise, f"{len(early)} records were committed before they were processed", early)
+    return kept(promise, "every commit covers records that were processed before")
 
 
 def _accepted(history: History) -> Iterator[tuple[int, Committed]]:
@@ -205,8 +250,10 @@ def _may_be_unrecorded(history: History, partition: int, commit: Committed) -> b
     return any(last_ms <= to_ms and from_ms <= commit.entry.time_ms for from_ms, to_ms in history.evidence.outages)
 
 
-def _copied_later(history: History) -> Iterator[tuple[int, Committed, InputRecord, Copied]]:
-    """Records whose first copy arrived after the commit that first covered them."""
+def _processed_after(history: History) -> Iterator[tuple[int, Committed, InputRecord, int]]:
+    """The records that were committed and processed, each with the commit that first covered it, and by how many ms the first
+    testimony of it came later; not above 0 if it came before.
+    """
     life = len(history.evidence.recreated_ms)
     since_ms = max(history.evidence.recreated_ms, default=0)
     for partition in history.partitions():
@@ -214,11 +261,10 @@ def _copied_later(history: History) -> Iterator[tuple[int, Committed, InputRecor
         commits = [each for each in _accepted_of(history, partition) if each.at_ms >= since_ms]
         for record in records:
             commit = next((each for each in commits if each.offset > record.offset), None)
-            copies = history.copies.get((partition, record.number), ())
-            if commit is None or not copies or copies[0] is None:
+            testimonies = (history.processed or {}).get((partition, record.number), ())
+            if commit is None or not testimonies or testimonies[0].at_ms is None:
                 continue
-            if copies[0].at_ms > commit.at_ms:
-                yield partition, commit, record, copies[0]
+            yield partition, commit, record, testimonies[0].at_ms - commit.at_ms
 
 
 def _accepted_of(history: History, partition: int) -> list[Committed]:
@@ -231,24 +277,25 @@ def went_back(promise: str, history: History) -> Finding:
     evidence = history.evidence
     if evidence.entries_dropped:
         return not_judged(promise, _DROPPED)
-    all_found = [(partition, *each) for partition in history.partitions() for each in _backwards(history, partition)]
-    found = [
-        f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)} after {cite(highest.entry)}"
-        f" committed {highest.offset}: {highest.offset - commit.offset} records come again"
-        for partition, highest, commit in all_found
-        if not history.may_be_under_way(commit)
-    ]
-    if found:
-        return broken(promise, f"{len(found)} commits moved an offset back", found)
-    if all_found:
-        return kept(
-            promise, f"{len(all_found)} commits that were under way when the process joined again moved an offset back"
-        )
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for partition in history.partitions():
+        for highest, commit in _backwards(history, partition):
+            found[history.may_be_under_way(commit)].append(
+                f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)} after {cite(highest.entry)}"
+                f" committed {highest.offset}: {highest.offset - commit.offset} records come again"
+            )
+    if found[False]:
+        return broken(promise, f"{len(found[False])} commits moved an offset back", found[False])
+    if found[True]:
+        # A client library that renews the generation of a commit which waits, as librdkafka does, defeats the fence that
+        # the generation is. Its user has to know, and has no means against it; so it is no fault of the program.
+        text = f"{len(found[True])} commits that were under way when the process joined again moved an offset back"
+        return warning(promise, text, found[True])
     return kept(promise, "no commit moved an offset back")
 
 
 def _backwards(history: History, partition: int) -> Iterator[tuple[Committed, Committed]]:
-    """A commit, and a later and lower one. A client may commit the position that ListOffsets gave it."""
+    """A commit, and a later and lower one. A client may commit the position that it was given in between."""
     lives = list(history.evidence.recreated_ms)
     highest: Committed | None = None
     for commit in _accepted_of(history, partition):
@@ -259,8 +306,7 @@ def _backwards(history: History, partition: int) -> Iterator[tuple[Committed, Co
             highest = commit
             continue
         moved = any(
-            not each.is_committed
-            and (each.instance, each.run) == (commit.instance, commit.run)
+            (each.instance, each.run) == (commit.instance, commit.run)
             and highest.at_ms <= each.entry.time_ms <= commit.entry.time_ms
             and each.offset <= commit.offset
             for each in history.positions[partition]
@@ -273,13 +319,15 @@ def _backwards(history: History, partition: int) -> Iterator[tuple[Committed, Co
 def progress(promise: str, history: History) -> Finding:
     """The longest time in which the committed offset of a partition stood still."""
     evidence = history.evidence
-    if evidence.provoked_ms is None:
-        return not_judged(promise, "the event was not provoked")
     if evidence.entries_dropped:
         return not_judged(promise, _DROPPED)
+    if evidence.is_interrupted:
+        return not_judged(promise, "the event was interrupted")
+    if evidence.provoked_ms is None:
+        return _commits_at_all(promise, history)
     ended_ms = evidence.stopped_ms if evidence.settled_ms is None else evidence.settled_ms
     stalls = [
-        (to_ms - from_ms - _outage_ms(history, from_ms, to_ms), partition, from_ms)
+        (to_ms - from_ms - _outage_ms(history, from_ms, to_ms), partition, from_ms, to_ms)
         for partition in history.partitions()
         for from_ms, to_ms in pairwise(_marks(history, partition, evidence.provoked_ms, ended_ms))
     ]
@@ -287,21 +335,42 @@ def progress(promise: str, history: History) -> Finding:
     seconds = round(longest_ms / 1000, 1)
     limit_s = evidence.allows.stall_s
     found = [
-        f"{evidence.topic}-{partition}: {stall_ms / 1000:.1f} s from {(from_ms - evidence.provoked_ms) / 1000:+.1f} s on"
-        for stall_ms, partition, from_ms in sorted(stalls, reverse=True)
+        (
+            f"{evidence.topic}-{partition}: {stall_ms / 1000:.1f} s from {(from_ms - evidence.provoked_ms) / 1000:+.1f} s on",
+            causes(history, partition, from_ms, to_ms),
+        )
+        for stall_ms, partition, from_ms, to_ms in sorted(stalls, reverse=True)
         if stall_ms > limit_s * 1000
     ]
     if found:
-        return broken(
-            promise, f"a partition stood still for {seconds:g} s; the event allows {limit_s:g} s", found, seconds
-        )
+        text = f"a partition stood still for {seconds:g} s; the event allows {limit_s:g} s"
+        return _with_causes(promise, text, found, seconds)
     if evidence.settled_ms is None:
-        behind = _behind(history)
+        behind = _behind(history, ended_ms)
         if behind:
-            return broken(promise, "the group did not catch up", behind, seconds)
+            return _with_causes(promise, "the group did not catch up", behind, seconds)
     return kept(
         promise, f"no partition stood still for more than {seconds:g} s; the event allows {limit_s:g} s", seconds
     )
+
+
+def _with_causes(promise: str, text: str, found: list[tuple[str, list[str]]], seconds: float) -> Finding:
+    return broken(promise, f"{text}: {found[0][1][0]}", [f"{at}: {'; '.join(why)}" for at, why in found], seconds)
+
+
+def _commits_at_all(promise: str, history: History) -> Finding:
+    """For a program with which the event did not begin, because a partition has no commit."""
+    evidence = history.evidence
+    found = []
+    for partition in history.partitions():
+        sent_ms = min((each.entry.time_ms for each in history.fetched[partition]), default=evidence.stopped_ms)
+        waited_ms = evidence.stopped_ms - sent_ms
+        if waited_ms > evidence.allows.stall_s * 1000 and not _accepted_of(history, partition):
+            at = f"{evidence.topic}-{partition}: {waited_ms / 1000:.1f} s since its first record was sent"
+            found.append((at, causes(history, partition, sent_ms, evidence.stopped_ms)))
+    if not found:
+        return not_judged(promise, "the event was not provoked")
+    return _with_causes(promise, "a partition was read and never committed", found, evidence.allows.stall_s)
 
 
 def _outage_ms(history: History, from_ms: int, to_ms: int) -> int:
@@ -328,10 +397,13 @@ def _marks(history: History, partition: int, from_ms: int, to_ms: int) -> Sequen
     return [*start, *during, to_ms] if history.evidence.settled_ms is None else [*start, *during]
 
 
-def _behind(history: History) -> list[str]:
+def _behind(history: History, ended_ms: int) -> list[tuple[str, list[str]]]:
     evidence = history.evidence
     return [
-        f"{evidence.topic}-{partition}: committed {evidence.committed.get(partition, 0)} of {records[-1].offset + 1}"
+        (
+            f"{evidence.topic}-{partition}: committed {evidence.committed.get(partition, 0)} of {records[-1].offset + 1}",
+            causes(history, partition, [evidence.began_ms, *_marks(history, partition, 0, ended_ms)][-2], ended_ms),
+        )
         for partition, records in sorted(evidence.inputs.items())
         if records and evidence.committed.get(partition, 0) <= records[-1].offset
     ]

@@ -1,0 +1,106 @@
+"""The programs that try the judge, by language and name, and what it has to say of them."""
+
+from typing import NamedTuple
+
+
+class Wrong(NamedTuple):
+    """A mistake, the promise that it breaks, and the events in which it does. If any runs in the suite, the first does."""
+
+    mistake: str
+    promise: str
+    events: str
+    in_suite: bool = False
+
+
+WRONG = {
+    "python wrong_commits_first": Wrong(
+        "commits, then processes", "committed too early", "rebalance-forced,rolling-restart,follower-killed"
+    ),
+    "go first": Wrong(
+        "commits, then processes", "committed too early", "rebalance-forced,rolling-restart,follower-killed", True
+    ),
+    "go slow": Wrong(
+        "a slow thread processes what is committed automatically",
+        "committed too early",
+        "rebalance-forced,rolling-restart,heartbeat-answer-lost",
+    ),
+    "node unawaited": Wrong(
+        "does not wait for its work, and lets the library commit",
+        "committed too early",
+        "rebalance-forced,rolling-restart,follower-killed",
+        True,
+    ),
+    "go too_far": Wrong(
+        "off by one: one record too far",
+        "committed too early",
+        "rebalance-forced,rolling-restart,heartbeat-answer-lost",
+    ),
+    "python wrong_commits too_far": Wrong(
+        "off by one: one record too far", "committed too early", "rebalance-forced,rolling-restart,commit-answer-lost"
+    ),
+    "node short": Wrong(
+        "off by one: one record too few",
+        "seconds without progress",
+        "rebalance-forced,rolling-restart,heartbeat-answer-lost",
+    ),
+    "go lost": Wrong(
+        "commits what it lost", "committed by another", "rolling-restart,commit-unknown-member,heartbeat-unknown-member"
+    ),
+    "python wrong_commits lost": Wrong(
+        "commits what it lost", "committed by another", "rolling-restart,commit-unknown-member,heartbeat-unknown-member"
+    ),
+    "node back": Wrong("goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed", True),
+    "python wrong_commits back": Wrong(
+        "goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed"
+    ),
+    "python wrong_ignores_revocation": Wrong(
+        "ignores revocation", "read by two at once", "pause-and-zombie-commit,rolling-restart,commit-unknown-member"
+    ),
+    "node skips": Wrong(
+        "skips what it could not write",
+        "records lost",
+        "output-too-large,output-not-permitted,output-not-enough-replicas",
+        True,
+    ),
+    "python wrong_resumes": Wrong(
+        "a zombie: goes on after SIGSTOP",
+        "requests after a fatal error",
+        "pause-and-zombie-commit,heartbeat-unknown-member,commit-unknown-member",
+    ),
+    "node outside": Wrong(
+        "commits offsets outside the transaction",
+        "committed too early",
+        "rebalance-forced,rolling-restart,follower-killed",
+    ),
+    "python wrong_commits outside": Wrong(
+        "commits offsets outside the transaction",
+        "committed too early",
+        "rebalance-forced,rolling-restart,follower-killed",
+    ),
+    "go nothing": Wrong(
+        "a transaction without offsets", "seconds without progress", "rebalance-forced,rolling-restart,follower-killed"
+    ),
+    "python wrong_static": Wrong(
+        "swallows the fatal error of a fenced static member",
+        "requests after a fatal error",
+        "fenced-instance-id,heartbeat-fenced-instance-id,commit-fenced-instance-id",
+    ),
+    "go stays": Wrong("never leaves", "seconds without progress", "rolling-restart,group-deleted,offsets-reset"),
+    "node stays": Wrong("never leaves", "seconds without progress", "rolling-restart,group-deleted,offsets-reset"),
+}
+RIGHT_EVENTS = (
+    "rolling-restart,follower-killed,pause-and-zombie-commit,rebalance-forced,commit-unknown-member,commit-answer-lost,"
+    "client-throttled,offsets-reset"
+)
+RIGHT = {
+    "go": RIGHT_EVENTS,
+    "go pausing": RIGHT_EVENTS,
+    "node batch": RIGHT_EVENTS,
+    "python confluent_transactions": RIGHT_EVENTS,
+    "python static_consumer": f"{RIGHT_EVENTS},static-member-back-in-time,fenced-instance-id",
+}
+"""Plain, pausing, batch, always transactional, static."""
+RIGHT_CONSUMER = (
+    "rolling-restart,rebalance-forced,assignment-answer-lost,heartbeat-fenced-member-epoch,pause-and-zombie-commit"
+)
+IN_SUITE = {"go pausing", "node batch"}
