@@ -27,6 +27,7 @@ The packages, from the top. Each may import those below it, never those above (i
     operations  tools for people: inspect log folders, describe and change groups and topics
     cluster     several processes as one service: the engine that keeps their logs, who has which shard, take-overs, and the
                 supervisor of the workers of one machine
+    watch       the groups of a Kafka cluster, whose log is replayed into a server without clients
     server      the composition root: makes the parts, wires them, starts and stops them; the server's process
     overlay     in front of a real cluster: groups and offsets are ours, all else is forwarded to its brokers
     fastpath    shortcuts for the most frequent work, which change no byte: repeated commits, event encoding, bulk replay
@@ -36,6 +37,7 @@ The packages, from the top. Each may import those below it, never those above (i
     network     listeners and connections: limits, flow control, responses in the order of the requests
     rules       fault rules and recordings: what a test lets fail, wait or get lost; what clients asked and were answered
     requests    one file per Kafka API, named as Kafka names it: versions, access, handler, refusal
+    nodes       several brokers in one process: who leads what, and the server as the clients of each broker see it
     quotas      how much a client may send, fetch, ask and change in a time, and for how long it waits when it did more
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
     security    who a client is: TLS and certificates, SASL and its mechanisms, principals; and what it may do

@@ -3,17 +3,20 @@
 Like responses over the Kafka protocol, they leave when everything that they show is durable.
 """
 
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, TimeoutMs
+from coordinator.admin.group_activity import ListedRebalance, activity, is_troubled, last_rebalances
 from coordinator.admin.group_command import Reason, check_reason, run_on_group, shown
 from coordinator.admin.group_view import group_summary, group_view
 from coordinator.admin.history import group_at, group_diff
 from coordinator.admin.lag import group_lag
 from coordinator.admin.located import LOCATED_REFUSALS, WorkerPart, group_shard, part_of, transaction_shard
-from coordinator.admin.paging import Page, listed
+from coordinator.admin.paging import PAGE_MAX, Page, listed
 from coordinator.admin.server_view import ServerView
 from coordinator.admin.waiting import parse_until, wait_for
 from coordinator.groups import force_rebalance as forced
@@ -27,29 +30,76 @@ class GroupPage(Page, forbid_unknown_fields=True):
     """A part of the groups whose names contain a text."""
 
     contains: Annotated[str, Meta(description="A part of the names of the groups.")] = ""
+    topic: (
+        Annotated[str, Meta(description="Only groups with offsets of this topic; lag is that of the topic.")] | None
+    ) = None
+    sort: Annotated[
+        Literal["name", "trouble"],
+        Meta(description="trouble: those that rebalance now come first, then by rebalancing_share and lag; one page."),
+    ] = "name"
+
+
+def trouble(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sorts rows of groups: those in most trouble come first."""
+    rebalances = row["rebalances"]
+    is_rebalancing = bool(rebalances) and rebalances[-1]["ended_ms"] is None
+    return (not is_rebalancing, not rebalances, -row["rebalancing_share"], -(row["lag"] or 0), row["group_id"])
 
 
 async def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
-    """A page of the groups in the order of their names, including groups that only have offsets. Raises as `shown`."""
+    """A page of the groups in the order of their names or of their trouble, including groups that only have offsets.
 
+    Raises RefusedRequest: 422 a list by trouble has one page only; and as `shown`.
+    """
+    query, now_ms = request.query, server.clock.wall_ms()
+    by_trouble = query.sort == "trouble"
+    if by_trouble and query.after is not None:
+        raise RefusedRequest(422, "sort=trouble has one page; sort=name has all", ["name"])
     offsets_read = 0
 
-    def row(group_id: str) -> dict[str, Any]:
+    def lag(group_id: str, state: Any) -> int | None:
         nonlocal offsets_read
-        state: Any = server.groups.shard_of(group_id).state
-        group = state.by_id[group_id]
-        summary = group_summary(state, group)
-        offsets_read += summary["offset_count"]
-        last = group.last_rebalance
-        return summary | {
-            "lag": group_lag(server, state, group_id) if offsets_read <= LAGS_MAX else None,
+        offsets_read += len(state.offsets.by_group.get(group_id, ()))
+        return group_lag(server, state, group_id, query.topic) if offsets_read <= LAGS_MAX else None
+
+    def row(group_id: str) -> dict[str, Any]:
+        shard: Any = server.groups.shard_of(group_id)
+        group = shard.state.by_id[group_id]
+        last = group.last_rebalance or last_rebalances(server).of(server, shard.index, group_id)
+        return group_summary(shard.state, group) | {
+            "lag": lag(group_id, shard.state),
             "last_rebalance": None if last is None else last._asdict(),
+            **activity(group, now_ms),
         }
 
+    def wanted(state: Any) -> Iterator[str]:
+        for group_id in state.by_id:
+            if query.contains in group_id and (
+                query.topic is None
+                or any(topic == query.topic for topic, _ in state.offsets.by_group.get(group_id, ()))
+            ):
+                yield group_id
+
+    def most_troubled(names: Sequence[str]) -> list[str]:
+        """The names whose rows are worth making: their order is that of the rows, or nearly so."""
+
+        def order(group_id: str) -> tuple[Any, ...]:
+            state: Any = server.groups.shard_of(group_id).state
+            return (not is_troubled(state.by_id[group_id], now_ms), -(lag(group_id, state) or 0), group_id)
+
+        return nsmallest(max(query.limit, PAGE_MAX), names, order)
+
     def show() -> dict[str, Any]:
+        nonlocal offsets_read
         states: list[Any] = [shard.state for shard in server.groups.shards]
-        names = (group_id for state in states for group_id in state.by_id if request.query.contains in group_id)
-        return listed("groups", request.query, names, row, part_of(server, server.groups))
+        names = [group_id for state in states for group_id in wanted(state)]
+        part = part_of(server, server.groups)
+        if not by_trouble:
+            return listed("groups", query, names, row, part) | {"total": len(names)}
+        chosen = most_troubled(names)
+        offsets_read = 0
+        rows: dict[str, Any] = {"groups": sorted(map(row, chosen), key=trouble)[: query.limit], "total": len(names)}
+        return rows if part is None else rows | {"of_worker": part}
 
     return await shown(server.groups.shards, show)
 
@@ -191,28 +241,28 @@ class GroupSummary(Struct):
     offset_count: int
 
 
-class ListedRebalance(Struct):
-    """Why a group rebalanced last."""
-
-    started_ms: int
-    ended_ms: int | None
-    """Null: it is in progress."""
-    cause: str
-
-
 class ListedGroup(GroupSummary):
     """A group in a list."""
 
     lag: int | None
     """Records behind its offsets; null if this server has none of their partitions, or the list has too many offsets."""
     last_rebalance: ListedRebalance | None
-    """Null: none since the log was read."""
+    """The one in progress, or the last. Null: neither the groups in memory nor the event log has one."""
+    rebalances: list[ListedRebalance]
+    """Those of the last five minutes, the oldest first; at most 16."""
+    rebalancing_share: float
+    """The part of the last five minutes in which the group rebalanced. With 16 rebalances the time begins with the first."""
+    culprit: str | None
+    """The client whose members most of these rebalances name: its client id, or a member id where that is all that is known."""
+    culprit_rebalances: int
 
 
 class GroupList(Struct, omit_defaults=True):
     """A page of groups."""
 
     groups: list[ListedGroup]
+    total: int
+    """All groups that the query means, on whatever page."""
     next: str | None = None
     """The `after` of the page that follows; left out on the last one."""
     of_worker: WorkerPart | None = None
@@ -280,6 +330,8 @@ class GroupDetails(GroupSummary, omit_defaults=True):
     """With `diff`: the place to which it is compared."""
     changes: list[ChangedField] | UnsetType = UNSET
     """With `diff`: what is different."""
+    unknown: list[str] | UnsetType = UNSET
+    """Of a watcher: what the log of a Kafka does not say."""
 
 
 class TransactionSummary(Struct):
@@ -322,8 +374,8 @@ class TransactionDetails(TransactionSummary):
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page", list_groups, query=GroupPage,
-             returns=GroupList, refusals=(503,)),
+    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page, ?sort=trouble the most troubled",
+             list_groups, query=GroupPage, returns=GroupList, refusals=(422, 503)),
     Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
              describe_group, query=WhichGroup, returns=GroupDetails, refusals=(404, 422, *LOCATED_REFUSALS)),
     Endpoint("POST", "/v1/groups/{group_id}/rebalance", 'rebalance a group; the body is {"reason": TEXT} as application/json',

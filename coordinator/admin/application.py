@@ -90,6 +90,7 @@ class Application:
         self._server = server
         self._config = config
         self._credentials = credentials
+        self._endpoints = endpoints
         by_path: dict[str, dict[str, Endpoint]] = {}
         for endpoint in endpoints:
             methods = by_path.setdefault(endpoint.path, {})
@@ -152,7 +153,9 @@ class Application:
 
     def _check_anonymous(self, method: str, endpoint: Endpoint | None) -> None:
         """Raises RefusedRequest: 401, 403 the request needs credentials."""
-        changes = method not in {"GET", "HEAD"} or (endpoint is not None and endpoint.control)
+        changes = method not in {"GET", "HEAD"} or (
+            endpoint is not None and (endpoint.control or endpoint.shows_records)
+        )
         if (endpoint is not None and endpoint.is_open) or self._credentials.allow_anonymous(changes=changes):
             return
         if not self._credentials.are_set:
@@ -182,6 +185,7 @@ class Application:
             query=read_query(scope["query_string"], endpoint.query),
             body=read_body(raw, endpoint.body) if takes_body else None,
             headers=headers,
+            endpoints=self._endpoints,
         )
         result: Any = endpoint.handle(self._server, request)
         if inspect.isawaitable(result):

@@ -14,7 +14,7 @@ too: it finishes quickly, or awaits. `in_thread` runs what takes long outside th
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -67,6 +67,8 @@ class Request:
     """An instance of the endpoint's `body`."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By name in small letters."""
+    endpoints: "Sequence[Endpoint]" = ()
+    """All endpoints of the application."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,8 @@ class Endpoint:
     """The statuses of its own refusals, beside those that every endpoint has (openapi.py)."""
     control: bool = False
     """Whether it needs `admin.control.enable`; 403 without it."""
+    shows_records: bool = False
+    """Whether it shows what clients wrote into topics: `admin.anonymous=read` is not enough for it."""
     is_open: bool = False
     """Whether everybody may use it who reaches the server, without credentials (credentials.py)."""
     content_types: tuple[str, ...] = ("application/json",)

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import json
+
 from coordinator.admin.endpoint import RefusedRequest, in_thread
-from coordinator.admin.event_json import Entry, decoded
+from coordinator.admin.event_json import ALL, Entry, Wanted, decoded
 from coordinator.admin.fault_events import FaultEvents
 from coordinator.admin.server_view import RunsInThread
 from coordinator.log.journaled_log import JournaledLog
@@ -76,15 +78,16 @@ class _Source:
 class History:
     """One reader's way through the events."""
 
-    def __init__(self, here: EventLogs, group: str | None) -> None:
-        """Raises RefusedRequest: there are no events."""
+    def __init__(self, here: EventLogs, group: str | None, wanted: Wanted = ALL) -> None:
+        """`wanted`: which of the events. Raises RefusedRequest: there are no events."""
         logs = here.logs(group)
         self._here = here
         self._group = group
+        self._wanted = wanted
         self._faults = here.faults
         self._fault_number = 0
         self._logs = logs
-        self._sources = [_Source(here, shard, log, None) for shard, log in logs]
+        self._sources = [_Source(here, shard, log, _since(log, wanted.since_ms)) for shard, log in logs]
         self._slice_bytes = max(_SLICE_MIN_BYTES, _SLICES_BYTES // max(1, len(logs)))
 
     def begin_after(self, position: str) -> None:
@@ -152,8 +155,11 @@ class History:
         return not any(source.entries or source.is_behind for source in self._sources) and not self._fault()
 
     def _fault(self) -> Entry | None:
-        found = self._faults.after(self._fault_number, self._group, 1)
-        return found[0] if found else None
+        while found := self._faults.after(self._fault_number, self._group, 1):
+            if self._wanted is ALL or self._wanted.takes(json.decode(found[0].json)):
+                return found[0]
+            self._fault_number = found[0].offset
+        return None
 
     def _next(self) -> _Source | Entry | None:
         """Where the next event in time comes from; None if a log must be read first, or nothing is left."""
@@ -177,16 +183,16 @@ class History:
             try:
                 data = source.log.read(source.read_to, self._slice_bytes, offset_end=source.log.durable_offset)
             except Exception as error:
-                raise _unreadable(source.shard, error) from error
+                raise unreadable(source.shard, error) from error
             slices.append((source, data))
         if slices:
-            group = self._group
-            asked = [(source.shard, data, source.read_to, group) for source, data in slices]
+            group, wanted = self._group, self._wanted
+            asked = [(source.shard, data, source.read_to, group, wanted) for source, data in slices]
             try:
                 async with self._faults.reading:
                     found = await in_thread(self._here, lambda: [decoded(*each) for each in asked])
             except Exception as error:
-                raise _unreadable(slices[0][0].shard, error) from error
+                raise unreadable(slices[0][0].shard, error) from error
             for (source, _), (entries, read_to) in zip(slices, found, strict=True):
                 source.entries.extend(entries)
                 source.read_to = read_to
@@ -204,5 +210,14 @@ class History:
         return self.position, text.encode()
 
 
-def _unreadable(shard: int, error: Exception) -> RefusedRequest:
+def _since(log: JournaledLog, since_ms: int) -> int | None:
+    """The offset before the first segment with events of that time or later; None: before all."""
+    if not since_ms:
+        return None
+    recent = (each.base_offset for each in log.segments if each.max_timestamp >= since_ms)
+    return max(log.start_offset, next(recent, log.durable_offset)) - 1
+
+
+def unreadable(shard: int, error: Exception) -> RefusedRequest:
+    """The refusal where an event log cannot be read."""
     return RefusedRequest(503, f"the event log of shard {shard} cannot be read: {type(error).__name__}: {error}")

@@ -4,7 +4,8 @@ Batches are decoded in threads, so nothing here touches the server.
 """
 
 from base64 import b64encode, urlsafe_b64encode
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -13,10 +14,15 @@ from coordinator.groups.kinds import LABELS
 from coordinator.log.batch import key_values, split
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import message_class
 from coordinator.runtime.serde import Serde
 
 _KINDS = frozenset({"group_kind", "from_kind", "to_kind"})
 _UNDECLARED = -1
+MEMBERS_MAX = 100_000
+"""Members of a client that a search remembers."""
+TYPES = {cast(int, message_class(name).API_KEY).to_bytes(2): name.removesuffix("Key") for name in EVENT_KEYS}
+"""What the key of an event begins with -> its type."""
 
 
 class Entry(NamedTuple):
@@ -28,7 +34,41 @@ class Entry(NamedTuple):
     json: bytes
 
 
-def decoded(shard: int, data: bytes, from_offset: int, group: str | None) -> tuple[list[Entry], int]:
+class Wanted:
+    """Which events somebody asks for, beside those of a group."""
+
+    def __init__(self, types: Collection[str] = (), member: str = "", client: str = "", since_ms: int = 0) -> None:
+        """`types`: none means all. `member`, `client`: a part of the id of a member, or of its client id or host."""
+        self.types = frozenset(types)
+        self.member = member
+        self.client = client
+        self.since_ms = since_ms
+        self.keys = {key for key, name in TYPES.items() if name in self.types or (client and name == "MemberJoined")}
+        """What the keys of events begin with that must be decoded; none: all."""
+        self._members: dict[str, None] = {}
+        """Members of the clients, as far as their joins were read: most events name the member alone."""
+
+    def takes(self, event: Mapping[str, Any]) -> bool:
+        """Whether it is asked for. Called with events in the order of the log."""
+        member = event.get("member_id") or ""
+        if self.client:
+            named = (event.get("client_id"), event.get("client_host"), member)
+            if any(self.client in each for each in named if each):
+                if member and len(self._members) < MEMBERS_MAX:
+                    self._members[member] = None
+            elif member not in self._members:
+                return False
+        if self.types and event["type"] not in self.types:
+            return False
+        return event["time_ms"] >= self.since_ms and self.member in member
+
+
+ALL = Wanted()
+
+
+def decoded(
+    shard: int, data: bytes, from_offset: int, group: str | None, wanted: Wanted = ALL
+) -> tuple[list[Entry], int]:
     """The events in these batches from an offset on, and the offset behind them. `group` leaves out those of other groups.
 
     A group's events include the `EventLogOpened` that says which of them never took effect.
@@ -43,6 +83,8 @@ def decoded(shard: int, data: bytes, from_offset: int, group: str | None) -> tup
             if offset < from_offset or key is None or value is None:
                 continue
             if head is not None and key[2:] != head and len(key) > 2:
+                continue
+            if wanted.types and key[:2] not in wanted.keys:
                 continue
             record = serde.decode(key, value)
             if record is None:
@@ -61,7 +103,8 @@ def decoded(shard: int, data: bytes, from_offset: int, group: str | None) -> tup
                 "group": getattr(record.key, "group", None),
                 **fields,
             }
-            entries.append(Entry(event["time_ms"], offset, msgspec.json.encode(event)))
+            if wanted.takes(event):
+                entries.append(Entry(event["time_ms"], offset, msgspec.json.encode(event)))
     return entries, next_offset
 
 

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, json
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, Stream
 from coordinator.admin.event_history import POSITION_PATTERN, EventLogs, History
+from coordinator.admin.event_json import ALL, TYPES, Wanted
 from coordinator.admin.fault_events import fault_events
 from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
@@ -20,6 +21,7 @@ from coordinator.topics.names import COORDINATOR_EVENTS
 from coordinator.topics.partition import Reader
 from coordinator.world.threads import Done
 
+NAMES = frozenset({*TYPES.values(), "FaultActed"})
 LIMIT_MAX = 1_000
 """Events of a page."""
 _CHUNK_EVENTS = 100
@@ -33,6 +35,12 @@ class EventQuery(Struct, forbid_unknown_fields=True):
     """Which events."""
 
     group: str | None = None
+    type: Annotated[str, Meta(description="Types of docs/events.md, with commas between them.")] | None = None
+    member: Annotated[str, Meta(description="A part of the id of the member.")] = ""
+    client: Annotated[
+        str, Meta(description="A part of the client id or host of the member, if the search meets its MemberJoined.")
+    ] = ""
+    since_ms: Annotated[int, Meta(ge=0, le=2**53, description="Without events before this time.")] = 0
     after: (
         Annotated[
             str,
@@ -79,7 +87,12 @@ async def events(server: ServerView, request: Request) -> Response | Stream:
 async def answer(here: EventLogs, request: Request) -> Response | Stream:
     """The events of these logs. Raises RefusedRequest: 409, 422."""
     query: EventQuery = request.query
-    history = History(here, query.group)
+    types = [] if query.type is None else query.type.split(",")
+    if unknown := [each for each in types if each not in NAMES]:
+        raise RefusedRequest(422, f"type: there is no event {unknown[0]}", sorted(NAMES))
+    is_search = bool(types or query.member or query.client or query.since_ms)
+    wanted = Wanted(types, query.member, query.client, query.since_ms) if is_search else ALL
+    history = History(here, query.group, wanted)
     position = request.headers.get("last-event-id") or query.after
     if position:
         history.begin_after(position)

@@ -24,6 +24,18 @@ class ScopeQuery(Struct, frozen=True):
     scope: Annotated[str, Meta(description="Only rules or recordings of this scope.")] | None = None
 
 
+class ClearQuery(ScopeQuery, frozen=True):
+    all: Annotated[bool, Meta(description="Those of every scope, and those without one.")] = False
+
+
+def scope_to_clear(request: Request) -> str | None:
+    """The scope to clear; None: everything. Raises RefusedRequest: 422 the query does not say which."""
+    query: ClearQuery = request.query
+    if (query.scope is None) is not query.all:
+        raise RefusedRequest(422, "give scope=NAME, or all=true for the rules of every scope")
+    return query.scope
+
+
 class FaultQuery(Struct, frozen=True):
     until: (
         Annotated[str, Meta(pattern="^(acted|matched|held):[0-9]{1,9}$", description="acted:2, matched:2 or held:1.")]
@@ -68,7 +80,7 @@ def list_faults(server: ServerView, request: Request) -> FaultList:
 def clear_faults(server: ServerView, request: Request) -> Cleared:
     """Clears the rules of a scope, or all."""
     faults = _faults(server)
-    return Cleared(faults.clear(faults.of_scope(request.query.scope)))
+    return Cleared(faults.clear(faults.of_scope(scope_to_clear(request))))
 
 
 async def view_fault(server: ServerView, request: Request) -> FaultStatus:
@@ -123,7 +135,8 @@ ENDPOINTS = (
     ),
     Endpoint("GET", "/v1/faults", "fault rules", list_faults, query=ScopeQuery, returns=FaultList, control=True),
     Endpoint(
-        "DELETE", "/v1/faults", "clear fault rules", clear_faults, query=ScopeQuery, returns=Cleared, control=True,
+        "DELETE", "/v1/faults", "clear fault rules", clear_faults, query=ClearQuery, returns=Cleared, refusals=(422,),
+        control=True,
     ),
     Endpoint(
         "GET", _FAULT, "a fault rule; `until` waits for it", view_fault, query=FaultQuery, returns=FaultStatus,

@@ -20,7 +20,8 @@ def group_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:
         each["end_offset"] = end_offset(server, each["topic"], each["partition"])
         each["lag"] = partition_lag(server, each["topic"], each["partition"], each["offset"])
     known = [each["lag"] for each in view["committed"] if each["lag"] is not None]
-    return view | {"lag": sum(known) if known else None}
+    view["lag"] = sum(known) if known else None
+    return view | ({"unknown": list(server.unknown)} if server.unknown else {})
 
 
 def stored_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 `/health/live` responds whenever the event loop runs. A supervisor that restarted the server for other reasons would restart it
 when the disk is full, which does not help. `/health/ready` responds with status 200 if every shard that this server has is
-loaded and accepts writes, topics and settings can be changed, the disk has space for records, the cluster behind is known (if
+loaded and accepts writes, topics and settings can be changed, the disk has space for records, the cluster behind answers (if
 there is one), and the server is not stopping. Otherwise it responds with status 503 and the reasons. Two problems are reported
 without making the server unready, because it can still do everything else: partitions with a damaged log
 (`partitions_failed`), and event logs that accept no events (`events_lost`).
@@ -49,15 +49,15 @@ def ready(server: ServerView, _request: Request) -> Ready | Response:
     if problems:
         return Response(body=json_bytes(NotReady(problems)), status=503)
     return Ready(
-        len(server.groups.shards), partitions_failed=_partitions(server, "failed"), events_lost=_events_lost(server)
+        len(server.groups.shards), partitions_failed=partitions_in(server, "failed"), events_lost=events_lost(server)
     )
 
 
 def not_ready(server: ServerView) -> list[str]:
     """The reasons why clients should not use this server; empty if it is ready."""
     problems = ["the server is stopping"] if server.stopping else []
-    if server.awaits_cluster:
-        problems.append("the cluster is not known yet")
+    if reason := server.cluster_problem:
+        problems.append(reason)
     for what, router in (("shard", server.groups), ("shard of transactions", server.transactions)):
         problems += [
             f"{what} {shard.index} is {shard.status}: {shard.reason}"
@@ -68,11 +68,11 @@ def not_ready(server: ServerView) -> list[str]:
         problems.append("the engine has not taken a beat in time, so other workers may have the shards")
     if reason := server.topics.metadata.problem:
         problems.append(reason)
-    problems += _partitions(server, "full")
+    problems += partitions_in(server, "full")
     return problems
 
 
-def _partitions(server: ServerView, wanted_state: str) -> list[str]:
+def partitions_in(server: ServerView, wanted_state: str) -> list[str]:
     """The partitions of topics in this state, with the reasons."""
     return _shortened(
         [
@@ -83,7 +83,7 @@ def _partitions(server: ServerView, wanted_state: str) -> list[str]:
     )
 
 
-def _events_lost(server: ServerView) -> list[str]:
+def events_lost(server: ServerView) -> list[str]:
     """The event logs that accept no events, with the reasons."""
     logs = [shard.events for shard in server.groups.shards if shard.events is not None]
     return _shortened([f"shard {log.index}: {log.reason}" for log in logs if log.status is not event_log.Status.ACTIVE])

@@ -45,6 +45,10 @@ async def group_diff(server: ServerView, group_id: str, first: int, last: int) -
 
 
 async def _view_at(server: ServerView, shard: Shard[Any], group_id: str, offset: int) -> dict[str, Any]:
+    if server.unknown:
+        raise RefusedRequest(
+            422, "a watcher does not keep the log of the cluster: it shows a group as it is, and its events"
+        )
     log, end_offset = shard.log, shard.offset_durable
     if not log.start_offset <= offset <= end_offset:
         raise RefusedRequest(

@@ -34,20 +34,26 @@ class Shown(Struct, forbid_unknown_fields=True):
     """What the page shows."""
 
     group: Annotated[str, Meta(description="The page shows this group. Programs get the same list.")] | None = None
-    view: Annotated[str, Meta(description="`topics`: the page shows the topics.")] | None = None
+    view: Annotated[str, Meta(description="groups, topics, events, faults, workers or brokers.")] | None = None
+    topic: Annotated[str, Meta(description="The page shows this topic.")] | None = None
+    partition: Annotated[str, Meta(description="Records of this partition of the topic.")] | None = None
+    offset: Annotated[str, Meta(description="Records of the partition from here on.")] | None = None
+    moment: (
+        Annotated[str, Meta(description="The group at an offset of its events, or at t and milliseconds.")] | None
+    ) = None
+    by: Annotated[str, Meta(description="What events are searched by: group, member, client.")] | None = None
+    search: Annotated[str, Meta(description="The text of that search.")] | None = None
 
 
 def index(server: ServerView, request: Request) -> Index | Response:
     """The page for a browser, else the list of all endpoints."""
     if wants_page(request):
         return page()
-    from coordinator.admin.routes import all_endpoints  # noqa: PLC0415 - it lists this module too
-
     return Index(
         "kafka-group-coordinator",
         version("kafka-group-coordinator"),
         server.addresses,
-        [Listed(each.method, each.path, each.about, each.control) for each in all_endpoints()],
+        [Listed(each.method, each.path, each.about, each.control) for each in request.endpoints],
     )
 
 

@@ -7,12 +7,8 @@ from coordinator.groups.offsets import value as values
 
 
 def end_offset(server: ServerView, topic: str, index: int) -> int | None:
-    """The high watermark of a partition.
-
-    None: this server does not have the partition, or it is offline, so that nobody knows where its log ends.
-    """
-    partition = server.topics.user_partition(topic, index)
-    return None if partition is None or partition.is_offline else partition.high_watermark
+    """The high watermark of a partition; None if it is not known."""
+    return server.end_offset(topic, index)
 
 
 def partition_lag(server: ServerView, topic: str, index: int, offset: int) -> int | None:
@@ -21,11 +17,12 @@ def partition_lag(server: ServerView, topic: str, index: int, offset: int) -> in
     return None if end is None else max(0, end - offset)
 
 
-def group_lag(server: ServerView, state: Any, group_id: str) -> int | None:
-    """Records behind all committed offsets of a group; None if the lag of none of them is known."""
+def group_lag(server: ServerView, state: Any, group_id: str, of_topic: str | None = None) -> int | None:
+    """Records behind the committed offsets of a group, or of one topic; None if the lag of none of them is known."""
     known = [
         lag
         for (topic, index), committed in state.offsets.by_group.get(group_id, {}).items()
-        if (lag := partition_lag(server, topic, index, values.fetched(committed)[0])) is not None
+        if of_topic in (None, topic)
+        and (lag := partition_lag(server, topic, index, values.fetched(committed)[0])) is not None
     ]
     return sum(known) if known else None

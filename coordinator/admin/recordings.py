@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response, TimeoutMs
-from coordinator.admin.faults import ID_HEADER, ScopeQuery, chosen_id
+from coordinator.admin.faults import ID_HEADER, ClearQuery, ScopeQuery, chosen_id, scope_to_clear
 from coordinator.admin.server_view import ServerView
 from coordinator.rules.check import RefusedRule
 from coordinator.rules.model import Cleared, RecordingList, RecordingPage, RecordingRequest, RecordingStatus
@@ -39,7 +39,7 @@ def list_recordings(server: ServerView, request: Request) -> RecordingList:
 def delete_recordings(server: ServerView, request: Request) -> Cleared:
     """Ends the recordings of a scope, or all."""
     recordings = server.interceptor.recordings
-    return Cleared(recordings.remove(recordings.of_scope(request.query.scope)))
+    return Cleared(recordings.remove(recordings.of_scope(scope_to_clear(request))))
 
 
 async def read_recording(server: ServerView, request: Request) -> Response:
@@ -74,7 +74,8 @@ ENDPOINTS = (
         "GET", "/v1/recordings", "recordings", list_recordings, query=ScopeQuery, returns=RecordingList, control=True,
     ),
     Endpoint(
-        "DELETE", "/v1/recordings", "end recordings", delete_recordings, query=ScopeQuery, returns=Cleared, control=True,
+        "DELETE", "/v1/recordings", "end recordings", delete_recordings, query=ClearQuery, returns=Cleared,
+        refusals=(422,), control=True,
     ),
     Endpoint(
         "GET", _RECORDING, "entries of a recording; `timeout_ms` waits for some", read_recording, query=RecordingQuery,

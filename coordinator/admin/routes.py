@@ -7,21 +7,28 @@ from types import ModuleType
 from coordinator.admin import (
     acting,
     api,
+    brokers,
     browser_page,
     clock,
+    emulation,
     event_stream,
     faults,
     health,
     index,
     metrics,
     openapi,
+    overview,
     recordings,
+    records,
     topics,
+    why,
+    worker_list,
 )
 from coordinator.admin.endpoint import Endpoint
 
 MODULES: tuple[ModuleType, ...] = (
-    index, openapi, browser_page, health, metrics, api, acting, clock, event_stream, faults, recordings, topics,
+    index, openapi, browser_page, health, metrics, overview, api, acting, brokers, clock, emulation, event_stream, faults,
+    recordings, topics, records, why, worker_list,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.turns import TurnJournal
 from coordinator.network.listener import Listener
+from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
@@ -22,6 +23,7 @@ from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.threads import Done
 
 if TYPE_CHECKING:
+    from coordinator.nodes.brokers import Brokers  # imported where there are several
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
     from coordinator.security.standard_authorizer import StandardAuthorizer
@@ -123,6 +125,30 @@ class ServerView(RunsInThread, Protocol):
         ...
 
     @property
+    def brokers(self) -> "Brokers | None":
+        """The brokers that this server is; None: it is one."""
+        ...
+
+    async def take_broker_down(self, broker_id: int) -> ErrorCode:
+        """Ends a broker as a crash does."""
+        ...
+
+    async def bring_broker_up(self, broker_id: int) -> ErrorCode:
+        """Starts a broker again. Raises OSError."""
+        ...
+
+    @property
+    def emulates(self) -> str | None:
+        """The release of Kafka that clients see; None: several workers answer."""
+        ...
+
+    @property
+    def has_cluster_behind(self) -> bool: ...
+    def emulate(self, release: str) -> int:
+        """Becomes another release; returns how many connections that ended."""
+        ...
+
+    @property
     def clock(self) -> ProtocolClock: ...
     @property
     def marker_delivery(self) -> MarkerDelivery: ...
@@ -144,8 +170,20 @@ class ServerView(RunsInThread, Protocol):
         ...
 
     @property
-    def awaits_cluster(self) -> bool:
-        """Whether this server stands in front of a cluster that it does not know yet."""
+    def cluster_problem(self) -> str:
+        """What is wrong with the cluster that this server stands in front of; empty: nothing, or there is none."""
+        ...
+
+    def end_offset(self, topic: str, index: int) -> int | None:
+        """The high watermark of a partition.
+
+        None: this server does not have the partition, or it is offline, so that nobody knows where its log ends.
+        """
+        ...
+
+    @property
+    def unknown(self) -> Sequence[str]:
+        """What views cannot show, because the log of groups was written by a Kafka; nothing if it is this server's."""
         ...
 
     @property

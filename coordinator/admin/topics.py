@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from coordinator.admin.endpoint import Endpoint, Request
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.paging import Page, listed
 from coordinator.admin.server_view import ServerView
 
@@ -19,7 +19,10 @@ class PartitionOffsets(Struct):
     partition: int
     start_offset: int | None
     end_offset: int | None
-    """Both are null if the partition is offline."""
+    """Both are null if the partition is offline, or not known here."""
+    stable_offset: int | None
+    """The last stable offset, before which no transaction is open."""
+    size_bytes: int | None
 
 
 class TopicOffsets(Struct):
@@ -29,6 +32,8 @@ class TopicOffsets(Struct):
     id: str
     """As Kafka's tools print it."""
     partitions: list[PartitionOffsets]
+    elsewhere: bool = False
+    """Whether the records are in a cluster. Then null is not known here, and no sign that a partition is offline."""
 
 
 class TopicList(Struct, omit_defaults=True):
@@ -53,21 +58,44 @@ def list_topics(server: ServerView, request: Request) -> dict[str, Any]:
     return page | {"topics": rows}
 
 
+def records_are_elsewhere(server: ServerView) -> bool:
+    """Whether the records of topics are in a cluster: that in front of which the server stands, or that it watches."""
+    return bool(server.unknown or server.config.overlay.data_bootstrap_servers)
+
+
 def _row(server: ServerView, name: str) -> TopicOffsets:
-    partitions = []
     topic = server.topics.registry.topics[name]
+    is_elsewhere = records_are_elsewhere(server)
+    partitions = []
     for index in range(topic.partitions):
-        partition = server.topics.user_partition(name, index)
-        is_known = partition is not None and not partition.is_offline
-        partitions.append(
-            PartitionOffsets(index, partition.start_offset, partition.high_watermark)
-            if partition is not None and is_known
-            else PartitionOffsets(index, None, None)
-        )
-    return TopicOffsets(name, urlsafe_b64encode(topic.topic_id).decode().rstrip("="), partitions)
+        partition = None if is_elsewhere else server.topics.user_partition(name, index)
+        if partition is None or partition.is_offline:
+            end_offset = server.end_offset(name, index) if is_elsewhere else None
+            partitions.append(PartitionOffsets(index, None, end_offset, None, None))
+            continue
+        size_bytes = 0 if partition.log is None else partition.log.size_bytes
+        offsets = (partition.start_offset, partition.high_watermark, partition.last_stable_offset)
+        partitions.append(PartitionOffsets(index, *offsets, size_bytes))
+    return TopicOffsets(name, urlsafe_b64encode(topic.topic_id).decode().rstrip("="), partitions, is_elsewhere)
+
+
+def describe_topic(server: ServerView, request: Request) -> TopicOffsets:
+    """One topic. Raises RefusedRequest: 404 there is none, or it is one of Kafka's internal ones."""
+    topic = server.topics.registry.topics.get(request.parameters["topic"])
+    if topic is None or topic.is_internal:
+        raise RefusedRequest(404, "no such topic here")
+    return _row(server, request.parameters["topic"])
 
 
 ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/topics/{topic}",
+        "a topic: offsets and sizes of its partitions",
+        describe_topic,
+        returns=TopicOffsets,
+        refusals=(404, 503),
+    ),
     Endpoint(
         "GET",
         "/v1/topics",

@@ -9,6 +9,7 @@ class Node(NamedTuple):
     id: int
     host: str
     port: int
+    rack: str | None = None
 
 
 class Cluster(Protocol):

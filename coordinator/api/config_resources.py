@@ -59,8 +59,11 @@ class ConfigResource(Protocol):
     why_not: WhyNot
     """Why APPEND and SUBTRACT to another config are refused."""
 
-    def names(self, server: Server) -> list[str]:
-        """The names of the resources with configs: all topics; of groups those with configs of their own."""
+    def names(self, server: Server, advertised: tuple[str, int]) -> list[str]:
+        """The names of the resources with configs: all topics and brokers; of groups those with configs of their own.
+
+        `advertised`: the address at which the client reaches this broker.
+        """
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
         """All configs of the resource of this name."""
@@ -74,7 +77,7 @@ class _Topics:
     legacy = True
     why_not: WhyNot = staticmethod(not_a_list)
 
-    def names(self, server: Server) -> list[str]:
+    def names(self, server: Server, _advertised: tuple[str, int]) -> list[str]:
         return list(server.topics.registry.topics)
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
@@ -95,8 +98,8 @@ class _Brokers:
     legacy = True
     why_not: WhyNot = staticmethod(dynamic_configs.not_a_list)
 
-    def names(self, server: Server) -> list[str]:
-        return [str(server.node_id)]
+    def names(self, server: Server, advertised: tuple[str, int]) -> list[str]:
+        return [str(node.id) for node in server.cluster.nodes(advertised)]
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
         registry = server.topics.registry
@@ -134,8 +137,8 @@ class _Loggers:
     legacy = False
     why_not: WhyNot = staticmethod(not_a_list)
 
-    def names(self, server: Server) -> list[str]:
-        return [str(server.node_id)]
+    def names(self, server: Server, advertised: tuple[str, int]) -> list[str]:
+        return [str(node.id) for node in server.cluster.nodes(advertised)]
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
         if not name:
@@ -160,7 +163,7 @@ class _Groups:
     legacy = True
     why_not: WhyNot = staticmethod(not_a_list)
 
-    def names(self, server: Server) -> list[str]:
+    def names(self, server: Server, _advertised: tuple[str, int]) -> list[str]:
         return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:

@@ -17,9 +17,11 @@ from coordinator.api.sliced_work import Pieces, SharedTurn, SlicedWork
 from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
+from coordinator.protocol.releases import Behaviours
 from coordinator.protocol.spliced_array import SplicedArray
 from coordinator.runtime.encoded_replies import EncodedReplies
 from coordinator.runtime.memory import COUNTED_BYTES
+from coordinator.runtime.result import Link
 from coordinator.security.access import DESCRIBE_TOPIC
 from coordinator.security.principal import Principal
 
@@ -31,8 +33,6 @@ _log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
-ENCODED_AT_ONCE = 4
-"""Elements of a response's array that are not worth slices."""
 
 
 class Parts(NamedTuple):
@@ -64,6 +64,7 @@ class ReplyQueue(Protocol):
     """Of the last request."""
     advertised: tuple[str, int]
     client_host: str
+    link: Link
     principal: Principal
     sasl: SaslSession | None
     """None: the connection need not or must not authenticate now."""
@@ -128,6 +129,11 @@ class Exchange(EncodedReplies, Generic[R]):
         return self.queue.client_host
 
     @property
+    def link(self) -> Link:
+        """The client's connection, as evidence."""
+        return self.queue.link
+
+    @property
     def principal(self) -> Principal:
         """Who the client is."""
         return self.queue.principal
@@ -151,6 +157,10 @@ class Exchange(EncodedReplies, Generic[R]):
     @property
     def dialect(self) -> str | None:
         return self.route.dialect
+
+    @property
+    def behaviours(self) -> Behaviours:
+        return self.route.api.behaviours
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -204,7 +214,7 @@ class Exchange(EncodedReplies, Generic[R]):
         There is nothing but tags behind the array: it is the last field of the message.
         """
         name: str = vars(type(message))["__slots__"][-1]
-        if len(getattr(message, name)) > ENCODED_AT_ONCE:
+        if len(getattr(message, name)) > 1:
             self.run_in_slices(self._encode_in_pieces(message, name))
         else:
             self.reply(message)

@@ -11,7 +11,7 @@ from coordinator.api.exchange import Exchange, ReplyQueue
 from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
-from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.security.access import DESCRIBE_CLUSTER, Access, ResourceType
 from coordinator.security.authorizer import Authorizer
@@ -85,6 +85,12 @@ def guarded_by_cluster(access: Access, handle: Handle[R]) -> Guard[R]:
         handle(server, exchange)
 
     return guard
+
+
+def check_group_is_named(group_id: str) -> None:
+    """Raises INVALID_GROUP_ID for the empty id, whoever has its shard (`GroupCoordinatorService.isGroupIdNotEmpty`)."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
 
 def allowed_names(permits: Permits, access: Access, names: Iterable[str], *, quiet: bool = False) -> frozenset[str]:

@@ -5,6 +5,7 @@ runs at once, so a small request is answered as if there were no slices. Until a
 its connection wait, as in Kafka. What a handler has read between two pieces may have changed.
 """
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +14,8 @@ from coordinator.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from coordinator.api.exchange import Exchange
+
+_log = logging.getLogger(__name__)
 
 SLICE_PIECES = 8
 """The most pieces of a slice. Its time is bounded by the turn; this bounds it where time stands still, in a simulation."""
@@ -53,10 +56,13 @@ class BackgroundWork:
 
     def take_slice(self) -> None:
         while self._works:
-            for _ in self._works[0]:
-                if not self._turn.has_time():
-                    self._turn.wait(self, is_new=False)
-                    return
+            try:
+                for _ in self._works[0]:
+                    if not self._turn.has_time():
+                        self._turn.wait(self, is_new=False)
+                        return
+            except Exception:  # noqa: BLE001 - the works behind it must not wait for ever
+                _log.exception("event=background_work_failed")
             self._works.popleft()
 
     def finish(self) -> None:

@@ -18,6 +18,9 @@ from coordinator.cli.command_line import LazyGroup, Loaded, report
 
 COMMANDS = {
     "serve": Loaded("serve", "Run the server."),
+    "watch": Loaded(
+        "watch", "Show the groups of a Kafka cluster: the page, causes of rebalances, lag, metrics, events."
+    ),
     "ready": Loaded("serve", "Check whether a server is ready, for health checks of containers."),
     "config": Loaded("config", "Show settings."),
     "groups": Loaded("groups", "Show and change groups over the Kafka protocol, on this server or a real Kafka."),
@@ -30,6 +33,7 @@ COMMANDS = {
     ),
     "log": Loaded("log", "Inspect log folders, repair damaged ones, settle journals, and copy shared ones."),
     "protocol": Loaded("protocol", "Show protocol messages, and the permissions of the APIs."),
+    "emulate": Loaded("emulate", "Show the releases of Kafka that a server can be for its clients."),
     "completion": Loaded("completion", "Print the script that completes commands in bash, zsh or fish."),
 }
 """The commands of this package in the order of the help text, with the modules that have them."""

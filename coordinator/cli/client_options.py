@@ -23,10 +23,9 @@ SOURCE_PREFIX = "from-"
 """Of the options of `serve` for a source that is a server."""
 
 
-class Access(TypedDict):
-    """The values of `client_options`."""
+class ConnectionAccess(TypedDict):
+    """The values of `connection_options`."""
 
-    bootstrap: str
     timeout: float
     tls: bool
     tls_ca: Path | None
@@ -35,6 +34,12 @@ class Access(TypedDict):
     sasl: str | None
     user: str | None
     password_file: Path | None
+
+
+class Access(ConnectionAccess):
+    """The values of `client_options`."""
+
+    bootstrap: str
 
 
 class SourceAccess(TypedDict):
@@ -57,7 +62,7 @@ class WatchedAccess(Access):
     interval: float
 
 
-def _connection_options(prefix: str = "", note: str = "") -> list[Callable[[Any], Any]]:
+def connection_options(prefix: str = "", note: str = "") -> list[Callable[[Any], Any]]:
     """How to connect. `prefix`: of the names of the options; `note`: at the end of each help text."""
 
     def option(name: str, help: str, **attributes: Any) -> Callable[[Any], Any]:  # noqa: A002 - as click has it
@@ -82,7 +87,7 @@ def _connection_options(prefix: str = "", note: str = "") -> list[Callable[[Any]
     ]
 
 
-timeout_option = _connection_options()[0]
+timeout_option = connection_options()[0]
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 client_options = combined(
     click.option(
@@ -94,9 +99,9 @@ client_options = combined(
         metavar="HOST:PORT,...",
         help="The bootstrap servers.",
     ),
-    *_connection_options(),
+    *connection_options(),
 )
-source_options = combined(*_connection_options(SOURCE_PREFIX, " (With --from HOST:PORT.)"))
+source_options = combined(*connection_options(SOURCE_PREFIX, " (With --from HOST:PORT.)"))
 
 
 watch_options = combined(
@@ -114,7 +119,7 @@ watch_options = combined(
 
 def with_client(access: Access, show: "Callable[[Client], int]") -> int:
     """Calls `show` with a client and returns its exit code. An error is printed on one line."""
-    return _with_client(access, _security(access), show)
+    return _with_client(access, security_of_connection(access), show)
 
 
 def _with_client(access: Access, security: "Security", show: "Callable[[Client], int]") -> int:
@@ -129,9 +134,8 @@ def _with_client(access: Access, security: "Security", show: "Callable[[Client],
 
 def security_of_source(access: SourceAccess) -> "Security":
     """The same for the server after `--from`."""
-    return _security(
+    return security_of_connection(
         {
-            "bootstrap": "",
             "timeout": access["from_timeout"],
             "tls": access["from_tls"],
             "tls_ca": access["from_tls_ca"],
@@ -145,7 +149,7 @@ def security_of_source(access: SourceAccess) -> "Security":
     )
 
 
-def _security(access: Access, prefix: str = "") -> "Security":
+def security_of_connection(access: ConnectionAccess, prefix: str = "") -> "Security":
     """How the client's connections are protected. Raises click.UsageError if options contradict each other."""
     from coordinator.client.login.sasl import Sasl
     from coordinator.client.login.tls import Security, Tls
@@ -188,7 +192,7 @@ def watch_client(access: WatchedAccess, show: "Callable[[Client], int]") -> int:
     """Like `with_client`; with --watch again and again, also after errors, because a server may come back."""
     if not access["watch"]:
         return with_client(access, show)
-    security = _security(access)
+    security = security_of_connection(access)
 
     def show_again_and_again() -> None:
         while True:

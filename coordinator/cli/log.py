@@ -50,7 +50,7 @@ def _reading(folder: Path | None, journal: str | None, cluster: str, read: Calla
 @click.option(
     "--as",
     "kind",
-    type=click.Choice(["offsets", "transactions", "metadata", "plain"]),
+    type=click.Choice(["offsets", "transactions", "share-state", "metadata", "plain"]),
     help="How to decode the records (default: by the name of the folder).",
 )
 def dump(folder: Path | None, journal: str | None, journal_cluster: str, as_json: bool, kind: str | None) -> int:

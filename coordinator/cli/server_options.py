@@ -23,6 +23,8 @@ class Sources(TypedDict):
     data_dir: str | None
     journal: str | None
     workers: int | None
+    nodes: int | None
+    emulate: str | None
     assignments: tuple[str, ...]
     data: tuple[str, ...]
 
@@ -48,6 +50,15 @@ server_options = combined(
         type=click.IntRange(1, 64),
         metavar="N",
         help="Serve with N processes, for the cores of this machine (default: one process without a supervisor).",
+    ),
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, 32),
+        metavar="N",
+        help="Be N brokers in one process, for tests of clients (default: one).",
+    ),
+    click.option(
+        "--emulate", metavar="RELEASE", help="Be an earlier release of Kafka for clients, such as 3.6 (default: 4.4)."
     ),
     click.option(
         "--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated."
@@ -88,5 +99,7 @@ def _flags(sources: Sources) -> dict[str, str]:
         "data_dir": sources["data_dir"],
         "journal": sources["journal"],
         "workers": None if sources["workers"] is None else str(sources["workers"]),
+        "nodes": None if sources["nodes"] is None else str(sources["nodes"]),
+        "emulate": sources["emulate"],
     }
     return {name: text for name, text in flags.items() if text is not None}

@@ -22,7 +22,7 @@ from coordinator.client.login.sasl import VERSIONS as SASL_VERSIONS
 from coordinator.client.login.sasl import Sasl, SecurityFailed
 from coordinator.protocol.codec import EncodeError
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Message
+from coordinator.protocol.messages import Answer, ApiVersionsRequest, ApiVersionsResponse, Message, Request
 
 OPEN_S = 10.0
 """How long a connection may take until it is authenticated."""
@@ -130,14 +130,16 @@ class Client:
         low, high = self.versions.get(request.API_KEY or 0, (0, -1))
         return low <= version <= high
 
-    async def ask(self, request: Message, *, version_max: int | None = None, within_s: float = ANSWER_S) -> Any:
+    async def ask(
+        self, request: Request[Answer], *, version_max: int | None = None, within_s: float = ANSWER_S
+    ) -> Answer:
         """Sends a request in the newest version that both sides have, and returns the response. Raises LinkFailed."""
         version = common_version(type(request), self.versions, version_max)
         if version < 0:
             raise LinkFailed(f"{self.name} supports no version of {request.NAME} that this server supports")
         return await self.ask_in(request, version, within_s)
 
-    async def ask_in(self, request: Message, version: int, within_s: float = ANSWER_S) -> Any:
+    async def ask_in(self, request: Request[Answer], version: int, within_s: float = ANSWER_S) -> Answer:
         """Sends a request in a version, and returns the response. Raises LinkFailed; then the connection is closed."""
         answer = self.send(request, version)
         try:
@@ -147,11 +149,11 @@ class Client:
             self.close("no answer in time")
             raise LinkFailed(f"{self.name}: no answer to {request.NAME} in time") from error
 
-    def send(self, request: Message, version: int) -> asyncio.Future[Any]:
+    def send(self, request: Request[Answer], version: int) -> asyncio.Future[Answer]:
         """Sends a request; its response comes with the future. Raises LinkFailed, also by the future."""
         if self._link.is_lost:
             raise LinkFailed(f"{self.name}: {self._link.failure}")
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         try:
             self._link.send(self._conversation.request(request, version, answer))
         except EncodeError as error:
@@ -214,7 +216,7 @@ async def connect(
 async def _ask_versions(client: Client, client_id: str) -> None:
     """Asks for the versions of the server, and its features. Raises LinkFailed."""
     request = ApiVersionsRequest(client_software_name="coordinator", client_software_version=client_id)
-    response: ApiVersionsResponse = await client.send(request, 3)
+    response = await client.send(request, 3)
     if response.error_code:
         raise LinkFailed(f"{client.name}: ApiVersions: {ErrorCode(response.error_code).name}")
     client.api_versions = response

@@ -2,14 +2,14 @@
 
 import socket
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 from coordinator.client.conversation import Conversation, LinkFailed, NotAResponse, Splitter, common_version
 from coordinator.client.login.sasl import VERSIONS as SASL_VERSIONS
 from coordinator.client.login.sasl import SecurityFailed
 from coordinator.client.login.tls import Security
 from coordinator.protocol.codec import EncodeError
-from coordinator.protocol.messages import ApiVersionsRequest, Message
+from coordinator.protocol.messages import Answer, ApiVersionsRequest, Message, Request
 
 Address = tuple[str, int]
 UNPROTECTED = Security()
@@ -62,7 +62,7 @@ class Connection:
         """The version in which `ask` would send the request, or -1 if there is none."""
         return common_version(request, self._versions, version_max)
 
-    def ask(self, request: Message, *, version_max: int | None = None) -> Any:
+    def ask(self, request: Request[Answer], *, version_max: int | None = None) -> Answer:
         """Sends a request and returns the response, with the error codes that it has.
 
         `version_max` limits the version of the request.
@@ -72,10 +72,10 @@ class Connection:
             raise self.failed(f"{self.name} supports no version of {_api(request)} that this command supports")
         return self._ask(request, version)
 
-    def _ask(self, request: Message, version: int) -> Any:
+    def _ask(self, request: Request[Answer], version: int) -> Answer:
         try:
             self._socket.sendall(self._conversation.request(request, version, None))
-            return self._conversation.response(self._receive()).message
+            answer: Answer = self._conversation.response(self._receive()).message
         except EncodeError as error:
             raise self.failed(f"{self.name} supports {_api(request)} only up to version {version}: {error}") from error
         except NotAResponse as error:
@@ -84,6 +84,7 @@ class Connection:
             raise self.failed(f"{self.name} did not respond to {_api(request)} in time") from error
         except OSError as error:
             raise self.failed(f"{self.name}: {error.strerror or error}") from error
+        return answer
 
     def _receive(self) -> bytes:
         while True:

@@ -20,8 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from coordinator.cluster.engine.engine import Claim, Engine, Piece
-from coordinator.journal.turns import TurnJournal
-from coordinator.journal.writer import JournalWriter
+from coordinator.journal.turns import JournalWriter, TurnJournal
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.writer import ClaimLost
 from coordinator.world.schedule import Handle, Schedule

@@ -139,10 +139,12 @@ def describe(server: Broker, of: Layers) -> list[ConfigValue]:
     values = {name: _setting(setting, value_of(server.config, name)) for name, setting in SETTINGS.items()}
     values = {name: value for name, value in values.items() if name not in _OF_AUTHORIZER}
     values |= {name: _of_authorizer(name) for name in _OF_AUTHORIZER if _is_set(server, name)}
-    values |= {name: _only_value(name, value, why) for name, (value, why) in ONLY_VALUE.items()}
-    values |= {name: _constant(name, kind, value, why) for name, kind, value, why in _CONSTANTS}
+    fixed = [(name, _KINDS.get(name, Kind.INT), _text(value), why) for name, (value, why) in ONLY_VALUE.items()]
+    for name, kind, text, why in (*fixed, *_CONSTANTS):
+        values[name] = _default(name, text, kind, f"It can have no other value here, because {why}.")
     values |= {name: _in_larger_unit(server, name, of, unit_ms) for name, of, unit_ms in _LARGER_UNITS}
-    values |= {row.synonym: _topic_default(row) for row in _TOPIC_DEFAULTS}
+    for row in _TOPIC_DEFAULTS:
+        values[row.synonym] = _default(row.synonym, row.default, row.kind, _about_default(row))
     values |= {fact.name: _fact(server, fact) for fact in _FACTS}
     for name in {name for _, settings in of for name in settings} - {topic_settings.MIN_INSYNC_REPLICAS}:
         values[name] = _overridden(name, of, values.get(name))
@@ -235,15 +237,6 @@ def _kind(setting: Setting) -> Kind:
     return Kind.LIST if isinstance(setting.default, tuple) else Kind.STRING
 
 
-def _only_value(name: str, value: Any, why: str) -> ConfigValue:
-    about = f"It can have no other value here, because {why}."
-    return _default(name, _text(value), _KINDS.get(name, Kind.INT), about)
-
-
-def _constant(name: str, kind: Kind, value: str | None, why: str) -> ConfigValue:
-    return _default(name, value, kind, f"It can have no other value here, because {why}.")
-
-
 def _in_larger_unit(server: Broker, name: str, setting: str, unit_ms: int) -> ConfigValue:
     """A time in hours, rounded down; -1, no limit, stays. Kafka reports its own default, whatever the milliseconds are."""
     value_ms: int = value_of(server.config, setting)
@@ -251,10 +244,6 @@ def _in_larger_unit(server: Broker, name: str, setting: str, unit_ms: int) -> Co
     source = SOURCE_DEFAULT if value_ms == SETTINGS[setting].default else SOURCE_STATIC_BROKER
     synonyms = (Synonym(name, text, source),)
     return ConfigValue(name, text, source, Kind.INT, f"{setting} in another unit.", synonyms, read_only=True)
-
-
-def _topic_default(row: Row) -> ConfigValue:
-    return _default(row.synonym, row.default, row.kind, _about_default(row))
 
 
 def _about_default(row: Row) -> str:

@@ -7,18 +7,18 @@ A value of the broker comes before one of the cluster (the resource BROKER witho
 Dynamic are the settings that are in Kafka. Those that this server has apply at once (`effective`); so do the defaults of topic
 settings. Others are kept and shown, but have no effect here, as with topic settings. Names that nobody knows are kept as in
 Kafka, where plugins may read them, and their values are not shown. What the server reads once stays as the configuration has
-it: changing that is refused in Kafka's words, and so are the settings of TLS, SASL and listeners, which only Kafka can change.
+it, and so do its settings of TLS, SASL and listeners, which only Kafka can change: a change is refused in Kafka's words.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
-from coordinator.config.settings import SETTINGS, STRUCTURED, ServerConfig, value_of
+from coordinator.config.settings import AREAS, SETTINGS, STRUCTURED, ServerConfig, value_of
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.java import hash_map_order, parse_long
-from coordinator.topics.config import Layers
+from coordinator.topics.config import Layers, TopicsConfig
 from coordinator.topics.registry import Registry
 from coordinator.topics.topic_settings import (
     MIN_INSYNC_REPLICAS,
@@ -29,6 +29,7 @@ from coordinator.topics.topic_settings import (
     boolean,
     number,
 )
+from coordinator.transactions.settings import TransactionsConfig
 
 RESOURCE_TYPE = 4
 """Kafka's number for the resource type BROKER."""
@@ -64,6 +65,24 @@ def _double(text: str) -> str | None:
     return None
 
 
+_OF_ONE_BROKER = {
+    **_numbers(Kind.LONG, None, "sasl.kerberos.min.time.before.relogin"),
+    **_numbers(Kind.SHORT, None, "sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds"),
+    **_of(
+        Kind.DOUBLE,
+        _double,
+        "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.window.factor "
+        "sasl.login.refresh.window.jitter",
+    ),
+    **_of(
+        Kind.STRING,
+        lambda _: None,
+        "sasl.kerberos.kinit.cmd sasl.kerberos.service.name ssl.endpoint.identification.algorithm ssl.keymanager.algorithm "
+        "ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm",
+    ),
+    **_of(Kind.LIST, lambda _: None, "sasl.kerberos.principal.to.local.rules"),
+}
+"""The settings that Kafka changes for a broker, not for the cluster, and that have no effect here: Kerberos, Java's TLS."""
 DYNAMIC: Mapping[str, Dynamic] = {
     **{row.synonym: Dynamic(row.kind, row.why_invalid) for row in ROWS.values() if row.synonym},
     **_numbers(
@@ -110,8 +129,9 @@ DYNAMIC: Mapping[str, Dynamic] = {
     ),
     **_of(Kind.STRING, lambda _: None, "errors.deadletterqueue.topic.name.prefix max.connections.per.ip.overrides"),
     **_of(Kind.LIST, lambda _: None, "config.providers metric.reporters"),
+    **_OF_ONE_BROKER,
 }
-"""The settings that Kafka changes for a broker and for the cluster, with its types and ranges."""
+"""The settings that clients can change, with Kafka's types and ranges."""
 
 _KEYSTORES = _names(
     "ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password "
@@ -119,16 +139,11 @@ _KEYSTORES = _names(
     "ssl.truststore.type"
 )
 """Kafka changes them for a listener only."""
-_PER_BROKER = _names(
+_FIXED_OF_ONE_BROKER = _names(
     "cordoned.log.dirs listener.security.protocol.map listeners principal.builder.class sasl.enabled.mechanisms "
-    "sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin "
-    "sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter "
-    "sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds "
-    "sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol "
-    "ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm "
-    "ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm"
+    "sasl.jaas.config sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.protocol"
 )
-"""Kafka changes them for a broker, not for the cluster."""
+"""Kafka changes these, too, for a broker, not for the cluster. Here they stay as the configuration has them."""
 _POSITIVE = ("max.connections", "max.connection.creation.rate")
 _BOUNDED = ("group.consumer", "group.streams")
 """Prefixes of settings whose value must be within bounds that the configuration has."""
@@ -156,8 +171,8 @@ def check(config: ServerConfig, name: str, after: Mapping[str, str], changes: Ma
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"[{', '.join(hash_map_order(keystores))}]"
         )
-    per_broker = [setting for setting in after if setting in _PER_BROKER or setting.startswith(_LISTENER_PREFIX)]
-    if per_broker:
+    per_broker = [setting for setting in after if _is_of_one_broker(setting)]
+    if per_broker and not name:
         raise _invalid(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(hash_map_order(per_broker))}]"
@@ -175,10 +190,14 @@ def not_a_list(operation: str, name: str) -> str:
     return f"Config value {operation.lower()} is not allowed for config key: {name}"
 
 
+def _is_of_one_broker(name: str) -> bool:
+    return name in _OF_ONE_BROKER or name in _FIXED_OF_ONE_BROKER or name.startswith(_LISTENER_PREFIX)
+
+
 def _is_fixed(name: str, *, of_cluster: bool) -> bool:
     if name in DYNAMIC or name in _KEYSTORES:
         return False
-    if name in _PER_BROKER or name.startswith(_LISTENER_PREFIX):
+    if _is_of_one_broker(name):
         return not of_cluster
     known = (*INSTEAD, *NOT_YET, *WITHOUT_EFFECT)
     return name in SETTINGS or name in STRUCTURED or name in ONLY_VALUE or name.startswith(known)
@@ -233,43 +252,31 @@ def _invalid(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
+_LEAST = {
+    "max.connections": 0,
+    "max.connections.per.ip": 0,
+    "max.connection.creation.rate": 1,
+    "log.cleaner.backoff.ms": 1,
+    "log.cleaner.delete.retention.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.streams.assignment.interval.ms": 0,
+    "producer.id.expiration.ms": 1,
+    "transaction.partition.verification.enable": 0,
+}
+"""The settings that apply at once, with the lower bounds of this server."""
+
+
 def effective(config: ServerConfig, of: Layers, transaction_version: int) -> ServerConfig:
     """The configuration with what clients have set. A value outside the range of this server moves to its bound."""
     values = {name: value for _, settings in reversed(of) for name, value in settings.items()}
-
-    def integer(name: str, least: int = 0) -> int:
-        own = parse_long(values.get(name, ""))
-        return int(value_of(config, name)) if own is None else max(least, own)
-
-    def is_true(name: str) -> bool:
-        return values[name].strip().lower() == "true" if name in values else bool(value_of(config, name))
-
-    return replace(
-        config,
-        network=replace(
-            config.network,
-            max_connections=integer("max.connections"),
-            max_connections_per_ip=integer("max.connections.per.ip"),
-            max_connection_creation_rate=integer("max.connection.creation.rate", 1),
-        ),
-        log=replace(
-            config.log,
-            log_cleaner_backoff_ms=integer("log.cleaner.backoff.ms", 1),
-            log_cleaner_delete_retention_ms=integer("log.cleaner.delete.retention.ms"),
-        ),
-        groups=replace(
-            config.groups,
-            group_consumer_assignment_interval_ms=integer("group.consumer.assignment.interval.ms"),
-            group_streams_assignment_interval_ms=integer("group.streams.assignment.interval.ms"),
-        ),
-        topics=replace(
-            config.topics,
-            producer_id_expiration_ms=integer("producer.id.expiration.ms", 1),
-            dynamic=of,
-        ),
-        transactions=replace(
-            config.transactions,
-            transaction_version=transaction_version,
-            transaction_partition_verification_enable=is_true("transaction.partition.verification.enable"),
-        ),
-    )
+    changed: dict[type, dict[str, Any]] = {
+        TopicsConfig: {"dynamic": of},
+        TransactionsConfig: {"transaction_version": transaction_version},
+    }
+    for name, least in _LEAST.items():
+        setting, text = SETTINGS[name], values.get(name, "").strip().lower()
+        own = text == "true" if isinstance(setting.default, bool) else parse_long(text)
+        if text and own is not None:
+            changed.setdefault(setting.area, {})[setting.field_name] = own if isinstance(own, bool) else max(least, own)
+    areas = {AREAS[kind]: replace(getattr(config, AREAS[kind]), **fields) for kind, fields in changed.items()}
+    return replace(config, **areas)

@@ -1,7 +1,7 @@
 """Settings in environment variables, for containers, where a file or a command line is inconvenient.
 
     COORDINATOR_SET_group_max_size=100            any setting, with underscores for dots, in upper or lower case
-    COORDINATOR_LISTEN=0.0.0.0:9092               the flag --listen; likewise COORDINATOR_ADVERTISE, _ADMIN and _DATA_DIR
+    COORDINATOR_LISTEN=0.0.0.0:9092               the flag --listen; likewise for _ADVERTISE, _ADMIN, _DATA_DIR and _NODES
     KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS=0      a setting as Kafka's images name it, if this server has it
     KAFKA_LISTENERS=IN://0.0.0.0:9092,OUT://0.0.0.0:29092
     KAFKA_ADVERTISED_LISTENERS=IN://coordinator:9092,OUT://localhost:29092
@@ -31,6 +31,8 @@ FLAG_VARIABLES = {
     "COORDINATOR_ADMIN": "admin",
     "COORDINATOR_DATA_DIR": "data_dir",
     "COORDINATOR_JOURNAL": "journal",
+    "COORDINATOR_NODES": "nodes",
+    "COORDINATOR_EMULATE": "emulate",
 }
 _LISTENER_VARIABLES = (
     "KAFKA_LISTENERS",

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER, AccessControlConfig
-from coordinator.config.delegation_tokens import DelegationTokensConfig
 from coordinator.config.environment import (
     FLAG_VARIABLES,
     read_flags,
@@ -25,38 +24,30 @@ from coordinator.config.environment import (
 from coordinator.config.inter_broker import NoInterBrokerListener, inter_broker_listener, login_mechanism
 from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
 from coordinator.config.loopback import is_loopback
-from coordinator.config.overlay import OverlayConfig, why_impossible
+from coordinator.config.overlay import why_impossible
 from coordinator.config.parsers import POSITIVE, Secret
 from coordinator.config.security import (
     LISTENER_PREFIX,
     PLAINTEXT,
     SECURITY_PROTOCOLS,
-    SaslConfig,
-    TlsConfig,
     listener_key,
     listener_security,
     read_protocol_map,
     why_insecure,
 )
 from coordinator.config.settings import (
+    AREAS,
     SETTINGS,
     STRUCTURED,
     AdminConfig,
     DeclaredTopic,
     ListenerConfig,
-    LogConfig,
-    NetworkConfig,
-    QuotasConfig,
     ServerConfig,
     value_of,
 )
-from coordinator.config.sharing import SharedConfig
-from coordinator.groups.kinds import Kind
-from coordinator.groups.settings import GroupsConfig
+from coordinator.protocol.releases import NEWEST, releases
 from coordinator.protocol.schema import dialects
-from coordinator.topics.config import TopicsConfig
 from coordinator.topics.names import why_invalid
-from coordinator.transactions.settings import TransactionsConfig
 
 
 class ConfigError(ValueError):
@@ -281,6 +272,9 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
     dialect = entry.get("dialect")
     if dialect is not None and dialect not in (known := dialects()):
         _refuse("listeners: dialect", dialect, source, " or ".join(known))
+    emulate = None if entry.get("emulate") is None else str(entry["emulate"])
+    if emulate is not None and emulate not in (offered := (NEWEST, *releases())):
+        _refuse("listeners: emulate", emulate, source, " or ".join(offered))
     host, port = address("listeners: address", entry["address"], source)
     advertised: tuple[str | None, int | None] = (None, None)
     if entry.get("advertise") is not None:
@@ -291,11 +285,12 @@ def _read_listener(entry: Any, source: str) -> ListenerConfig:
         advertised_host=advertised[0],
         advertised_port=advertised[1],
         dialect=dialect,
+        emulate=emulate,
         name=name.upper(),
     )
 
 
-_LISTENER_FIELDS = {"address", "advertise", "dialect", "name"}
+_LISTENER_FIELDS = {"address", "advertise", "dialect", "emulate", "name"}
 
 
 def _read_protocol_map(value: Any, source: str) -> Mapping[str, str]:
@@ -357,17 +352,13 @@ def _apply_flags(values: _Values, flags: Mapping[str, str], names: Mapping[str, 
     `names` has the source of a flag, for error messages, if it did not come from the command line.
     """
     source = {flag: names.get(flag, f"--{flag.replace('_', '-')}") for flag in flags}
-    if "data_dir" in flags:
-        folder = _checked("log.dir", flags["data_dir"], is_text=True, source=source["data_dir"])
-        values.set("log.dir", folder, source["data_dir"])
-    if "journal" in flags:
-        journal = _checked("journal", flags["journal"], is_text=True, source=source["journal"])
-        values.set("journal", journal, source["journal"])
-    if "workers" in flags:
-        workers = _checked("workers", flags["workers"], is_text=True, source=source["workers"])
-        values.set("workers", workers, source["workers"])
-    if "admin" in flags:
-        values.set("admin.listener", address("admin.listener", flags["admin"], source["admin"]), source["admin"])
+    for flag, key in (
+        ("data_dir", "log.dir"), ("journal", "journal"), ("workers", "workers"), ("nodes", "nodes"),
+        ("emulate", "emulate"),
+        ("admin", "admin.listener"),
+    ):  # fmt: skip
+        if flag in flags:
+            values.set(key, _checked(key, flags[flag], is_text=True, source=source[flag]), source[flag])
     if "listen" not in flags and "advertise" not in flags:
         return
     first, *others = values.get("listeners", (ListenerConfig(),))
@@ -394,25 +385,16 @@ def _build(values: Mapping[str, Any]) -> ServerConfig:
             if setting.area is kind and name in values
         }
 
-    admin = area(AdminConfig)
+    areas = {
+        AREAS[kind]: kind(**area(kind)) for kind in {setting.area for setting in SETTINGS.values()} - {ServerConfig}
+    }
     if "admin.listener" in values:
-        admin["host"], admin["port"] = values["admin.listener"]
+        host, port = values["admin.listener"]
+        areas["admin"] = replace(areas["admin"], host=host, port=port)
     return ServerConfig(
         **area(ServerConfig),
+        **areas,
         listeners=tuple(_secured(listener, values) for listener in values.get("listeners", (ListenerConfig(),))),
-        tls=TlsConfig(**area(TlsConfig)),
-        sasl=SaslConfig(**area(SaslConfig)),
-        access_control=AccessControlConfig(**area(AccessControlConfig)),
-        delegation_tokens=DelegationTokensConfig(**area(DelegationTokensConfig)),
-        quotas=QuotasConfig(**area(QuotasConfig)),
-        shared=SharedConfig(**area(SharedConfig)),
-        overlay=OverlayConfig(**area(OverlayConfig)),
-        admin=AdminConfig(**admin),
-        network=NetworkConfig(**area(NetworkConfig)),
-        log=LogConfig(**area(LogConfig)),
-        groups=GroupsConfig(**area(GroupsConfig)),
-        topics=TopicsConfig(**area(TopicsConfig)),
-        transactions=TransactionsConfig(**area(TransactionsConfig)),
         declared_topics=values.get("topics", ()),
     )
 
@@ -447,6 +429,14 @@ def _check_access_control(config: AccessControlConfig) -> None:
 
 def _check_shared(config: ServerConfig) -> None:
     shared, overlay = config.shared, config.overlay
+    if config.nodes > 1 and (shared.workers or shared.journal or overlay.data_bootstrap_servers):
+        raise ConfigError(
+            "nodes: several brokers are in one process; remove workers, journal and data.bootstrap.servers"
+        )
+    if overlay.data_bootstrap_servers and (
+        config.emulate != NEWEST or any(listener.emulate for listener in config.listeners)
+    ):
+        raise ConfigError("emulate: clients see the releases of the cluster; remove emulate or data.bootstrap.servers")
     if shared.workers:
         _check_workers(config)
     if shared.journal or shared.workers:
@@ -519,34 +509,16 @@ def _check_admin(admin: AdminConfig) -> None:
 
 def _check_together(config: ServerConfig) -> None:
     """Refuses values that are possible alone but not together. Raises ConfigError."""
-    groups = config.groups
-    _at_most(
-        ("group.min.session.timeout.ms", groups.group_min_session_timeout_ms),
-        ("group.max.session.timeout.ms", groups.group_max_session_timeout_ms),
-    )
-    if groups.group_rebalance_interval_ms:
-        _at_most(
-            ("group.min.rebalance.interval.ms", groups.group_min_rebalance_interval_ms),
-            ("group.rebalance.interval.ms", groups.group_rebalance_interval_ms),
-        )
-    for kind in (Kind.CONSUMER.label, Kind.STREAMS.label):
-
-        def named(what: str, kind: str = kind) -> tuple[str, int]:
-            name = f"group.{kind}.{what}"
-            return name, value_of(config, name)
-
+    _at_most(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    if config.groups.group_rebalance_interval_ms:
+        _at_most(config, "group.min.rebalance.interval.ms", "group.rebalance.interval.ms")
+    for kind in ("group.consumer", "group.streams"):
         for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-            _at_most(named(f"min.{what}"), named(what))
-            _at_most(named(what), named(f"max.{what}"))
-        _less_than(named("heartbeat.interval.ms"), named("session.timeout.ms"))
-    _at_most(
-        ("group.streams.num.standby.replicas", groups.group_streams_num_standby_replicas),
-        ("group.streams.max.standby.replicas", groups.group_streams_max_standby_replicas),
-    )
-    _at_most(
-        ("group.streams.min.task.offset.interval.ms", groups.group_streams_min_task_offset_interval_ms),
-        ("group.streams.task.offset.interval.ms", groups.group_streams_task_offset_interval_ms),
-    )
+            _at_most(config, f"{kind}.min.{what}", f"{kind}.{what}")
+            _at_most(config, f"{kind}.{what}", f"{kind}.max.{what}")
+        _at_most(config, f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms", or_equal=False)
+    _at_most(config, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    _at_most(config, "group.streams.min.task.offset.interval.ms", "group.streams.task.offset.interval.ms")
     for listener in config.listeners:
         if listener.host in {"0.0.0.0", "::"} and listener.advertised_host is None:  # noqa: S104 - refused here
             raise ConfigError(
@@ -568,11 +540,7 @@ def _check_together(config: ServerConfig) -> None:
             raise ConfigError(f"listeners and admin.listener: {host}:{port} is used twice; give each its own address")
 
 
-def _at_most(small: tuple[str, int], large: tuple[str, int]) -> None:
-    if small[1] > large[1]:
-        raise ConfigError(f"{small[0]} = {small[1]}: allowed: at most {large[0]} ({large[1]})")
-
-
-def _less_than(small: tuple[str, int], large: tuple[str, int]) -> None:
-    if small[1] >= large[1]:
-        raise ConfigError(f"{small[0]} = {small[1]}: allowed: less than {large[0]} ({large[1]})")
+def _at_most(config: ServerConfig, small: str, large: str, *, or_equal: bool = True) -> None:
+    value, most = value_of(config, small), value_of(config, large)
+    if value > most or (value == most and not or_equal):
+        raise ConfigError(f"{small} = {value}: allowed: {'at most' if or_equal else 'less than'} {large} ({most})")

@@ -43,7 +43,8 @@ def choice(*options: str) -> Parser:
     """One of several words."""
 
     def read(value: Any, _is_text: bool) -> Any:
-        word = OFF if value is False else value  # YAML takes a plain `off` for false
+        # YAML takes a plain `off` for false, and 3.6 for a number.
+        word = OFF if value is False else str(value) if isinstance(value, float) else value
         return word if word in options else None
 
     return Parser(read, " or ".join(options))

@@ -8,7 +8,7 @@ Some settings of Kafka, such as replication factors, can only have one value on 
 value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a negative time or size, the lower bound here is 0.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,8 +47,12 @@ from coordinator.groups.settings import (
     VALIDATION_POLICIES,
     GroupsConfig,
 )
+from coordinator.protocol.releases import NEWEST, releases
 from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
+
+NODES_MAX = 32
+"""The most brokers that a server is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,8 @@ class ListenerConfig:
     advertised_host: str | None = None
     advertised_port: int | None = None
     dialect: str | None = None
+    emulate: str | None = None
+    """The release of Kafka that clients of this listener see; None: that of the server."""
     name: str = PLAINTEXT
     """In upper case, as in Kafka."""
     security: ListenerSecurity = NO_SECURITY
@@ -152,6 +158,9 @@ class ServerConfig:
     """The whole configuration of a server. It does not change while the server runs."""
 
     node_id: int = 1
+    nodes: int = 1
+    nodes_racks: tuple[str, ...] = ()
+    emulate: str = NEWEST
     log_dir: str = "data"
     shutdown_time_ms: int = 5_000
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
@@ -171,6 +180,11 @@ class ServerConfig:
     shared: SharedConfig = field(default_factory=SharedConfig)
     overlay: OverlayConfig = field(default_factory=OverlayConfig)
     declared_topics: tuple[DeclaredTopic, ...] = ()
+
+    @property
+    def node_ids(self) -> range:
+        """The ids of the brokers that the server is."""
+        return range(self.node_id, self.node_id + self.nodes)
 
 
 class Setting(NamedTuple):
@@ -202,6 +216,16 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
     "Server": (
         ("node.id", ServerConfig, INT, "",
          "The broker id that clients see. Each of several workers needs one of its own."),
+        ("nodes", ServerConfig, integer(1, NODES_MAX), "",
+         "How many brokers this server is (docs/nodes.md). They have the ids from node.id on, and each listener has a port for"
+         " each: its own and those that follow. For tests; not with workers, an engine or data.bootstrap.servers. Not a Kafka"
+         " setting."),
+        ("nodes.racks", ServerConfig, TAGS, "",
+         "The racks of these brokers, in the order of their ids; if there are fewer racks than brokers they are used again."
+         " Nothing: brokers have no rack. Not a Kafka setting."),
+        ("emulate", ServerConfig, choice(NEWEST, *releases()), "",
+         "The release of Kafka that clients see (docs/emulation.md). A listener can have one of its own. Not with"
+         " data.bootstrap.servers. Not a Kafka setting."),
         ("log.dir", ServerConfig, TEXT, "",
          "The data folder. It holds all logs and everything else that must survive a restart. Put it on a disk that syncs"
          " fast: with durability=fsync every commit waits for it."),
@@ -605,12 +629,13 @@ class StructuredSetting(NamedTuple):
 
 STRUCTURED = {
     "listeners": StructuredSetting(
-        "[NAME://]HOST:PORT, or a list of {address: HOST:PORT, name: NAME, advertise: HOST:PORT, dialect: NAME}",
+        "[NAME://]HOST:PORT, or a list of {address: HOST:PORT, name: NAME, advertise: HOST:PORT, dialect: NAME,"
+        " emulate: RELEASE}",
         "The addresses that clients connect to. The name is a security protocol (PLAINTEXT, which is the default, SSL,"
         " SASL_PLAINTEXT, SASL_SSL), or has one in listener.security.protocol.map, or is free. `advertise` is the address that"
         " the server gives to clients, if it is another one. `dialect: kip-792` makes a listener speak JoinGroup v8 as that"
         " proposal defines it, `dialect: client-side-assignment` one with a SyncGroup v6 that has the extensions for leaders as"
-        " plain fields.",
+        " plain fields. `emulate: 3.6` shows the clients of a listener another release of Kafka than `emulate` does.",
     ),
     "listener.security.protocol.map": StructuredSetting(
         "NAME:PROTOCOL,... with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
@@ -628,14 +653,15 @@ STRUCTURED = {
 }
 
 
+AREAS: dict[type, str] = {item.type: item.name for item in fields(ServerConfig) if isinstance(item.type, type)}
+"""The field of the configuration that has each dataclass."""
+
+
 def value_of(config: ServerConfig, name: str) -> Any:
     """The value of a setting in this configuration."""
     setting = SETTINGS[name]
-    areas: Iterable[Any] = (
-        config, config.admin, config.network, config.log, config.groups, config.topics, config.transactions, config.tls,
-        config.sasl, config.access_control, config.delegation_tokens, config.quotas, config.shared, config.overlay,
-    )  # fmt: skip
-    return getattr(next(area for area in areas if type(area) is setting.area), setting.field_name)
+    area = config if setting.area is ServerConfig else getattr(config, AREAS[setting.area])
+    return getattr(area, setting.field_name)
 
 
 def absolute_log_dir(config: ServerConfig) -> str:

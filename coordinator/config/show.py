@@ -65,6 +65,8 @@ def as_yaml(config: ServerConfig, sources: Mapping[str, str] | None = None) -> s
             lines.append(f"    advertise: {_scalar(joined(listener.advertised_host, listener.advertised_port))}")
         if listener.dialect is not None:
             lines.append(f"    dialect: {listener.dialect}")
+        if listener.emulate is not None:
+            lines.append(f'    emulate: "{listener.emulate}"')
     lines += [
         *_comment(STRUCTURED["listener.security.protocol.map"]),
         *mark("listener.security.protocol.map"),

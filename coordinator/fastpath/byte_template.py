@@ -6,7 +6,7 @@ nothing about the encoding: the codec stays the only code that does.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from struct import Struct
 from typing import Any, NamedTuple
@@ -25,7 +25,10 @@ class Match(NamedTuple):
 class MatchTemplate:
     """Recognizes messages that equal a sample outside the variable fields, and reads those fields."""
 
-    __slots__ = ("_common", "_mask", "_read", "size_bytes")
+    __slots__ = ("_common", "_mask", "_read", "served", "size_bytes")
+
+    made = staticmethod(partial(tuple.__new__, Match))
+    """Creates a match without calling its constructor."""
 
     def __init__(self, sample: bytes, other: bytes, codes: Mapping[int, str]) -> None:
         """`codes`: a field's size in bytes -> its big-endian `struct` code, such as 8 -> "q"."""
@@ -36,15 +39,18 @@ class MatchTemplate:
             mask[start : start + size] = bytes(size)
             layout += f"{start - at}x{codes[size]}"
             at = start + size
+        self.served = 0
+        """Messages that matched."""
         self.size_bytes = len(sample)
         self._mask = _from_bytes(mask)
         self._common = _from_bytes(sample) & self._mask
         self._read = _struct(f"{layout}{len(sample) - at}x").unpack
 
-    def values_of(self, message: bytes) -> tuple[Any, ...] | None:
-        """The values of the variable fields, or None if the message differs elsewhere. It must have the sample's size."""
+    def match(self, message: bytes) -> Any:
+        """The `Match` of a message of the sample's size; None if it differs from the sample in another field."""
         if _from_bytes(message) & self._mask == self._common:
-            return self._read(message)
+            self.served += 1
+            return self.made((self, self._read(message)))
         return None
 
 

@@ -52,7 +52,6 @@ _VERSION = b"\0\0"
 _HEAD = Struct(">hqqb").pack
 """Version, StateOffset, TimeMs and GroupKind, with which the value of every event of a group begins."""
 _STATE_END = Struct(">BBBq").pack
-_DELAY = Struct(">BBq").pack
 _TOOK = Struct(">iq").pack
 _WAIT = Struct(">qB").pack
 _ASSIGNMENT = Struct(">hi").unpack_from
@@ -100,7 +99,7 @@ def encode_joined(event: Joined, state_offset: int, time_ms: int, state_end: int
         NULLABLE_COMPACT[event.client_id],
         COMPACT[event.client_host],
         event.epoch.to_bytes(4, signed=True),
-        _tags(state_end),
+        _tags(state_end) if event.port < 0 else _tags_with_number(state_end, 4, event.port),
     )
     return _key(MemberJoinedKey.API_KEY, event.group_id), b"".join(parts)
 
@@ -117,14 +116,15 @@ def encode_completed(event: Completed, state_offset: int, time_ms: int, state_en
     ]
     for member_id, waited_ms in event.waits.items():
         parts += (COMPACT[member_id], _WAIT(waited_ms, 0))
-    parts.append(_tags(state_end) if not event.delay_ms else _tags_with_delay(state_end, event.delay_ms))
+    parts.append(_tags(state_end) if not event.delay_ms else _tags_with_number(state_end, 8, event.delay_ms))
     key = RebalanceOvertakenKey if event.is_overtaken else RebalanceCompletedKey
     return _key(key.API_KEY, event.group_id), b"".join(parts)
 
 
-def _tags_with_delay(state_end: int, delay_ms: int) -> bytes:
-    delay = _DELAY(1, 8, delay_ms)
-    return b"\1" + delay if state_end < 0 else _STATE_END(2, 0, 8, state_end) + delay
+def _tags_with_number(state_end: int, size: int, number: int) -> bytes:
+    """The tagged fields of a value that has one more, of number 1 and so many bytes."""
+    more = bytes((1, size)) + number.to_bytes(size, signed=True)
+    return b"\1" + more if state_end < 0 else _STATE_END(2, 0, 8, state_end) + more
 
 
 # --- assignments ------------------------------------------------------------------------------------------------------

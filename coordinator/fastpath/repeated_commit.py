@@ -29,6 +29,7 @@ from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import OffsetCommits
+from coordinator.groups.offsets.rewound import go_back, rewound_facts
 from coordinator.groups.offsets.store import shared_partition
 from coordinator.groups.offsets.topic_existence import fill_in_topics
 from coordinator.groups.offsets.validate_partitions import validate_partitions
@@ -60,7 +61,6 @@ _OTHER_TIME_MS = (1 << 63) - 1
 _OFFSETS, _EPOCHS = slice(1, None, 2), slice(2, None, 2)
 """Their places among the values of a match, the first of which is the correlation id."""
 _CORRELATION_ID = Struct(">i").unpack_from
-_from_bytes = int.from_bytes
 _VALUE = Struct(f">hqiBq{TAGS_BYTES}s").pack
 """A record's value, which ends with its tagged fields."""
 
@@ -83,10 +83,6 @@ class RepeatedCommit(Match):
         """The request as the codec would have decoded it."""
         values = self.values
         return renumbered(self.shared.request, iter(values[_OFFSETS]), iter(values[_EPOCHS]))
-
-
-_new_match = partial(tuple.__new__, RepeatedCommit)
-"""Creates a match without calling its constructor."""
 
 
 # --- learning and matching --------------------------------------------------------------------------------------------
@@ -114,10 +110,10 @@ class CommitTemplate(MatchTemplate):
         "records",
         "request",
         "route",
-        "served",
         "tags",
     )
 
+    made = staticmethod(partial(tuple.__new__, RepeatedCommit))
     answer: bytes
     """The body of the answer that accepts every partition."""
     partitions: list[tuple[str, int]]
@@ -135,17 +131,8 @@ class CommitTemplate(MatchTemplate):
         self.request = request
         self.group_id = request.group_id
         self.count = sum(len(topic.partitions) for topic in request.topics)
-        self.served = 0
-        """Frames that matched."""
         self.catalog_version: int | None = None
         self.accepted: AcceptedTemplate | None = None
-
-    def match(self, frame: bytes) -> RepeatedCommit | None:
-        """The commit in a frame of the same size, or None if the frame is not like the template."""
-        if _from_bytes(frame) & self._mask == self._common:
-            self.served += 1
-            return _new_match((self, self._read(frame)))
-        return None
 
     def handle(self, server: Server, exchange: Exchange[RepeatedCommit]) -> None:
         """Hands a match to its group's shard, as `offset_commit.handle` does with other commits."""
@@ -256,7 +243,7 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
     template: CommitTemplate
     template, values = commit
     try:
-        origin, timers = fence_commit(groups, template.request, context.api_version)
+        origin, timers = fence_commit(groups, template.request, context)
     except KafkaError as error:
         error.facts = commit_facts(groups, commit.message(), context, error.code)
         raise
@@ -268,7 +255,10 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
         if accepted is None or accepted.origin != origin:
             accepted = template.accepted = AcceptedTemplate(template.request, context, origin)
         facts = accepted.facts(offsets)
-    return Result(template.answer, RepeatedOffsets(template, offsets, values[_EPOCHS], now_ms), timers, (), facts)
+    records = RepeatedOffsets(template, offsets, values[_EPOCHS], now_ms)
+    if go_back(groups, template.group_id, template.partitions, offsets):
+        facts = (*facts, *rewound_facts(groups, template.request, records.ordinary(), context))
+    return Result(template.answer, records, timers, (), facts)
 
 
 class RepeatedOffsets(Records):
@@ -288,13 +278,13 @@ class RepeatedOffsets(Records):
         return self._template.count
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self._ordinary())
+        return iter(self.ordinary())
 
     def replay(self, state: Groups) -> None:
         template, now_ms, offsets = self._template, self._now_ms, state.offsets
         committed = offsets.by_group.get(template.group_id)
         if committed is None or template.group_id in offsets.pending.by_group:
-            self._ordinary().replay(state)
+            self.ordinary().replay(state)
             return
         count = len(committed)
         for partition, tagged, offset, epoch in zip(  # noqa: B905 - costs time on every commit
@@ -306,9 +296,10 @@ class RepeatedOffsets(Records):
     def add_to(self, batch: BatchBuilder) -> None:
         template = self._template
         if not template.records.add_to(batch, self._offsets, self._epochs, [self._now_ms] * template.count):
-            self._ordinary().add_to(batch)
+            self.ordinary().add_to(batch)
 
-    def _ordinary(self) -> OffsetCommits:
+    def ordinary(self) -> OffsetCommits:
+        """The records as `commit` makes them."""
         request = renumbered(self._template.request, iter(self._offsets), iter(self._epochs))
         return validate_partitions(request, ANSWERS, 0, self._now_ms, None)[1]
 

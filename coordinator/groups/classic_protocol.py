@@ -5,8 +5,8 @@
 A classic group serves its own members (classic/). A consumer group also serves members that still speak the classic protocol
 (migration/classic_members.py; KIP-848). A streams group has no such members: to the classic protocol it looks like an unknown
 group, except that it cannot be joined while it has members. These functions check what does not depend on the kind, in
-Kafka's order, and mirror `GroupMetadataManager.classicGroupJoin`, `classicGroupSync`, `classicGroupHeartbeat` and
-`classicGroupLeave`.
+Kafka's order, except that `requests/` refuses an empty group id, whoever has its shard. They mirror
+`GroupMetadataManager.classicGroupJoin`, `classicGroupSync`, `classicGroupHeartbeat` and `classicGroupLeave`.
 """
 
 from collections.abc import Callable
@@ -25,22 +25,17 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     HeartbeatRequest,
-    HeartbeatResponse,
     JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
 from coordinator.runtime.result import RequestContext, Result
 
-PROTOCOL_REQUIRED_SINCE = 5
-"""SyncGroup names the protocol type and name from this version on."""
-_INVALID_GROUP_ID = Result(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-
 
 def join_group(groups: Groups, request: JoinGroupRequest, context: RequestContext, now_ms: int) -> Result:
     """Joins the group; the reply is None while the join is parked.
 
-    Raises: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and what the kind's operation raises.
+    Raises: INVALID_SESSION_TIMEOUT, and what the kind's operation raises.
     """
     try:
         return _join(groups, request, context, now_ms)
@@ -50,8 +45,6 @@ def join_group(groups: Groups, request: JoinGroupRequest, context: RequestContex
 
 
 def _join(groups: Groups, request: JoinGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     config = groups.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -66,8 +59,7 @@ def _join(groups: Groups, request: JoinGroupRequest, context: RequestContext, no
 def sync_group(groups: Groups, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
     """Answers with the member's assignment; the reply is None while the request is parked.
 
-    Raises: INCONSISTENT_GROUP_PROTOCOL (v5+: no protocol named), INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_REQUEST (a
-    leader's extension, in a group without a leader), and what the kind's
+    Raises: UNKNOWN_MEMBER_ID, INVALID_REQUEST (a leader's extension, in a group without a leader), and what the kind's
     operation raises.
     """
     try:
@@ -78,37 +70,26 @@ def sync_group(groups: Groups, request: SyncGroupRequest, context: RequestContex
 
 
 def _sync(groups: Groups, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    check_protocol_is_named(request, context.api_version)
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = groups.by_id.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if group.kind is not Kind.CLASSIC and uses_extension(request):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the group has no leader: the coordinator assigns")
+    group.note_link(request.member_id, context.link)
     return _SYNC[group.kind](groups, group, request, context, now_ms)
 
 
-def check_protocol_is_named(request: SyncGroupRequest, api_version: int) -> None:
-    """Raises INCONSISTENT_GROUP_PROTOCOL for a request that must name its protocol and does not (KIP-559)."""
-    if api_version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-
-
 def heartbeat(groups: Groups, request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
-    """Restarts the member's session. Replies INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, or as the kind's operation."""
+    """Restarts the member's session. Replies UNKNOWN_MEMBER_ID, or as the kind's operation."""
     group = groups.by_id.get(request.group_id)
     if group is None:
-        if not request.group_id:
-            return _INVALID_GROUP_ID
         return classic_heartbeat.unknown_member(groups, request)
+    group.note_link(request.member_id, context.link)
     return _HEARTBEAT[group.kind](groups, group, request, context, now_ms)
 
 
 def leave_group(groups: Groups, request: LeaveGroupRequest, context: RequestContext, now_ms: int) -> Result:
-    """Removes the named members, each with a result of its own. Raises INVALID_GROUP_ID."""
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    """Removes the named members, each with a result of its own."""
     group = groups.by_id.get(request.group_id)
     if group is None:
         return classic_leave.leave(groups, None, request, context, now_ms)

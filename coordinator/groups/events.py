@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.epochs.member import Owned, PartitionEpochs
 from coordinator.groups.epochs.soft_state import SoftState
+from coordinator.groups.group import Group
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +49,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import DecodeError
-from coordinator.runtime.result import Event, Fact, MessageEvent, Record, RequestContext
+from coordinator.runtime.result import NO_LINK, Event, Fact, MessageEvent, Record, RequestContext
 
 FENCES = frozenset(
     {
@@ -64,7 +65,6 @@ FENCES = frozenset(
 REFUSALS = frozenset(
     {
         ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_GROUP_ID,
         ErrorCode.INVALID_SESSION_TIMEOUT,
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
         ErrorCode.GROUP_ID_NOT_FOUND,
@@ -77,6 +77,7 @@ REFUSALS = frozenset(
 )
 """The other errors that a client does not get past by trying again."""
 REQUEST_REFUSED = "request_refused"
+OFFSETS_REWOUND, OFFSETS_RESET = "offsets_rewound", "offsets_reset"
 
 NO_TOPIC_ID = bytes(16)
 NO_FIELDS: dict[str, Any] = {}
@@ -93,7 +94,7 @@ def event_only(event: Event) -> Fact:
 class Joined:
     """MemberJoined: a new member. `epoch`: the generation that it will be in, or its first member epoch."""
 
-    __slots__ = ("client_host", "client_id", "epoch", "group_id", "instance_id", "kind", "member_id")
+    __slots__ = ("client_host", "client_id", "epoch", "group_id", "instance_id", "kind", "member_id", "port")
 
     def __init__(
         self, group_id: str, kind: Kind, member_id: str, instance_id: str | None, context: RequestContext, epoch: int
@@ -104,6 +105,7 @@ class Joined:
         self.instance_id = instance_id
         self.client_id = context.client_id
         self.client_host = context.client_host
+        self.port = context.link.port
         self.epoch = epoch
 
     def record(self, state_offset: int, time_ms: int) -> Record:
@@ -116,6 +118,7 @@ class Joined:
             self.client_id,
             self.client_host,
             self.epoch,
+            client_port=self.port,
         )
         return Record(MemberJoinedKey(self.group_id), value, 0)
 
@@ -138,18 +141,22 @@ def member_left(
 
 
 def member_expired(
-    group_id: str, kind: Kind, member_id: str, instance_id: str | None, epoch: int, timeout: str, timeout_ms: int
+    group: Group, member_id: str, instance_id: str | None, epoch: int, timeout: str, timeout_ms: int
 ) -> Event:
     """A timeout removed a member. `timeout`: which one, such as "session" or "rebalance"; `timeout_ms`: its length."""
+    link = group.links.get(member_id, NO_LINK)
     value = MemberExpiredValue(
-        group_kind=kind,
+        group_kind=group.kind,
         member_id=member_id,
         group_instance_id=instance_id,
         epoch=epoch,
         timeout=timeout,
         timeout_ms=timeout_ms,
+        client_port=link.port,
+        connection_end=link.end,
+        connection_closed_ms=link.closed_ms,
     )
-    return MessageEvent(MemberExpiredKey(group_id), value)
+    return MessageEvent(MemberExpiredKey(group.group_id), value)
 
 
 def member_fenced(
@@ -414,5 +421,6 @@ EVENT_KEYS: tuple[str, ...] = (
     "RebalanceOvertakenKey",
     "RequestRefusedKey",
     "EventLogCoveredKey",
+    "OffsetsRewoundKey",
 )
 """The key messages that an event log may contain."""

@@ -43,7 +43,8 @@ from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVO
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest, TxnOffsetCommitRequest
-from coordinator.runtime.result import Timer
+from coordinator.protocol.releases import AS_NEWEST, Behaviours
+from coordinator.runtime.result import RequestContext, Timer
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 """OffsetCommit before this version answers ILLEGAL_GENERATION to a member of a group that does not exist."""
@@ -74,7 +75,7 @@ TXN_CHECKS = (MEMBER, NO_MEMBER, OLD_VERSION)
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
-def fence_member(group: Group, member_id: str, instance_id: str | None) -> None:
+def fence_member(group: Group, member_id: str, instance_id: str | None, behaviours: Behaviours = AS_NEWEST) -> None:
     """Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID unless this is a member, under its instance id if it gives one.
 
     A static member that leaves out its instance id is not fenced (seen with Kafka 4.4).
@@ -82,8 +83,9 @@ def fence_member(group: Group, member_id: str, instance_id: str | None) -> None:
     if instance_id is not None:
         holder = group.static_members.get(instance_id)
         if holder is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if holder != member_id:
+            if not behaviours.unknown_instance_is_ignored:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        elif holder != member_id:
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
     if member_id not in group.members:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -104,7 +106,9 @@ def names_no_member(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> bo
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 
-def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int) -> tuple[Origin, Sequence[Timer]]:
+def fence_commit(
+    groups: Groups, request: OffsetCommitRequest, context: RequestContext
+) -> tuple[Origin, Sequence[Timer]]:
     """Returns where the commit comes from, and the timers that it re-arms: it extends the session of a classic member.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, REBALANCE_IN_PROGRESS,
@@ -113,13 +117,17 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
     """
     group, epoch = groups.by_id.get(request.group_id), request.generation_id_or_member_epoch
     if group is None:
-        _fence_unknown_group(groups, request.group_id, epoch, has_own_error=api_version >= GROUP_ID_NOT_FOUND_SINCE)
+        _fence_without_generation(request, context.behaviours)
+        is_old = context.api_version < GROUP_ID_NOT_FOUND_SINCE or context.behaviours.commit_to_no_group_is_old
+        error = ErrorCode.ILLEGAL_GENERATION if is_old else ErrorCode.GROUP_ID_NOT_FOUND
+        _fence_unknown_group(groups, request.group_id, epoch, error)
         return NO_GROUP, ()
     policies = group.fencing_policies(groups.settings) if group.has_member_epochs else None
     if epoch < 0 and group.is_empty:
+        _fence_without_generation(request, context.behaviours)
         return (group.kind, None, policies), ()
-    committer = _committer(groups, group, request)
-    if api_version < MEMBER_EPOCH_SINCE and not committer.uses_classic_protocol:
+    committer = _committer(groups, group, request, context)
+    if context.api_version < MEMBER_EPOCH_SINCE and not committer.uses_classic_protocol:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     fence = group.fence
     if epoch != committer.member_epoch or epoch == fence.epoch or (policies is not None and policies.require_ownership):
@@ -127,11 +135,12 @@ def fence_commit(groups: Groups, request: OffsetCommitRequest, api_version: int)
     return (group.kind, committer, policies), group.commit_timers(request.member_id)
 
 
-def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest, api_version: int) -> None:
+def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     """Returns if the consumer whose offsets a producer commits may commit them, or if the request names no member (KIP-447).
 
     Raises the errors of `fence_commit` except REBALANCE_IN_PROGRESS and UNSUPPORTED_VERSION.
     """
+    api_version, behaviours = context.api_version, context.behaviours
     epoch, is_anonymous = request.generation_id_or_member_epoch, names_no_member(request)
     groups.counters.count_txn_request(
         OLD_VERSION if api_version < TXN_MEMBER_SINCE else NO_MEMBER if is_anonymous else MEMBER
@@ -140,11 +149,18 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         groups.counters.count_fenced(NAMES_NO_MEMBER)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
     group, has_own_errors = groups.by_id.get(request.group_id), api_version >= TXN_EPOCH_ERRORS_SINCE
+    if group is None or group.is_empty:
+        _fence_without_generation(request, behaviours)
     if group is None:
-        _fence_unknown_group(groups, request.group_id, epoch, has_own_error=has_own_errors)
+        error = (
+            ErrorCode.UNKNOWN_MEMBER_ID if behaviours.txn_commit_to_no_group_is_unknown
+            else ErrorCode.GROUP_ID_NOT_FOUND if has_own_errors
+            else ErrorCode.ILLEGAL_GENERATION
+        )  # fmt: skip
+        _fence_unknown_group(groups, request.group_id, epoch, error)
     elif not is_anonymous and (epoch >= 0 or not group.is_empty):
         stale = ErrorCode.STALE_MEMBER_EPOCH if has_own_errors else ErrorCode.ILLEGAL_GENERATION
-        committer, policies = _committer(groups, group, request), group.fencing_policies(groups.settings)
+        committer, policies = _committer(groups, group, request, context), group.fencing_policies(groups.settings)
         fence_epoch(groups, committer, policies, request, fence=group.fence, stale=stale)
 
 
@@ -156,17 +172,26 @@ def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
     return group.kind, group.find_committer(member_id, groups.catalog), group.fencing_policies(groups.settings)
 
 
-def _fence_unknown_group(groups: Groups, group_id: str, epoch: int, *, has_own_error: bool) -> None:
-    """A commit creates the group if it does not claim to come from a member."""
+def _fence_without_generation(request: OffsetCommitRequest | TxnOffsetCommitRequest, behaviours: Behaviours) -> None:
+    """Kafka 3.0 to 3.2 refuse a member without a generation where others take its commit. Raises UNKNOWN_MEMBER_ID."""
+    names_member_alone = request.generation_id_or_member_epoch < 0 and not names_no_member(request)
+    if names_member_alone and behaviours.commit_without_generation_names_no_member:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _fence_unknown_group(groups: Groups, group_id: str, epoch: int, error: ErrorCode) -> None:
+    """A commit creates the group if it does not claim to come from a member; else it gets this error."""
     if epoch >= 0:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if has_own_error else ErrorCode.ILLEGAL_GENERATION)
+        raise KafkaError(error)
     groups.admit(group_id)
 
 
-def _committer(groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> Committer:
+def _committer(
+    groups: Groups, group: Group, request: OffsetCommitRequest | TxnOffsetCommitRequest, context: RequestContext
+) -> Committer:
     """The member that the request names. Groups with epochs ignore instance ids, as in Kafka: the member id is enough."""
     if request.group_instance_id is not None and not group.has_member_epochs:
-        fence_member(group, request.member_id, request.group_instance_id)
+        fence_member(group, request.member_id, request.group_instance_id, context.behaviours)
     committer = group.find_committer(request.member_id, groups.catalog)
     if committer is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

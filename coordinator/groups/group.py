@@ -16,7 +16,7 @@ from coordinator.groups.fence import Fence
 from coordinator.groups.held_bytes import GROUP_BYTES, PARTITION_BYTES, ShardHeldBytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
-from coordinator.runtime.result import Timer
+from coordinator.runtime.result import Link, Timer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members are consumers; their metadata are subscriptions."""
@@ -46,19 +46,24 @@ def longest_waits(waits: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"member_id": member_id, "waited_ms": waited_ms} for member_id, waited_ms in longest if waited_ms]
 
 
-class LastRebalance(NamedTuple):
-    """Why a group rebalanced last, for its row in a list. Wall clock, ms."""
+class PastRebalance(NamedTuple):
+    """When and why a group rebalanced, for its row in a list. Wall clock, ms."""
 
     started_ms: int
     ended_ms: int | None
     """None: it is in progress."""
     cause: str
+    member_id: str = ""
+    """The member that the cause names; empty: none."""
+
+
+_LINKS_SPARE = 16
 
 
 class Group(ABC):
     """A group of any kind."""
 
-    __slots__ = ("derived_bytes", "fence", "group_id", "held_bytes", "shard_held_bytes")
+    __slots__ = ("derived_bytes", "fence", "group_id", "held_bytes", "links", "shard_held_bytes")
 
     kind: ClassVar[Kind]
     members: dict[str, Any]
@@ -74,6 +79,8 @@ class Group(ABC):
         """The size of what its members sent and its leader assigned (held_bytes.py)."""
         self.derived_bytes = fence.size * PARTITION_BYTES
         """The size of what the coordinator made of it."""
+        self.links: dict[str, Link] = {}
+        """Member id -> the connection of its last request; not in the log. May have members that are gone."""
         self.shard_held_bytes: ShardHeldBytes | None = None
         """The count of the shard; None while the group is not in its state."""
 
@@ -114,8 +121,13 @@ class Group(ABC):
 
     @property
     @abstractmethod
-    def last_rebalance(self) -> LastRebalance | None:
+    def last_rebalance(self) -> PastRebalance | None:
         """The rebalance in progress, or the last one; None if there was none since the log was read."""
+
+    @property
+    @abstractmethod
+    def past_rebalances(self) -> Sequence[PastRebalance]:
+        """The last REBALANCES_KEPT since the log was read, the oldest first."""
 
     @property
     def is_simple(self) -> bool:
@@ -150,6 +162,14 @@ class Group(ABC):
             shard_held_bytes.add(count_bytes)
         self.shard_held_bytes = shard_held_bytes
 
+    def note_link(self, member_id: str, link: Link) -> None:
+        """Remembers the connection that a member's request came over."""
+        links = self.links
+        if links.get(member_id) is not link and member_id in self.members:
+            links[member_id] = link
+            if len(links) > 2 * len(self.members) + _LINKS_SPARE:
+                self.links = {each: links[each] for each in self.members if each in links}
+
     # --- for commits (fencing.py) -------------------------------------------------------------------------------------
 
     has_member_epochs: ClassVar[bool] = True
@@ -158,6 +178,16 @@ class Group(ABC):
     @abstractmethod
     def find_committer(self, member_id: str, catalog: Catalog) -> Committer | None:
         """The member as the fence sees it; None if there is no member of this id."""
+
+    def holder(self, topic: str, topic_id: bytes, partition: int, catalog: Catalog) -> str | None:  # noqa: ARG002 - classic groups need it
+        """The member that has a partition, which it may have to give up; None if none has it."""
+        for member_id in self.members:
+            held = self.find_committer(member_id, catalog)
+            if held is not None and (
+                partition in held.assigned.get(topic_id, ()) or partition in held.pending_revocation.get(topic_id, ())
+            ):
+                return member_id
+        return None
 
     @abstractmethod
     def fencing_policies(self, settings: GroupSettings) -> FencingPolicies | None:

@@ -8,8 +8,10 @@ Overrides are kept with the topics' settings (in the metadata log), not with the
 which values are allowed, and which values are in force.
 """
 
+import dataclasses
+import re
 from collections.abc import Callable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from coordinator.groups.settings import (
     FENCING_POLICIES,
@@ -26,6 +28,7 @@ RESOURCE_TYPE = 32
 """Kafka's number for the resource type GROUP."""
 
 REBALANCE_INTERVAL = "group.rebalance.interval.ms"
+ASSIGNOR = "streams.assignor.name"
 
 BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 """Types of values, in the numbers of DescribeConfigs."""
@@ -35,6 +38,7 @@ Overrides = Mapping[str, str]
 
 _Settings = TypeVar("_Settings")
 
+_KIND = re.compile(r"^(group_(?:consumer_|streams_)?)(?:num_)?")
 _MAX = {INT: 2**31 - 1, LONG: 2**63 - 1}
 
 
@@ -52,8 +56,6 @@ class GroupConfig(NamedTuple):
     kind: int
     server_name: str
     """The server's setting that applies to groups without an override."""
-    server_value: Callable[[GroupsConfig], str]
-    bounds: Callable[[GroupsConfig], Bounds] | None
     about: str
     least: int = 0
     """The least valid number, whatever the server's bounds are."""
@@ -62,195 +64,72 @@ class GroupConfig(NamedTuple):
     is_internal: bool = False
     """Only shown if the group overrides it, as in Kafka."""
 
+    def server_value(self, config: GroupsConfig) -> str:
+        """The value for groups without an override."""
+        value = getattr(config, self.fields[0])
+        if self.name == ASSIGNOR:
+            return str(value[0])
+        return ",".join(value) if self.kind == LIST else str(value).lower() if self.kind == BOOLEAN else str(value)
 
-def _text(value: bool) -> str:
-    return "true" if value else "false"
+    def bounds(self, config: GroupsConfig) -> Bounds:
+        """The values of the server's settings with `min` and `max` in their names, if there are any."""
+        _, low, high = self.fields
+        return Bounds(getattr(config, low, None), getattr(config, high, None))
+
+    @property
+    def fields(self) -> tuple[str, str, str]:
+        """The fields of `GroupsConfig` that have the server's value and, if they exist, its bounds."""
+        own = self.server_name.replace(".", "_")
+        return own, _KIND.sub(r"\1min_", own), _KIND.sub(r"\1max_", own)
 
 
+# fmt: off
 GROUP_CONFIGS: dict[str, GroupConfig] = {
     row.name: row
     for row in (
-        GroupConfig(
-            "classic.validate.assignments",
-            STRING,
-            "group.classic.validate.assignments",
-            lambda config: config.group_classic_validate_assignments,
-            None,
-            "What becomes of an invalid assignment of a classic group's leader. Not a Kafka setting.",
-        ),
-        GroupConfig(
-            "consumer.session.timeout.ms",
-            INT,
-            "group.consumer.session.timeout.ms",
-            lambda config: str(config.group_consumer_session_timeout_ms),
-            lambda config: Bounds(
-                config.group_consumer_min_session_timeout_ms,
-                config.group_consumer_max_session_timeout_ms,
-            ),
-            "A member that sends no heartbeat for this long is removed.",
-            1,
-        ),
-        GroupConfig(
-            "consumer.heartbeat.interval.ms",
-            INT,
-            "group.consumer.heartbeat.interval.ms",
-            lambda config: str(config.group_consumer_heartbeat_interval_ms),
-            lambda config: Bounds(
-                config.group_consumer_min_heartbeat_interval_ms,
-                config.group_consumer_max_heartbeat_interval_ms,
-            ),
-            "The interval at which members send heartbeats; the server reports it to them.",
-            1,
-        ),
-        GroupConfig(
-            "consumer.assignment.interval.ms",
-            INT,
-            "group.consumer.assignment.interval.ms",
-            lambda config: str(config.group_consumer_assignment_interval_ms),
-            lambda config: Bounds(
-                config.group_consumer_min_assignment_interval_ms,
-                config.group_consumer_max_assignment_interval_ms,
-            ),
-            "The shortest time between two target assignments.",
-        ),
-        GroupConfig(
-            "consumer.fencing.policy",
-            STRING,
-            "group.consumer.fencing.policy",
-            lambda config: config.group_consumer_fencing_policy,
-            None,
-            "Which earlier member epochs may commit offsets. Not a Kafka setting.",
-        ),
-        GroupConfig(
-            "consumer.fencing.require.ownership",
-            BOOLEAN,
-            "fencing.require.ownership",
-            lambda config: _text(config.fencing_require_ownership),
-            None,
-            "Refuse commits at the current epoch for partitions that the member does not own. Not a Kafka setting.",
-        ),
-        GroupConfig(
-            "fencing.require.member",
-            BOOLEAN,
-            "fencing.require.member",
-            lambda config: _text(config.fencing_require_member),
-            None,
-            "Refuse commits in a transaction that name no member. Not a Kafka setting.",
-        ),
-        GroupConfig(
-            REBALANCE_INTERVAL,
-            INT,
-            REBALANCE_INTERVAL,
-            lambda config: str(config.group_rebalance_interval_ms),
-            lambda config: Bounds(low=config.group_min_rebalance_interval_ms),
+        GroupConfig("classic.validate.assignments", STRING, "group.classic.validate.assignments",
+            "What becomes of an invalid assignment of a classic group's leader. Not a Kafka setting."),
+        GroupConfig("consumer.session.timeout.ms", INT, "group.consumer.session.timeout.ms",
+            "A member that sends no heartbeat for this long is removed.", least=1),
+        GroupConfig("consumer.heartbeat.interval.ms", INT, "group.consumer.heartbeat.interval.ms",
+            "The interval at which members send heartbeats; the server reports it to them.", least=1),
+        GroupConfig("consumer.assignment.interval.ms", INT, "group.consumer.assignment.interval.ms",
+            "The shortest time between two target assignments."),
+        GroupConfig("consumer.fencing.policy", STRING, "group.consumer.fencing.policy",
+            "Which earlier member epochs may commit offsets. Not a Kafka setting."),
+        GroupConfig("consumer.fencing.require.ownership", BOOLEAN, "fencing.require.ownership",
+            "Refuse commits at the current epoch for partitions that the member does not own. Not a Kafka setting."),
+        GroupConfig("fencing.require.member", BOOLEAN, "fencing.require.member",
+            "Refuse commits in a transaction that name no member. Not a Kafka setting."),
+        GroupConfig(REBALANCE_INTERVAL, INT, REBALANCE_INTERVAL,
             "The group rebalances when this time has passed since its last rebalance; 0: never. Not a Kafka setting.",
-            zero_is_off=True,
-        ),
-        GroupConfig(
-            "streams.session.timeout.ms",
-            INT,
-            "group.streams.session.timeout.ms",
-            lambda config: str(config.group_streams_session_timeout_ms),
-            lambda config: Bounds(
-                config.group_streams_min_session_timeout_ms,
-                config.group_streams_max_session_timeout_ms,
-            ),
-            "A member of a streams group that sends no heartbeat for this long is removed.",
-            1,
-        ),
-        GroupConfig(
-            "streams.heartbeat.interval.ms",
-            INT,
-            "group.streams.heartbeat.interval.ms",
-            lambda config: str(config.group_streams_heartbeat_interval_ms),
-            lambda config: Bounds(
-                config.group_streams_min_heartbeat_interval_ms,
-                config.group_streams_max_heartbeat_interval_ms,
-            ),
-            "The interval at which members of a streams group send heartbeats; the server reports it to them.",
-            1,
-        ),
-        GroupConfig(
-            "streams.assignment.interval.ms",
-            INT,
-            "group.streams.assignment.interval.ms",
-            lambda config: str(config.group_streams_assignment_interval_ms),
-            lambda config: Bounds(
-                config.group_streams_min_assignment_interval_ms,
-                config.group_streams_max_assignment_interval_ms,
-            ),
-            "The shortest time between two target assignments of a streams group.",
-        ),
-        GroupConfig(
-            "streams.initial.rebalance.delay.ms",
-            INT,
-            "group.streams.initial.rebalance.delay.ms",
-            lambda config: str(config.group_streams_initial_rebalance_delay_ms),
-            lambda _: Bounds(),
-            "How long an empty streams group waits for more members before its first assignment.",
-        ),
-        GroupConfig(
-            "streams.num.standby.replicas",
-            INT,
-            "group.streams.num.standby.replicas",
-            lambda config: str(config.group_streams_num_standby_replicas),
-            lambda config: Bounds(high=config.group_streams_max_standby_replicas),
-            "The number of standby copies of each task's state.",
-        ),
-        GroupConfig(
-            "streams.rack.aware.assignment.tags",
-            LIST,
-            "group.streams.rack.aware.assignment.tags",
-            lambda config: ",".join(config.group_streams_rack_aware_assignment_tags),
-            None,
-            "The client tags that every member of a streams group must have.",
-        ),
-        GroupConfig(
-            "streams.assignor.name",
-            STRING,
-            "group.streams.assignors",
-            lambda config: config.group_streams_assignors[0],
-            None,
-            "The assignor of a streams group's tasks.",
-        ),
-        GroupConfig(
-            "streams.task.offset.interval.ms",
-            INT,
-            "group.streams.task.offset.interval.ms",
-            lambda config: str(config.group_streams_task_offset_interval_ms),
-            lambda config: Bounds(low=config.group_streams_min_task_offset_interval_ms),
+            zero_is_off=True),
+        GroupConfig("streams.session.timeout.ms", INT, "group.streams.session.timeout.ms",
+            "A member of a streams group that sends no heartbeat for this long is removed.", least=1),
+        GroupConfig("streams.heartbeat.interval.ms", INT, "group.streams.heartbeat.interval.ms",
+            "The interval at which members of a streams group send heartbeats; the server reports it to them.", least=1),
+        GroupConfig("streams.assignment.interval.ms", INT, "group.streams.assignment.interval.ms",
+            "The shortest time between two target assignments of a streams group."),
+        GroupConfig("streams.initial.rebalance.delay.ms", INT, "group.streams.initial.rebalance.delay.ms",
+            "How long an empty streams group waits for more members before its first assignment."),
+        GroupConfig("streams.num.standby.replicas", INT, "group.streams.num.standby.replicas",
+            "The number of standby copies of each task's state."),
+        GroupConfig("streams.rack.aware.assignment.tags", LIST, "group.streams.rack.aware.assignment.tags",
+            "The client tags that every member of a streams group must have."),
+        GroupConfig(ASSIGNOR, STRING, "group.streams.assignors",
+            "The assignor of a streams group's tasks."),
+        GroupConfig("streams.task.offset.interval.ms", INT, "group.streams.task.offset.interval.ms",
             "The interval at which members of a streams group report the changelog offsets of their tasks.",
-            1,
-            is_internal=True,
-        ),
-        GroupConfig(
-            "streams.acceptable.recovery.lag",
-            LONG,
-            "group.streams.acceptable.recovery.lag",
-            lambda config: str(config.group_streams_acceptable_recovery_lag),
-            lambda _: Bounds(),
-            "The number of records that a copy of a task's state may lack and still count as caught up.",
-            is_internal=True,
-        ),
-        GroupConfig(
-            "streams.fencing.policy",
-            STRING,
-            "group.streams.fencing.policy",
-            lambda config: config.group_streams_fencing_policy,
-            None,
-            "Which earlier member epochs of a streams group may commit offsets. Not a Kafka setting.",
-        ),
-        GroupConfig(
-            "streams.fencing.require.ownership",
-            BOOLEAN,
-            "fencing.require.ownership",
-            lambda config: _text(config.fencing_require_ownership),
-            None,
-            "Refuse commits at the current epoch for partitions of tasks that the member does not own. Not a Kafka setting.",
-        ),
+            least=1, is_internal=True),
+        GroupConfig("streams.acceptable.recovery.lag", LONG, "group.streams.acceptable.recovery.lag",
+            "The number of records that a copy of a task's state may lack and still count as caught up.", is_internal=True),
+        GroupConfig("streams.fencing.policy", STRING, "group.streams.fencing.policy",
+            "Which earlier member epochs of a streams group may commit offsets. Not a Kafka setting."),
+        GroupConfig("streams.fencing.require.ownership", BOOLEAN, "fencing.require.ownership",
+            "Refuse commits at the current epoch for partitions of tasks that the member does not own. Not a Kafka setting."),
     )
 }
-
+# fmt: on
 _OPTIONS = {
     "classic.validate.assignments": VALIDATION_POLICIES,
     "consumer.fencing.policy": FENCING_POLICIES,
@@ -264,7 +143,7 @@ def check(config: GroupsConfig, overrides: Overrides) -> None:
         row = GROUP_CONFIGS.get(name)
         if row is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
-        if row.bounds is not None:
+        if row.kind in _MAX:
             _check_number(row, row.bounds(config), value)
         else:
             _check_text(config, row, value)
@@ -328,10 +207,10 @@ class ConfiguredGroups:
 
     def configure(self, config: GroupsConfig) -> None:
         """Changes the server's settings, which those of a group fall back to."""
-        self._classic = _Known(config, _classic_settings)
-        self._consumer = _Known(config, _consumer_settings)
-        self._streams = _Known(config, _streams_settings)
-        self._rebalance_interval_ms = _Known(config, lambda values: values.number(REBALANCE_INTERVAL))
+        self._classic = _Known(config, lambda values: values.settings(ClassicSettings, "classic"))
+        self._consumer = _Known(config, lambda values: values.settings(ConsumerSettings, "consumer"))
+        self._streams = _Known(config, lambda values: values.settings(StreamsSettings, "streams"))
+        self._rebalance_interval_ms = _Known[int](config, lambda values: values.value(REBALANCE_INTERVAL))
 
     def classic(self, group_id: str) -> ClassicSettings:
         return self._classic.of(group_id, self._overrides(group_id))
@@ -375,55 +254,34 @@ class _Values:
         self._config = config
         self._overrides = overrides
 
-    def text(self, name: str) -> str:
-        return self._overrides.get(name) or GROUP_CONFIGS[name].server_value(self._config)
-
-    def is_true(self, name: str) -> bool:
-        return self.text(name).strip().lower() == "true"
-
-    def option(self, name: str) -> str:
-        value = self.text(name)
-        return value if value in _OPTIONS[name] else GROUP_CONFIGS[name].server_value(self._config)
-
-    def number(self, name: str) -> int:
+    def value(self, name: str) -> Any:
+        """The value of one setting, in the type of its kind."""
         row = GROUP_CONFIGS[name]
-        own = parse_long(self._overrides.get(name, ""))
-        if own is None or row.bounds is None:
-            return int(row.server_value(self._config))
-        if row.zero_is_off and not own:
+        own, server_value = self._overrides.get(name), row.server_value(self._config)
+        if row.kind in _MAX:
+            return self._number(row, own, server_value)
+        text = own or server_value
+        if row.kind == BOOLEAN:
+            return text.strip().lower() == "true"
+        if row.kind == LIST:
+            return _names(text)
+        return text if text in _OPTIONS.get(name, (text,)) else server_value
+
+    def _number(self, row: GroupConfig, own: str | None, server_value: str) -> int:
+        number = parse_long(own or "")
+        if number is None:
+            return int(server_value)
+        if row.zero_is_off and not number:
             return 0
         low, high = row.bounds(self._config)
-        value = own if high is None else min(own, high)
+        value = number if high is None else min(number, high)
         return value if low is None else max(low, value)
 
-
-def _classic_settings(values: _Values) -> ClassicSettings:
-    return ClassicSettings(validate_assignments=values.option("classic.validate.assignments"))
-
-
-def _consumer_settings(values: _Values) -> ConsumerSettings:
-    return ConsumerSettings(
-        session_timeout_ms=values.number("consumer.session.timeout.ms"),
-        heartbeat_interval_ms=values.number("consumer.heartbeat.interval.ms"),
-        assignment_interval_ms=values.number("consumer.assignment.interval.ms"),
-        fencing_policy=values.option("consumer.fencing.policy"),
-        require_ownership=values.is_true("consumer.fencing.require.ownership"),
-        require_member=values.is_true("fencing.require.member"),
-    )
-
-
-def _streams_settings(values: _Values) -> StreamsSettings:
-    return StreamsSettings(
-        session_timeout_ms=values.number("streams.session.timeout.ms"),
-        heartbeat_interval_ms=values.number("streams.heartbeat.interval.ms"),
-        assignment_interval_ms=values.number("streams.assignment.interval.ms"),
-        initial_rebalance_delay_ms=values.number("streams.initial.rebalance.delay.ms"),
-        task_offset_interval_ms=values.number("streams.task.offset.interval.ms"),
-        acceptable_recovery_lag=values.number("streams.acceptable.recovery.lag"),
-        num_standby_replicas=values.number("streams.num.standby.replicas"),
-        rack_aware_assignment_tags=_names(values.text("streams.rack.aware.assignment.tags")),
-        assignor_name=values.text("streams.assignor.name"),
-        fencing_policy=values.option("streams.fencing.policy"),
-        require_ownership=values.is_true("streams.fencing.require.ownership"),
-        require_member=values.is_true("fencing.require.member"),
-    )
+    def settings(self, kind: type[_Settings], prefix: str) -> _Settings:
+        """All settings of a kind of group. Their names are those of the fields, but for what every kind may require."""
+        names = {
+            "require_ownership": f"{prefix}.fencing.require.ownership",
+            "require_member": "fencing.require.member",
+        }
+        fields = (field.name for field in dataclasses.fields(cast(Any, kind)))
+        return kind(**{each: self.value(names.get(each, f"{prefix}.{each.replace('_', '.')}")) for each in fields})

@@ -24,7 +24,7 @@ from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.patterns import MatchPatterns, match_at_once
-from coordinator.runtime.result import Record, Result, Timer, TimerKey
+from coordinator.runtime.result import Link, Record, Result, Timer, TimerKey
 
 
 class Migration(Protocol):
@@ -178,6 +178,12 @@ class Groups(ABC):
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "The groups would hold more bytes than limit.groups.bytes allows."
             )
+
+    def note_link(self, group_id: str, member_id: str, link: Link) -> None:
+        """Remembers the connection of a member's request."""
+        group = self.by_id.get(group_id)
+        if group is not None:
+            group.note_link(member_id, link)
 
     # --- for replay ---------------------------------------------------------------------------------------------------
 

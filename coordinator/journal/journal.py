@@ -30,8 +30,7 @@ from coordinator.journal.entry import ALL_BEFORE_DURABLE
 from coordinator.journal.recovery import Recovered, make_durable
 from coordinator.journal.set_aside import set_aside, write_aside
 from coordinator.journal.slot import ENTRIES_AT, SALT_BYTES, Slot, SlotHeader, slot_name, slot_number
-from coordinator.journal.turns import TurnJournal
-from coordinator.journal.writer import JournalWriter
+from coordinator.journal.turns import JournalWriter, TurnJournal
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.sync_job import SyncJob
 from coordinator.log.writer import Durability

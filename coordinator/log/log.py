@@ -35,10 +35,9 @@ from coordinator.log.segment import SUFFIX, Segment, aborted_name, remove_files,
 from coordinator.log.segment_check import check_follows, check_segments, entries_of
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.log.sync_job import SyncJob, Syncs
-from coordinator.log.timestamps import TimestampOffset, find_latest_timestamp, find_timestamp
 from coordinator.world.disk import Disk
 
-__all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryReport", "SyncJob", "TimestampOffset"]
+__all__ = ["DamagedLog", "Log", "LogSettings", "OffsetOutOfRange", "RecoveryReport", "SyncJob"]
 
 CHECKPOINT_BYTES = 1024 * 1024
 """Bytes synced until the checkpoint is synced too: about how much recovery must verify after a power cut."""
@@ -541,14 +540,6 @@ class Log:
             if complete:
                 break
         return found
-
-    def offset_for_time(self, timestamp: int) -> TimestampOffset | None:
-        """The first record with this timestamp (ms) or a later one; None if all are earlier. As `find_timestamp`."""
-        return find_timestamp(self.segments, self.start_offset, timestamp)
-
-    def latest_timestamp(self) -> TimestampOffset | None:
-        """The first record with the highest timestamp; None if the log is empty. As `find_latest_timestamp`."""
-        return find_latest_timestamp(self.segments, self.start_offset)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 

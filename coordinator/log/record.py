@@ -21,6 +21,8 @@ class LogRecord(NamedTuple):
 def varint(value: int) -> bytes:
     """Encodes a signed 32-bit or 64-bit number as a zigzag varint (Kafka: `ByteUtils.writeVarint`, `writeVarlong`)."""
     raw = (value << 1) ^ (value >> 63)
+    if 1 << 14 <= raw < 1 << 21:  # the offset deltas of the largest commits and deletions
+        return bytes((raw & 127 | 128, raw >> 7 & 127 | 128, raw >> 14))
     out = bytearray()
     while raw > 127:
         out.append(raw & 127 | 128)

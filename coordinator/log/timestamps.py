@@ -42,28 +42,8 @@ Search = Generator[BatchToDecode, list[LogRecord] | None, TimestampOffset | None
 """A search in progress; it is sent `records()` of each batch. Raises OSError, and DamagedLog for a segment without an index."""
 
 
-def find_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: int) -> TimestampOffset | None:
-    """The first record with this timestamp or a later one; None if all are earlier. Raises as `Search`."""
-    return _find(search_timestamp(segments, start_offset, timestamp))
-
-
-def find_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampOffset | None:
-    """The first record with the highest timestamp at or after `start_offset`; None if there is none. Raises as `Search`."""
-    return _find(search_latest_timestamp(segments, start_offset))
-
-
-def _find(search: Search) -> TimestampOffset | None:
-    try:
-        batch = next(search)
-        while True:
-            batch = search.send(batch.records())
-    except StopIteration as found:
-        result: TimestampOffset | None = found.value
-        return result
-
-
 def search_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: int) -> Search:
-    """Searches as `find_timestamp`."""
+    """Searches the first record with this timestamp or a later one."""
     for segment in segments:
         index = segment.index
         if segment.max_timestamp >= timestamp:
@@ -74,7 +54,7 @@ def search_timestamp(segments: Sequence[Segment], start_offset: int, timestamp: 
 
 
 def search_latest_timestamp(segments: Sequence[Segment], start_offset: int) -> Search:
-    """Searches as `find_latest_timestamp`."""
+    """Searches the first record with the highest timestamp at or after `start_offset`."""
     for segment in segments:
         _ = segment.index
     filled = [segment for segment in segments if segment.size_bytes]

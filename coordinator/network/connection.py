@@ -31,6 +31,7 @@ from coordinator.network.sasl_gate import Dispatch, SaslGate
 from coordinator.network.turn import REQUEST_BYTES, SLICE_REQUESTS, Turn
 from coordinator.protocol.frame import FrameError, FrameSplitter
 from coordinator.runtime.memory import COUNTED_BYTES, Memory
+from coordinator.runtime.result import Link
 from coordinator.security.principal import ANONYMOUS, Principal
 
 HEARTBEATS = frozenset(key.to_bytes(2) for key in (12, 68, 88))
@@ -76,8 +77,8 @@ class Connection(asyncio.Protocol):
         "_admit", "_backlog", "_backlog_bytes", "_counted_bytes", "_dispatch", "_drained", "_flow", "_held", "_in_flight_max",
         "_is_watched", "_last", "_limits", "_listed", "_lost", "_may_have_to_wait", "_memory", "_now_ms", "_once", "_queue",
         "_reserved_bytes", "_seen", "_splitter", "_transport", "_waits_for_turn", "advertised", "cached_request", "client_host",
-        "client_id", "closed_by", "exchanges", "frame_bytes", "full_since_ms", "on_lost", "on_read", "principal", "requests",
-        "sasl", "template", "template_misses", "turn",
+        "client_id", "closed_by", "exchanges", "frame_bytes", "full_since_ms", "link", "on_lost", "on_read", "principal",
+        "requests", "sasl", "template", "template_misses", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +95,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self.advertised = advertised
         self.client_host = ""
+        self.link = Link()
+        self.link.principal = str(ANONYMOUS)
         self.client_id: str | None = None
         self.closed_by = Closed.PEER
         self.principal = ANONYMOUS
@@ -182,7 +185,10 @@ class Connection(asyncio.Protocol):
 
         `peer`: the client's address, as sockets have it.
         """
-        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/unknown"
+        if isinstance(peer, tuple):
+            self.client_host, self.link.port = f"/{peer[0]}", peer[1]
+        else:
+            self.client_host = "/unknown"
         return self._admit(self)
 
     def data_received(self, data: bytes) -> None:
@@ -213,8 +219,11 @@ class Connection(asyncio.Protocol):
         if splitter.rest or self._reserved_bytes:
             self._reserve_memory(frame_arrived=bool(frames))
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         self._flow.on(FlowEvent.LOST)
+        self.link.end = (
+            self.closed_by.value if self.closed_by is not Closed.PEER else "closed" if exc is None else "reset"
+        )
         for exchange in self.exchanges:
             exchange.abandon()
         self.exchanges.clear()
@@ -252,6 +261,7 @@ class Connection(asyncio.Protocol):
     def authenticated(self, principal: Principal, dispatch: Dispatch) -> None:
         """Notes who the client is; `dispatch` handles its next requests (called by the exchange)."""
         self.principal = principal
+        self.link.principal = str(principal)
         self.sasl = None
         self._dispatch = dispatch
         self._splitter.size_max = self._limits.frame_bytes_max

@@ -52,17 +52,25 @@ class Dispatcher:
         """`learners`: API key -> what makes templates of its requests. `authorizer`: None allows everything."""
         self._server = server
         self._authorizer = authorizer
-        self._learners = learners
-        self._apis = {key: _in_dialect(api, codec) for key, api in apis.items()}
-        self._supported = {key: api.versions for key, api in self._apis.items()}
         self._codec = codec
         self._routes: dict[int, Route] = {}
+        self._former_routes: list[Route] = []
+        """Those of APIs that were served before `serve`; they keep their counts."""
         self._layers: dict[str, Layer] = {} if authorizer is None else {PERMITS: Guards(authorizer)}
+        self.serve(apis, learners)
+
+    def serve(self, apis: Mapping[int, Api[Any]], learners: Mapping[int, LearnTemplate]) -> None:
+        """Serves these APIs from now on. Connections that had a request before must end: they keep its route."""
+        self._learners = learners
+        self._apis = {key: _in_dialect(api, self._codec) for key, api in apis.items()}
+        self._supported = {key: api.versions for key, api in self._apis.items()}
+        self._former_routes += self._routes.values()
+        self._routes = {}
 
     @property
     def routes(self) -> list[Route]:
         """The routes used so far, with their counts."""
-        return list(self._routes.values())
+        return [*self._former_routes, *self._routes.values()]
 
     def versions(self, api_key: int) -> tuple[int, int]:
         """The first and last version of an API."""

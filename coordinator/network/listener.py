@@ -59,6 +59,7 @@ class Listener:
         connections_per_ip_max: int,
         connections_per_second_max: int,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         tls: TlsContext | None = None,
         sasl: SaslSetup | None = None,
     ) -> None:
@@ -81,6 +82,7 @@ class Listener:
         self._second = (0, 0)
         """The second of the clock in which the last connection was accepted, and how many were accepted in it."""
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._once = LogOncePerClient(_log, now_ms)
         self._per_ip: dict[str, int] = {}
         self._listening: list[Callable[[], None]] = []
@@ -144,9 +146,15 @@ class Listener:
         drained = asyncio.gather(*(connection.drained() for connection in self.connections))
         with suppress(TimeoutError):
             await asyncio.wait_for(drained, drain_ms / 1000)
-        for connection in list(self.connections):
-            connection.close(Closed.STOPPING)
+        self.close_all()
         await asyncio.sleep(0)
+
+    def close_all(self) -> int:
+        """Closes every connection, and returns their number."""
+        connections = list(self.connections)
+        for connection in connections:
+            connection.close(Closed.STOPPING)
+        return len(connections)
 
     def _accept(self) -> Connection:
         connection = Connection(
@@ -215,6 +223,7 @@ class Listener:
         return None
 
     def _lost(self, connection: Connection) -> None:
+        connection.link.closed_ms = self._wall_ms()
         if connection not in self.connections:
             return
         del self.connections[connection]

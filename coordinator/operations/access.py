@@ -3,20 +3,15 @@
 import hashlib
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from coordinator.operations.client import Client, OperationFailed, refuse_error
 from coordinator.protocol.messages import (
     AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
     CreateAclsRequest,
-    CreateAclsResponse,
     DeleteAclsRequest,
-    DeleteAclsResponse,
     DescribeAclsRequest,
-    DescribeAclsResponse,
     DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
 )
 from coordinator.security.access import AclOperation, ResourceType
 from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
@@ -45,7 +40,7 @@ def list_acls(client: Client, wanted: AclFilter) -> list[Acl]:
         operation=wanted.operation,
         permission_type=wanted.permission,
     )
-    answer = cast(DescribeAclsResponse, client.any().ask(request))
+    answer = client.any().ask(request)
     refuse_error(answer.error_code, "cannot list ACLs", answer.error_message)
     return sorted(
         Acl(
@@ -76,7 +71,7 @@ def add_acls(client: Client, acls: Sequence[Acl]) -> None:
         )
         for acl in acls
     ]
-    answer = cast(CreateAclsResponse, client.any().ask(CreateAclsRequest(creations=creations)))
+    answer = client.any().ask(CreateAclsRequest(creations=creations))
     for acl, outcome in zip(acls, answer.results, strict=True):
         refuse_error(outcome.error_code, f"cannot add {acl}", outcome.error_message)
 
@@ -97,7 +92,7 @@ def remove_acls(client: Client, filters: Sequence[AclFilter]) -> int:
             for each in filters
         ]
     )
-    answer = cast(DeleteAclsResponse, client.any().ask(request))
+    answer = client.any().ask(request)
     for result in answer.filter_results:
         refuse_error(result.error_code, "cannot remove ACLs", result.error_message)
     return sum(len(result.matching_acls) for result in answer.filter_results)
@@ -106,7 +101,7 @@ def remove_acls(client: Client, filters: Sequence[AclFilter]) -> int:
 def list_users(client: Client) -> list[User]:
     """All SCRAM credentials, by name. Raises OperationFailed."""
     request = DescribeUserScramCredentialsRequest(users=None)
-    answer = cast(DescribeUserScramCredentialsResponse, client.any().ask(request))
+    answer = client.any().ask(request)
     refuse_error(answer.error_code, "cannot list users", answer.error_message)
     return sorted(
         User(result.user, MECHANISMS.get(info.mechanism, str(info.mechanism)), info.iterations)
@@ -144,6 +139,6 @@ def _code(mechanism: str) -> int:
 
 
 def _alter(client: Client, request: AlterUserScramCredentialsRequest, doing: str) -> None:
-    answer = cast(AlterUserScramCredentialsResponse, client.any().ask(request))
+    answer = client.any().ask(request)
     for result in answer.results:
         refuse_error(result.error_code, doing, result.error_message)

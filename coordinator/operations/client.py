@@ -6,18 +6,19 @@ codes. This client only retries, until the timeout, while a coordinator is loadi
 """
 
 import time
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from coordinator.client import blocking
 from coordinator.client.blocking import UNPROTECTED, Address
 from coordinator.client.login.tls import Security
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
+    Answer,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
+    Request,
 )
 
 RETRY_S = 0.1
@@ -89,13 +90,13 @@ class Client:
     def metadata(self, topics: list[str] | None = None) -> MetadataResponse:
         """The servers, and the partitions of these topics with their leaders. It does not create topics."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics or []]
-        return cast(MetadataResponse, self.any().ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False)))
+        return self.any().ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
     def brokers(self) -> list[Address]:
         """The addresses of all servers in the cluster."""
         return [(broker.host, broker.port) for broker in self.metadata().brokers]
 
-    def ask_coordinator(self, group_id: str, request: Message, *, version_max: int | None = None) -> Any:
+    def ask_coordinator(self, group_id: str, request: Request[Answer], *, version_max: int | None = None) -> Answer:
         """Sends a request to the coordinator of a group, and retries while that is loading or has moved."""
         deadline = time.monotonic() + self._timeout_s
         while True:
@@ -105,7 +106,7 @@ class Client:
             self._coordinators.pop(group_id, None)
             time.sleep(RETRY_S)
 
-    def ask_leader(self, leader: Address, request: Message, *, version_max: int | None = None) -> Any:
+    def ask_leader(self, leader: Address, request: Request[Answer], *, version_max: int | None = None) -> Answer:
         """Sends a request to the leader of partitions, and retries while it does not know yet that it leads them."""
         deadline = time.monotonic() + self._timeout_s
         while True:
@@ -119,9 +120,7 @@ class Client:
         deadline = time.monotonic() + self._timeout_s if deadline is None else deadline
         while group_id not in self._coordinators:
             # Version 3 is the last one with a single key; later ones have batches.
-            found = cast(
-                FindCoordinatorResponse, self.any().ask(FindCoordinatorRequest(key=group_id, key_type=0), version_max=3)
-            )
+            found = self.any().ask(FindCoordinatorRequest(key=group_id, key_type=0), version_max=3)
             if found.error_code in RETRIABLE and time.monotonic() < deadline:
                 time.sleep(RETRY_S)
                 continue

@@ -7,7 +7,7 @@ commits. It commits what the caller has taken, before it asks for more. Records 
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from coordinator.log.batch import HEADER_BYTES, decode_records, read_header
 from coordinator.log.record import LogRecord
@@ -20,9 +20,7 @@ from coordinator.protocol.messages import (
     FetchRequest,
     FetchResponse,
     OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetFetchRequest,
-    OffsetFetchResponse,
 )
 
 FETCH_WAIT_MS = 500
@@ -62,7 +60,7 @@ class Reader:
             by_leader.setdefault(leader, []).append(partition)
         for leader, partitions in by_leader.items():
             request = self._request(partitions, wait_ms // len(by_leader))
-            answer = cast(FetchResponse, self._client.to(leader).ask(request, version_max=_FETCH_BY_NAME))
+            answer = self._client.to(leader).ask(request, version_max=_FETCH_BY_NAME)
             refuse_error(answer.error_code, "cannot fetch")
             for topic in answer.responses:
                 for found in topic.partitions:
@@ -162,10 +160,7 @@ class Member:
                 for (topic, partition), at in moved.items()
             ],
         )
-        answer = cast(
-            OffsetCommitResponse,
-            self._client.ask_coordinator(self._group_id, request, version_max=_OFFSETS_BY_NAME),
-        )
+        answer = self._client.ask_coordinator(self._group_id, request, version_max=_OFFSETS_BY_NAME)
         codes = {each.error_code for topic in answer.topics for each in topic.partitions}
         if codes & _OUTDATED:
             self._due_s = 0.0
@@ -193,7 +188,7 @@ class Member:
 
     def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         request.group_id, request.member_id = self._group_id, self._member_id
-        return cast(ConsumerGroupHeartbeatResponse, self._client.ask_coordinator(self._group_id, request))
+        return self._client.ask_coordinator(self._group_id, request)
 
     def _owned(self) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         if self._epoch == _JOINING:
@@ -238,9 +233,7 @@ class Member:
             group_id=self._group_id, member_id=self._member_id, member_epoch=self._epoch, topics=topics
         )
         request = OffsetFetchRequest(groups=[group], require_stable=True)
-        answer = cast(
-            OffsetFetchResponse, self._client.ask_coordinator(self._group_id, request, version_max=_OFFSETS_BY_NAME)
-        )
+        answer = self._client.ask_coordinator(self._group_id, request, version_max=_OFFSETS_BY_NAME)
         [found] = answer.groups
         refuse_error(found.error_code, f"cannot fetch the offsets of group {self._group_id}")
         return {

@@ -7,23 +7,19 @@ the clients of members that joined earlier come from the description of the grou
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
 
-from coordinator.log.batch import BatchHeader, key_values, read_header
+from coordinator.groups.group_events import EventReader, Found
+from coordinator.groups.rebalance_causes import Client
+from coordinator.log.batch import BatchHeader, read_header
 from coordinator.operations.client import RETRY_S, Connection, OperationFailed, error_name, refuse_error
 from coordinator.operations.client import Client as KafkaClient
 from coordinator.operations.groups import find
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
-from coordinator.operations.rebalance_causes import TYPES, Client, GroupEvent
-from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import (
     FetchRequest,
-    FetchResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
-    message_class,
 )
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
@@ -33,67 +29,6 @@ _FETCH_BYTES = 8 << 20
 _EARLIEST, _LATEST = -2, -1
 _LENGTH = 12
 """Bytes of a batch before the part that its length counts."""
-
-
-class Found(NamedTuple):
-    """The events of a group in the order of the log."""
-
-    events: list[GroupEvent]
-    first_ms: int | None
-    """The time of the first event in the log, of whatever group; None if there is none."""
-    last_ms: int | None
-    known: dict[str, Client] | None
-    """Member id -> client of the members that are in the group now; None if there is no group, or the source cannot say."""
-
-
-class _Reader:
-    """Collects the events of a group from batches."""
-
-    def __init__(self, group_id: str) -> None:
-        name = group_id.encode()
-        keys = [(name_of, message_class(f"{name_of}Key").API_KEY) for name_of in TYPES]
-        head = len(name).to_bytes(2) + name
-        self._types = {
-            cast(int, number).to_bytes(2) + (b"" if name_of == TYPES[0] else head): name_of for name_of, number in keys
-        }
-        self.events: list[GroupEvent] = []
-        self.first_ms: int | None = None
-        self.last_ms: int | None = None
-
-    def batch(self, data: bytes, position: int, header: BatchHeader) -> None:
-        if self.first_ms is None:
-            self.first_ms = header.base_timestamp
-        self.last_ms = header.max_timestamp
-        for offset, key, value in key_values(data, position, header):
-            kind = self._types.get(key or b"")
-            if kind is not None and value is not None:
-                self.events.append(group_event(kind, offset, value))
-
-    def found(self, known: dict[str, Client] | None) -> Found:
-        return Found(self.events, self.first_ms, self.last_ms, known)
-
-
-def group_event(kind: str, offset: int, value: bytes) -> GroupEvent:
-    """An event from the value of its record. `kind`: the name of its type."""
-    message: Any
-    message, _ = Codec.of().decoder(f"{kind}Value", int.from_bytes(value[:2], signed=True))(value, 2)
-    fields = {
-        name: getattr(message, attribute)
-        for name, attribute in _FIELDS
-        if getattr(message, attribute, None) is not None
-    }
-    waited = getattr(message, "waited_for", ())
-    return GroupEvent(
-        type=kind, offset=offset, waited_for=[(each.member_id, each.waited_ms) for each in waited], **fields
-    )
-
-
-_FIELDS = (
-    *((name, name) for name in ("time_ms", "member_id", "client_id", "client_host", "epoch", "cause", "reason")),
-    *((name, name) for name in ("duration_ms", "delay_ms", "timeout", "timeout_ms", "undone_from_offset")),
-    ("members", "members"),
-    ("instance_id", "group_instance_id"),
-)
 
 
 # --- a data folder ----------------------------------------------------------------------------------------------------
@@ -107,7 +42,7 @@ def from_folder(path: Path, group_id: str, report: Callable[[Problem], None]) ->
             f"{path} has no event log ({COORDINATOR_EVENTS}-N): it is not the data folder of this server, "
             "or coordinator.events is none"
         )
-    reader = _Reader(group_id)
+    reader = EventReader(group_id)
 
     def visit(segment: SegmentFile, header: BatchHeader, position: int) -> None:
         reader.batch(segment.batch(position, header), 0, header)
@@ -180,7 +115,7 @@ def _from_leader(client: KafkaClient, group_id: str, since_ms: int) -> Found:
     if not addresses:
         raise _Moved(f"no server has {COORDINATOR_EVENTS}-{number} at the moment")
     connection = client.to(addresses[0])
-    reader = _Reader(group_id)
+    reader = EventReader(group_id)
     start = _offset(connection, number, since_ms)
     for data, header in _batches(connection, number, _offset(connection, number, _LATEST) if start < 0 else start):
         reader.batch(data, 0, header)
@@ -195,7 +130,7 @@ def _offset(connection: Connection, number: int, timestamp: int) -> int:
     """The offset for a timestamp; -1 if all events are older."""
     partition = ListOffsetsRequest.ListOffsetsPartition
     topics = [ListOffsetsRequest.ListOffsetsTopic(COORDINATOR_EVENTS, [partition(number, timestamp=timestamp)])]
-    answer = cast(ListOffsetsResponse, connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics)))
+    answer = connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics))
     [found] = answer.topics[0].partitions
     _refuse_error(found.error_code, f"cannot find the events in {COORDINATOR_EVENTS}-{number}")
     return found.offset
@@ -233,7 +168,7 @@ def _fetched(connection: Connection, number: int, offset: int) -> bytes:
             )
         ],
     )
-    answer = cast(FetchResponse, connection.ask(request, version_max=_BY_NAME))
+    answer = connection.ask(request, version_max=_BY_NAME)
     refuse_error(answer.error_code, f"cannot read {COORDINATOR_EVENTS}-{number}")
     [found] = answer.responses[0].partitions
     if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -12,7 +12,7 @@ changes anything. The command refuses it while the group has members, because th
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from coordinator.operations.client import Client, Connection, OperationFailed, error_name, refuse_error
 from coordinator.protocol.errors import ErrorCode
@@ -20,17 +20,12 @@ from coordinator.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
-    DeleteGroupsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsRequest,
-    ListGroupsResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetFetchRequest,
-    OffsetFetchResponse,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
@@ -39,6 +34,7 @@ from coordinator.protocol.wire import DecodeError
 
 EARLIEST, LATEST = -2, -1
 """The timestamps of ListOffsets for the start and the end of a log."""
+_OFFSET_MAX = 2**63 - 1
 _BY_NAME = 9
 """The newest version of OffsetCommit and OffsetFetch that has topic names."""
 
@@ -89,7 +85,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """The position of a group in one partition. `end` is None if the topic no longer exists."""
+    """The position of a group in one partition. `end` is None if the topic no longer exists, or has no leader."""
 
     topic: str
     partition: int
@@ -141,7 +137,7 @@ def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str]
     for address in client.brokers():
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         connection = client.to(address)
-        answer = cast(ListGroupsResponse, connection.ask(request))
+        answer = connection.ask(request)
         refuse_error(answer.error_code, f"cannot list the groups of {connection.name}")
         found += [
             ListedGroup(
@@ -170,7 +166,7 @@ def describe(client: Client, group_id: str) -> DescribedGroup:
 
 def find(client: Client, group_id: str) -> DescribedGroup | None:
     """A classic, consumer or streams group, or None if there is none of this name."""
-    answer = cast(DescribeGroupsResponse, client.ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id])))
+    answer = client.ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id]))
     connection = client.coordinator(group_id)
     [group] = answer.groups
     if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
@@ -179,13 +175,13 @@ def find(client: Client, group_id: str) -> DescribedGroup | None:
             return _classic(group, connection)
     if connection.supports(ConsumerGroupDescribeRequest):
         consumers = client.ask_coordinator(group_id, ConsumerGroupDescribeRequest(group_ids=[group_id]))
-        [consumer] = cast(ConsumerGroupDescribeResponse, consumers).groups
+        [consumer] = consumers.groups
         if consumer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             refuse_error(consumer.error_code, f"cannot describe group {group_id}", consumer.error_message)
             return _consumer(consumer, connection)
     if connection.supports(StreamsGroupDescribeRequest):
         several = client.ask_coordinator(group_id, StreamsGroupDescribeRequest(group_ids=[group_id]))
-        [streams] = cast(StreamsGroupDescribeResponse, several).groups
+        [streams] = several.groups
         # A server can know the API although streams groups are switched off.
         if streams.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             refuse_error(streams.error_code, f"cannot describe group {group_id}", streams.error_message)
@@ -310,9 +306,10 @@ def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> li
         for partition in partitions
     }
     wanted = sorted(committed.keys() | owners.keys())
-    ends = positions(client, dict.fromkeys(wanted, LATEST))
+    led_by = _led_by(client, sorted({topic for topic, _ in wanted}), wanted)
+    ends = positions(client, {key: LATEST for key, leader in led_by.items() if leader is not None})
     # Leave out partitions that do not exist; see _partitions_read.
-    wanted = [key for key in wanted if key in committed or key in ends]
+    wanted = [key for key in wanted if key in committed or key in led_by]
     return [
         CommittedOffset(
             topic=key[0],
@@ -331,10 +328,7 @@ def _committed(client: Client, group_id: str) -> dict[Partition, tuple[int, str 
     request = OffsetFetchRequest(groups=[group])
     single = OffsetFetchRequest(group_id=group_id, topics=None)
     several = client.coordinator(group_id).version_of(OffsetFetchRequest, _BY_NAME) >= 8
-    answer = cast(
-        OffsetFetchResponse,
-        client.ask_coordinator(group_id, request if several else single, version_max=_BY_NAME),
-    )
+    answer = client.ask_coordinator(group_id, request if several else single, version_max=_BY_NAME)
     found: Any = answer.groups[0] if several else answer
     refuse_error(found.error_code, f"cannot fetch the offsets of group {group_id}")
     out: dict[Partition, tuple[int, str | None]] = {}
@@ -362,7 +356,7 @@ def positions(client: Client, wanted: Mapping[Partition, int]) -> dict[Partition
             by_leader.setdefault(leader, {}).setdefault(topic, []).append((partition, timestamp))
     out: dict[Partition, int] = {}
     for leader, topics in by_leader.items():
-        answer = cast(ListOffsetsResponse, client.ask_leader(leader, _list_offsets(topics)))
+        answer = client.ask_leader(leader, _list_offsets(topics))
         for each in answer.topics:
             for found in each.partitions:
                 where = f"{each.name}-{found.partition_index}"
@@ -394,9 +388,23 @@ def leaders(
 
     Raises OperationFailed if one of them has no leader.
     """
+    found = {}
+    for (topic, partition), leader in _led_by(client, topics, wanted).items():
+        if leader is None:
+            raise OperationFailed(f"{topic}-{partition} has no leader at the moment")
+        found[topic, partition] = leader
+    return found
+
+
+def _led_by(
+    client: Client, topics: list[str], wanted: Container[Partition] | None = None
+) -> dict[Partition, tuple[str, int] | None]:
+    """As `leaders`. None is a partition without a leader; with `data.plane=none` none has one."""
+    if not topics:
+        return {}
     metadata = client.metadata(topics)
     servers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
-    found = {}
+    found: dict[Partition, tuple[str, int] | None] = {}
     for topic in metadata.topics:
         assert topic.name is not None, "the request has names"
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -404,11 +412,8 @@ def leaders(
         refuse_error(topic.error_code, f"cannot look up topic {topic.name}")
         for partition in topic.partitions:
             key = topic.name, partition.partition_index
-            if wanted is not None and key not in wanted:
-                continue
-            if partition.leader_id not in servers:
-                raise OperationFailed(f"{topic.name}-{partition.partition_index} has no leader at the moment")
-            found[key] = servers[partition.leader_id]
+            if wanted is None or key in wanted:
+                found[key] = servers.get(partition.leader_id)
     return found
 
 
@@ -419,9 +424,7 @@ def delete(client: Client, group_ids: Sequence[str]) -> dict[str, str | None]:
     """Deletes groups. Returns group -> None if it was deleted, else the reason why not."""
     outcome: dict[str, str | None] = {}
     for group_id in group_ids:
-        answer = cast(
-            DeleteGroupsResponse, client.ask_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]))
-        )
+        answer = client.ask_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]))
         code = answer.results[0].error_code
         outcome[group_id] = (answer.results[0].error_message or error_name(code)) if code else None
     return outcome
@@ -430,12 +433,14 @@ def delete(client: Client, group_ids: Sequence[str]) -> dict[str, str | None]:
 def plan_reset(client: Client, group_id: str, selection: Selection, target: Target) -> list[Reset]:
     """The resets that `commit` would carry out.
 
-    Raises OperationFailed if a topic or partition does not exist, or if there is nothing to reset.
+    An offset or a shift is limited to the records of the partition, unless it has no leader: nobody knows them then. Raises
+    OperationFailed if a topic or partition does not exist, if there is nothing to reset, or if the target needs a leader.
     """
     old = {key: offset for key, (offset, _) in _committed(client, group_id).items()}
     selected = _selected(client, group_id, selection, old)
-    earliest = positions(client, dict.fromkeys(selected, EARLIEST))
-    latest = positions(client, dict.fromkeys(selected, LATEST))
+    led = [key for key, leader in selected.items() if leader is not None or target.timestamp is not None]
+    earliest = positions(client, dict.fromkeys(led, EARLIEST))
+    latest = positions(client, dict.fromkeys(led, LATEST))
     at_time: dict[Partition, int] = {}
     if target.timestamp not in {None, EARLIEST, LATEST}:
         assert target.timestamp is not None
@@ -453,18 +458,21 @@ def plan_reset(client: Client, group_id: str, selection: Selection, target: Targ
             if key not in old:
                 raise OperationFailed(f"group {group_id} has no offset for {key[0]}-{key[1]}, so it cannot be shifted")
             wanted = old[key] + target.shift
-        new = min(max(wanted, earliest[key]), latest[key])
+        new = min(max(wanted, earliest.get(key, 0)), latest.get(key, _OFFSET_MAX))
         plan.append(Reset(topic=key[0], partition=key[1], old=old.get(key), new=new))
     return plan
 
 
-def _selected(client: Client, group_id: str, selection: Selection, old: Mapping[Partition, int]) -> list[Partition]:
+def _selected(
+    client: Client, group_id: str, selection: Selection, old: Mapping[Partition, int]
+) -> dict[Partition, tuple[str, int] | None]:
+    """The partitions to reset, in order, with the addresses of their leaders (`_led_by`)."""
     if not selection.topics:
         if not old:
             raise OperationFailed(f"group {group_id} has no offsets; specify the topics")
-        present = leaders(client, sorted({topic for topic, _ in old}))
-        return sorted(key for key in old if key in present)
-    present = leaders(client, sorted(selection.topics))
+        present = _led_by(client, sorted({topic for topic, _ in old}))
+        return {key: present[key] for key in sorted(old) if key in present}
+    present = _led_by(client, sorted(selection.topics))
     selected = []
     for topic, partitions in selection.topics.items():
         there = sorted(partition for name, partition in present if name == topic)
@@ -474,7 +482,7 @@ def _selected(client: Client, group_id: str, selection: Selection, old: Mapping[
             if partition not in there:
                 raise OperationFailed(f"topic {topic} has no partition {partition}")
             selected.append((topic, partition))
-    return sorted(set(selected))
+    return {key: present[key] for key in sorted(set(selected))}
 
 
 def refuse_active(client: Client, group_id: str) -> None:
@@ -502,7 +510,7 @@ def commit(client: Client, group_id: str, plan: Sequence[Reset]) -> None:
             for topic, partitions in topics.items()
         ],
     )
-    answer = cast(OffsetCommitResponse, client.ask_coordinator(group_id, request, version_max=_BY_NAME))
+    answer = client.ask_coordinator(group_id, request, version_max=_BY_NAME)
     for topic in answer.topics:
         for partition in topic.partitions:
             where = f"{topic.name}-{partition.partition_index}"

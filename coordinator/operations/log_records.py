@@ -1,8 +1,8 @@
 """Decodes the records of a log: those of internal topics as messages, those of other topics as text.
 
 The topic determines how records are decoded. `__consumer_offsets` of a real Kafka can have records that this server does not
-write, such as those of share groups; if there is a definition, they are decoded. Records of an unknown type or version are
-shown as bytes and called unknown. It is an error only if the bytes do not match the definition.
+write, such as those of share groups, and `__share_group_state` the state of their partitions; they are decoded, too. Records of
+an unknown type or version are shown as bytes and called unknown. It is an error only if the bytes do not match the definition.
 """
 
 from base64 import b64decode, b64encode
@@ -15,19 +15,20 @@ from coordinator.log.batch import CorruptBatch
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.log.record import LogRecord, raw_varint
 from coordinator.operations.json_values import bytes_as_json, message_as_json
-from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.messages import Message
 from coordinator.protocol.subscription import parse_assignment, parse_subscription
+from coordinator.topics import metadata_records
 from coordinator.transactions.transaction import NAMES as STATE_NAMES
 
-OFFSETS, TRANSACTIONS, METADATA, PLAIN = "offsets", "transactions", "metadata", "plain"
-KINDS = (OFFSETS, TRANSACTIONS, METADATA, PLAIN)
+OFFSETS, TRANSACTIONS, SHARE_STATE, METADATA, PLAIN = "offsets", "transactions", "share-state", "metadata", "plain"
+KINDS = (OFFSETS, TRANSACTIONS, SHARE_STATE, METADATA, PLAIN)
 """The ways to decode the records of a log."""
 _KIND_OF_TOPIC = {
     "__consumer_offsets": OFFSETS,
     "__coordinator_events": OFFSETS,
     "__transaction_state": TRANSACTIONS,
+    "__share_group_state": SHARE_STATE,
     "__cluster_metadata": METADATA,
 }
 _CONTROL_NAMES = {
@@ -39,11 +40,9 @@ _CONTROL_NAMES = {
     5: "KRaft version",
     6: "KRaft voters",
 }
+_KEYS_OF = {TRANSACTIONS: ("TransactionLogKey",), SHARE_STATE: ("ShareSnapshotKey", "ShareUpdateKey")}
+"""The key messages of the coordinators that have few types of records; all others are those of groups."""
 _CLASSIC_GROUPS = ("GroupMetadata", "ClassicGroupGeneration")
-_METADATA_RECORDS = (
-    "TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord", "ProducerIdsRecord", "AccessControlEntryRecord",
-    "RemoveAccessControlEntryRecord", "ClientQuotaRecord", "UserScramCredentialRecord", "RemoveUserScramCredentialRecord",
-)  # fmt: skip
 _HIDDEN_FIELDS = ("salt", "stored_key", "server_key")
 """Fields of a metadata record with which passwords can be guessed."""
 
@@ -63,7 +62,13 @@ def kind_of(topic: str) -> str:
 
 def record_decoder(kind: str) -> Callable[[LogRecord], ShownRecord]:
     """The function that decodes a record. It raises DecodeError if the bytes do not match the definition."""
-    return {OFFSETS: _coordinator, TRANSACTIONS: _transaction, METADATA: _metadata, PLAIN: _plain}[kind]
+    return {
+        OFFSETS: _coordinator,
+        TRANSACTIONS: _transaction,
+        SHARE_STATE: _share_state,
+        METADATA: _metadata,
+        PLAIN: _plain,
+    }[kind]
 
 
 def show_control(record: LogRecord) -> ShownRecord:
@@ -84,31 +89,38 @@ def _plain(record: LogRecord) -> ShownRecord:
 
 
 @cache
-def _key_names(transactions: bool) -> dict[int, str]:
-    """Record type -> name of the key message."""
+def _key_names(kind: str) -> dict[int, str]:
+    """Record type -> name of the key message, in the logs of one coordinator."""
     codec = Codec.of()
+    names = _KEYS_OF.get(kind)
+    if names is None:
+        others = {name for keys in _KEYS_OF.values() for name in keys}
+        names = tuple(name for name in codec.schemas.names if name.endswith("Key") and name not in others)
     found = {}
-    for name in codec.schemas.names:
-        if name.endswith("Key") and name.startswith("Transaction") is transactions:
-            api_key = codec.definition(name).api_key
-            assert api_key is not None
-            found[api_key] = name
+    for name in names:
+        api_key = codec.definition(name).api_key
+        assert api_key is not None
+        found[api_key] = name
     return found
 
 
 def _coordinator(record: LogRecord) -> ShownRecord:
-    shown = _keyed(record, _key_names(transactions=False))
+    shown = _keyed(record, _key_names(OFFSETS))
     if shown.type in _CLASSIC_GROUPS and isinstance(shown.value, dict):
         _open_members(shown.value)
     return shown
 
 
 def _transaction(record: LogRecord) -> ShownRecord:
-    shown = _keyed(record, _key_names(transactions=True))
+    shown = _keyed(record, _key_names(TRANSACTIONS))
     if isinstance(shown.value, dict) and "transaction_status" in shown.value:
         status = shown.value["transaction_status"]
         shown.value["state"] = STATE_NAMES.get(status, f"unknown state {status}")
     return shown
+
+
+def _share_state(record: LogRecord) -> ShownRecord:
+    return _keyed(record, _key_names(SHARE_STATE))
 
 
 def _keyed(record: LogRecord, key_names: dict[int, str]) -> ShownRecord:
@@ -150,18 +162,13 @@ def _metadata(record: LogRecord) -> ShownRecord:
         version, position = raw_varint(value, position)
     except (IndexError, ValueError) as error:
         raise DecodeError(f"the frame of a metadata record is incomplete: {error}") from error
-    name = _metadata_names().get(api_key) if frame_version == 1 else None
+    name = metadata_records.NAMES.get(api_key) if frame_version == 1 else None
     if name is None or version not in Codec.of().versions(name):
         return ShownRecord(f"unknown type {api_key} version {version}", bytes_as_json(record.key), _base64(value))
     message = _whole(name, version, value, position)
     shown = {"version": version, **message_as_json(message, Codec.of().definition(name), version)}
     shown |= {field: HIDDEN for field in _HIDDEN_FIELDS if field in shown}
     return ShownRecord(name.removesuffix("Record"), bytes_as_json(record.key), shown)
-
-
-@cache
-def _metadata_names() -> dict[int | None, str]:
-    return {messages.message_class(name).API_KEY: name for name in _METADATA_RECORDS}
 
 
 def _whole(name: str, version: int, data: bytes, position: int) -> Message:

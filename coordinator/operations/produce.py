@@ -7,14 +7,14 @@ response is lost is not sent again, because a producer without an id could write
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from coordinator.client.blocking import Address
 from coordinator.log.batch_builder import encode_batch
 from coordinator.log.record import LogRecord
 from coordinator.operations.client import RETRY_S, Client, OperationFailed, refuse_error
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
+from coordinator.protocol.messages import MetadataRequest, ProduceRequest
 
 Headers = tuple[tuple[str, bytes | None], ...]
 ALL_IN_SYNC = -1
@@ -73,7 +73,7 @@ class Producer:
             timeout_ms=self._client.timeout_ms,
             topic_data=[ProduceRequest.TopicProduceData(name=self._topic, partition_data=[data])],
         )
-        answer = cast(ProduceResponse, self._client.ask_leader(self._leaders[partition], request, version_max=_BY_NAME))
+        answer = self._client.ask_leader(self._leaders[partition], request, version_max=_BY_NAME)
         [outcome] = answer.responses[0].partition_responses
         refuse_error(outcome.error_code, f"cannot write to {self._topic}-{partition}", outcome.error_message)
 
@@ -83,7 +83,7 @@ def _leaders(client: Client, topic: str) -> Mapping[int, Address]:
     deadline = time.monotonic() + client.timeout_ms / 1000
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
     while True:
-        answer = cast(MetadataResponse, client.any().ask(request))
+        answer = client.any().ask(request)
         brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         [found] = answer.topics
         leaders = {each.partition_index: brokers.get(each.leader_id) for each in found.partitions}

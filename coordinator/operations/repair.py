@@ -20,6 +20,7 @@ from coordinator.operations.log_folders import ReadableFile, base_offset_of
 from coordinator.operations.repair_plan import FilePlan, LogPlan, is_foreign
 from coordinator.protocol.messages import Message, ProducerIdsRecord
 from coordinator.topics import metadata_records
+from coordinator.topics.placements import on_one
 from coordinator.topics.registry import Topic, creation
 from coordinator.world.disk import RealDisk
 
@@ -108,7 +109,7 @@ def restore_topics(metadata_folder: Path, topics: Iterable[Topic], next_producer
     """Adds topics that the metadata log has lost, one batch per topic, and skips producer ids. Raises OSError, DamagedLog."""
     log = Log.open(_DISK, str(metadata_folder), LogSettings(segment_ms=None, retention_ms=None))
     ids = ProducerIdsRecord(broker_id=_NODE_ID, next_producer_id=next_producer_id + PRODUCER_IDS_SKIPPED)
-    batches: list[list[Message]] = [[ids], *(list(creation(topic, _NODE_ID)) for topic in topics)]
+    batches: list[list[Message]] = [[ids], *(list(creation(topic, on_one(_NODE_ID))) for topic in topics)]
     for records in batches:
         builder = BatchBuilder()
         for record in records:

@@ -5,7 +5,6 @@ In Kafka the controller creates and deletes topics. Every broker passes such req
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from coordinator.operations.client import Client, OperationFailed, error_name, refuse_error
 from coordinator.operations.groups import EARLIEST, LATEST, Partition, positions
@@ -13,15 +12,10 @@ from coordinator.operations.json_values import topic_id_text
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeConfigsRequest,
-    DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -73,7 +67,7 @@ class DescribedTopic:
 def list_topics(client: Client) -> list[ListedTopic]:
     """All topics, in the order of their names."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    answer = cast(MetadataResponse, client.any().ask(request))
+    answer = client.any().ask(request)
     found = [
         ListedTopic(
             name=topic.name or "",
@@ -95,7 +89,7 @@ def create(client: Client, name: str, partitions: int, replicas: int, configs: M
         configs=[CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=client.timeout_ms)
-    [outcome] = cast(CreateTopicsResponse, client.any().ask(request)).topics
+    [outcome] = client.any().ask(request).topics
     if outcome.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
         return False
     refuse_error(outcome.error_code, f"cannot create topic {name}", outcome.error_message)
@@ -105,7 +99,7 @@ def create(client: Client, name: str, partitions: int, replicas: int, configs: M
 def delete(client: Client, names: Sequence[str]) -> dict[str, str | None]:
     """Deletes topics. Returns for each the reason why it still exists, or None."""
     request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=client.timeout_ms)
-    answer = cast(DeleteTopicsResponse, client.any().ask(request, version_max=_BY_NAME))
+    answer = client.any().ask(request, version_max=_BY_NAME)
     errors = {
         each.name: each.error_message or error_name(each.error_code) for each in answer.responses if each.error_code
     }
@@ -128,14 +122,12 @@ def alter(client: Client, name: str, partitions: int | None, configs: Mapping[st
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=_TOPIC, resource_name=name, configs=changes
         )
-        altered = cast(
-            IncrementalAlterConfigsResponse, client.any().ask(IncrementalAlterConfigsRequest(resources=[resource]))
-        )
+        altered = client.any().ask(IncrementalAlterConfigsRequest(resources=[resource]))
         refuse_error(altered.responses[0].error_code, f"cannot alter topic {name}", altered.responses[0].error_message)
     if partitions is not None:
         topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=client.timeout_ms)
-        [outcome] = cast(CreatePartitionsResponse, client.any().ask(request)).results
+        [outcome] = client.any().ask(request).results
         refuse_error(outcome.error_code, f"cannot add partitions to topic {name}", outcome.error_message)
 
 
@@ -188,7 +180,7 @@ def _configs(client: Client, names: Sequence[str]) -> dict[str, dict[str, str | 
         )
         for name in names
     ]
-    answer = cast(DescribeConfigsResponse, client.any().ask(DescribeConfigsRequest(resources=resources)))
+    answer = client.any().ask(DescribeConfigsRequest(resources=resources))
     found: dict[str, dict[str, str | None]] = {}
     for each in answer.results:
         refuse_error(each.error_code, f"cannot describe the configs of topic {each.resource_name}", each.error_message)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coordinator.api.cluster import Node
 from coordinator.client.asynchronous import Client
@@ -16,7 +16,14 @@ from coordinator.client.conversation import LinkFailed, LinkRefused
 from coordinator.network.listener import Listener
 from coordinator.overlay.links import Address, Links
 from coordinator.overlay.offer import Versions, common
-from coordinator.protocol.messages import ApiVersionsResponse, Message, MetadataRequest, MetadataResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    Answer,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    Request,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +55,8 @@ OpenListener = Callable[[int], Awaitable[Listener]]
 class Brokers:
     """The cluster, as the last look-up saw it."""
 
-    def __init__(self, bootstrap: Sequence[Address], links: Links, open_listener: OpenListener) -> None:
+    def __init__(self, bootstrap: Sequence[Address], links: Links, open_listener: OpenListener | None) -> None:
+        """`open_listener`: None if no clients come to this server."""
         self._bootstrap = bootstrap
         self._links = links
         self._open_listener = open_listener
@@ -120,8 +128,7 @@ class Brokers:
         broker = self.any()
         if broker is not None:
             with suppress(LinkFailed):
-                response: MetadataResponse = await self.ask(broker.id, request, version_max=_VERSIONS_MAX)
-                return response
+                return await self.ask(broker.id, request, version_max=_VERSIONS_MAX)
         problems: list[LinkFailed] = []
         for address in self._bootstrap:
             try:
@@ -137,17 +144,27 @@ class Brokers:
         is_refused = all(isinstance(each, LinkRefused) for each in problems)
         raise (LinkRefused if is_refused else LinkFailed)("; ".join(map(str, problems)))
 
-    async def ask(self, broker_id: int, request: Message, *, version_max: int | None = None) -> Any:
+    async def ask(self, broker_id: int, request: Request[Answer], *, version_max: int | None = None) -> Answer:
         """Asks a broker. Raises LinkFailed."""
         client = await self.client(broker_id)
         return await client.ask(request, version_max=version_max)
 
-    async def ask_any(self, request: Message, *, version_max: int | None = None) -> Any:
+    async def ask_any(self, request: Request[Answer], *, version_max: int | None = None) -> Answer:
         """Asks the next broker. Raises LinkFailed."""
         broker = self.any()
         if broker is None:
             raise LinkFailed("there is no broker at the moment")
         return await self.ask(broker.id, request, version_max=version_max)
+
+    async def unknown(self, topic_ids: set[bytes]) -> set[bytes]:
+        """Those of the ids of topics that the next broker does not know."""
+        wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        try:
+            response = await self.ask_any(request, version_max=_VERSIONS_MAX)
+        except LinkFailed:
+            return set()
+        return topic_ids & {each.topic_id for each in response.topics if each.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
 
     async def client(self, broker_id: int) -> Client:
         """The connection of this server to a broker, for short requests. Raises LinkFailed."""
@@ -181,10 +198,10 @@ class Brokers:
                 self._missing.pop(broker.id, None)
                 self.by_id[broker.id] = broker
             for broker in found.values():
-                if broker.id not in self._versions:
+                if self._open_listener is not None and broker.id not in self._versions:
                     with suppress(LinkFailed):
                         await self.client(broker.id)
-                if broker.id not in self.listeners:
+                if self._open_listener is not None and broker.id not in self.listeners:
                     await self._listen(broker)
             for gone in [broker_id for broker_id in self.by_id if broker_id not in found]:
                 self._missing[gone] = self._missing.get(gone, 0) + 1
@@ -192,6 +209,7 @@ class Brokers:
                     await self._remove(gone)
 
     async def _listen(self, broker: Broker) -> None:
+        assert self._open_listener is not None
         try:
             listener = await self._open_listener(broker.id)
         except (OSError, OverflowError) as error:

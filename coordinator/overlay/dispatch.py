@@ -207,7 +207,7 @@ class OverlayDispatcher(Dispatcher):
         """
         request = exchange.request
         if request is None:
-            exchange.reply(api_versions.unsupported())
+            exchange.reply(api_versions.unsupported(api_versions.API.versions))
         else:
             self._behind.when_known(exchange.queue, lambda: self._reply_versions(server, exchange, request))
 

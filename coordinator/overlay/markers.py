@@ -32,10 +32,8 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import (
     FetchRequest,
-    FetchResponse,
     FindCoordinatorRequest,
     ListOffsetsRequest,
-    ListOffsetsResponse,
 )
 from coordinator.runtime.internal_request import DONE, InternalRequest
 from coordinator.runtime.result import Marker, RequestContext, Result
@@ -43,8 +41,10 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard, Status
 from coordinator.topics.names import CONSUMER_OFFSETS
 from coordinator.transactions.marker_delivery import MarkerWriter
+from coordinator.world.log_lines import OncePerMinute
 
 _log = logging.getLogger(__name__)
+_log.addFilter(OncePerMinute())
 
 SWEEP_S = 1.0
 """How often shards are looked at that have pending offsets and no reader, such as those just taken over."""
@@ -125,9 +125,7 @@ class Reader:
         """The offset behind the last record of the partition. Raises LinkFailed."""
         partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=self.index, timestamp=_LATEST)
         topic = ListOffsetsRequest.ListOffsetsTopic(name=CONSUMER_OFFSETS, partitions=[partition])
-        response: ListOffsetsResponse = await self._brokers.ask(
-            await self._leader(), ListOffsetsRequest(replica_id=-1, topics=[topic])
-        )
+        response = await self._brokers.ask(await self._leader(), ListOffsetsRequest(replica_id=-1, topics=[topic]))
         [found] = response.topics[0].partitions
         if found.error_code:
             raise LinkFailed(f"{CONSUMER_OFFSETS}-{self.index}: {ErrorCode(found.error_code).name}")
@@ -223,7 +221,7 @@ class Reader:
             session_epoch=-1,
             topics=[FetchRequest.FetchTopic(topic=CONSUMER_OFFSETS, partitions=[partition])],
         )
-        response: FetchResponse = await self._fetching.ask(request, version_max=_BY_NAME)
+        response = await self._fetching.ask(request, version_max=_BY_NAME)
         if response.error_code:
             raise LinkFailed(f"Fetch: {ErrorCode(response.error_code).name}")
         [found] = response.responses[0].partitions

@@ -14,19 +14,20 @@ from coordinator.api.declaration import Api
 from coordinator.api.recognition import LearnTemplate
 from coordinator.api.server import Server
 from coordinator.client.conversation import LinkFailed
+from coordinator.client.login.sasl import SecurityFailed
 from coordinator.config.settings import ServerConfig
 from coordinator.groups.machine import GroupMachine
 from coordinator.network.dispatch import Dispatcher
 from coordinator.network.listener import Listener
 from coordinator.overlay.brokers import Addresses, Brokers
 from coordinator.overlay.dispatch import NODE_IDS_FROM, Behind, OverlayCluster, OverlayDispatcher
-from coordinator.overlay.links import Links
+from coordinator.overlay.links import Links, security_of
 from coordinator.overlay.markers import Readers
 from coordinator.overlay.topics import TopicFollower
 from coordinator.overlay.verification import ClusterVerification
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse
+from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, MetadataResponse
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.topics.names import CONSUMER_OFFSETS
@@ -69,9 +70,9 @@ class Overlay:
         self._config = config
         overlay = config.overlay
         try:
-            links = Links(overlay)
-        except LinkFailed as error:
-            raise CannotStand(str(error)) from error
+            links = Links(security_of(overlay))
+        except SecurityFailed as error:
+            raise CannotStand(f"data.ssl: {error}") from error
         self.cluster = OverlayCluster(cluster, _NOWHERE)
         self._listen: Listen | None = None
         self._ports: dict[int, int] = {}
@@ -90,6 +91,8 @@ class Overlay:
         self.verification = ClusterVerification(self.brokers, self._readers)
         self._task: asyncio.Task[None] | None = None
         self._creations: set[asyncio.Task[None]] = set()
+        self._problem = ""
+        """Why the last look-up failed."""
 
     def _nodes(self) -> Sequence[Node]:
         return self.cluster.nodes(_NOWHERE)
@@ -98,9 +101,9 @@ class Overlay:
         return self.cluster.named_nodes(_NOWHERE)
 
     @property
-    def is_cluster_known(self) -> bool:
-        """Whether the brokers and topics of the cluster are known."""
-        return self._behind.is_known
+    def cluster_problem(self) -> str:
+        """Why clients should not use this server, which needs the cluster; empty if the last look-up found it."""
+        return self._problem if self._behind.is_known else "the cluster is not known yet"
 
     @property
     def listeners(self) -> Sequence[Listener]:
@@ -162,7 +165,6 @@ class Overlay:
                 self._leaders.update(led)
 
     async def _run(self) -> None:
-        problem = ""
         while True:
             self._wake.clear()
             wait_s = SOON_S if self.follower.is_behind else self._config.overlay.data_metadata_refresh_ms / 1000
@@ -171,34 +173,24 @@ class Overlay:
                     await self._wake.wait()
             try:
                 await self._follow(await self.brokers.look_up())
-                problem = ""
+                self._problem = ""
             except (LinkFailed, CannotStand) as error:
-                if str(error) != problem:  # one that lasts is logged once
+                problem = f"the cluster cannot be followed: {error}"
+                if problem != self._problem:  # one that lasts is logged once
                     _log.warning("event=cluster_not_followed reason=%s", error)
-                problem = str(error)
+                self._problem = problem
             except Exception:  # noqa: BLE001 - a bug in one look-up must not end the following
                 _log.exception("event=look_up_failed")
 
     async def _follow(self, response: MetadataResponse) -> None:
         self._follow_offsets_topic(response)
         unlisted = self.follower.unlisted(response)
-        unknown = await self._unknown(unlisted) if unlisted else set()
+        unknown = await self.brokers.unknown(unlisted) if unlisted else set()
         applied = asyncio.get_running_loop().create_future()
         self.follower.follow(response, unknown, lambda: applied.set_result(None))
         await applied
         if self.brokers.is_known:
             self._behind.note_known()
-
-    async def _unknown(self, unlisted: set[bytes]) -> set[bytes]:
-        """Those of the ids that the next broker does not know."""
-        wanted = [MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unlisted]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        try:
-            response: MetadataResponse = await self.brokers.ask_any(request, version_max=_WITH_IDS)
-        except LinkFailed:
-            return set()
-        unknown = {each.topic_id for each in response.topics if each.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
-        return unknown & unlisted
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -216,7 +208,7 @@ class Overlay:
     async def _create(self, request: CreateTopicsRequest, done: Callable[[CreateTopicsResponse], None]) -> None:
         request.timeout_ms = CREATION_MS
         try:
-            response: CreateTopicsResponse = await self.brokers.ask_any(request)
+            response = await self.brokers.ask_any(request)
         except LinkFailed as error:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             results = [

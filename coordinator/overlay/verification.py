@@ -15,7 +15,6 @@ If this transaction has ended by then, the request comes too late, and is refuse
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from coordinator.client.conversation import LinkFailed
 from coordinator.overlay.brokers import Brokers
@@ -23,12 +22,10 @@ from coordinator.overlay.markers import Reader, Readers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
+    Answer,
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    Message,
+    Request,
 )
 from coordinator.runtime.result import Producer
 from coordinator.topics.names import CONSUMER_OFFSETS
@@ -110,7 +107,7 @@ class ClusterVerification:
         )
         waited_ms = 0
         while True:
-            response: AddOffsetsToTxnResponse = await self._ask(transactional_id, request)
+            response = await self._ask(transactional_id, request)
             error = ErrorCode(response.error_code)
             if error is not ErrorCode.CONCURRENT_TRANSACTIONS or waited_ms >= ADD_RETRY_MS_MAX:
                 break
@@ -127,7 +124,7 @@ class ClusterVerification:
 
     async def _verify(self, transactional_id: str, producer: Producer, index: int) -> ErrorCode:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        response: DescribeTransactionsResponse = await self._ask(transactional_id, request)
+        response = await self._ask(transactional_id, request)
         [found] = response.transaction_states
         error = ErrorCode(found.error_code)
         if error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -144,11 +141,11 @@ class ClusterVerification:
         is_open = found.transaction_state == _OPEN and is_in_it
         return ErrorCode.NONE if is_open else ErrorCode.TRANSACTION_ABORTABLE
 
-    async def _ask(self, transactional_id: str, request: Message) -> Any:
+    async def _ask(self, transactional_id: str, request: Request[Answer]) -> Answer:
         """Asks the coordinator of a transactional id. Raises LinkFailed."""
         coordinator = self._coordinators.get(transactional_id)
         if coordinator is None:
-            found: FindCoordinatorResponse = await self._brokers.ask_any(
+            found = await self._brokers.ask_any(
                 FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION), version_max=_SINGLE_KEY
             )
             if found.error_code:

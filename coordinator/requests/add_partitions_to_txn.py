@@ -2,12 +2,12 @@
 
 Up to v3 the request is a client's, about one transaction. v4 and v5 are batched: in Kafka brokers send them, to add partitions
 or to verify that they were added (KIP-890); here any client may that an authorizer allows CLUSTER_ACTION. A partition that does
-not exist, belongs to an internal topic (since v4: other than `__consumer_offsets`), or to which the client may not write, fails
-its whole transaction: the transaction's other partitions are answered OPERATION_NOT_ATTEMPTED. v2 answers PRODUCER_FENCED,
-earlier versions INVALID_PRODUCER_EPOCH.
+not exist, belongs to an internal topic, or to which the client may not write, fails its whole transaction: the other partitions
+of the transaction are answered OPERATION_NOT_ATTEMPTED. Since v4 `__consumer_offsets` may be added; other internal topics are
+refused when the producer is known to be the transaction's. v2 answers PRODUCER_FENCED, earlier versions INVALID_PRODUCER_EPOCH.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from coordinator.api.declaration import Api, Coordinator
@@ -37,7 +37,7 @@ _UNTOUCHED = names.INTERNAL - {names.CONSUMER_OFFSETS}
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _Partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-_Verdicts = Mapping[Partition, ErrorCode]
+_Verdicts = dict[Partition, ErrorCode]
 
 
 class _Requested:
@@ -60,21 +60,29 @@ class _Requested:
         self.verdicts: _Verdicts = {}
 
     def is_refused_by(self, topics: Topics, denied: Collection[str]) -> bool:
-        """Whether some partition cannot be written to; if so, sets the verdicts. `denied`: topics to which nobody may write."""
-        wrong = {
-            (topic, index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if topic in denied
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """Whether some partition is missing or of a topic in `denied`; if so, sets the verdicts."""
+        missing = {
+            (topic, index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic, index in self.addition.partitions
-            if topic in denied or not 0 <= index < (topics.partition_count(topic) or 0)
+            if not 0 <= index < (topics.partition_count(topic) or 0)
         }
+        return self._is_refused(missing | self._denied(denied))
+
+    def would_write_markers_into(self, internal: Collection[str]) -> bool:
+        """Whether the addition has partitions of these topics; if so, sets the verdicts."""
+        return not self.verify_only and self._is_refused(self._denied(internal))
+
+    def _denied(self, topics: Collection[str]) -> _Verdicts:
+        return {each: ErrorCode.TOPIC_AUTHORIZATION_FAILED for each in self.addition.partitions if each[0] in topics}
+
+    def _is_refused(self, wrong: _Verdicts) -> bool:
         if wrong:
             self.verdicts = dict.fromkeys(self.addition.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
         return bool(wrong)
 
 
 def handle(server: Server, exchange: Exchange[AddPartitionsToTxnRequest]) -> None:
-    _add(server, exchange, names.INTERNAL if exchange.api_version < _BATCHED_SINCE else _UNTOUCHED)
+    _add(server, exchange, names.INTERNAL if exchange.api_version < _BATCHED_SINCE else ())
 
 
 def guard(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], permits: Permits) -> None:
@@ -143,6 +151,8 @@ def _decide_one_by_one(
             result = operation(state, each.addition, context, now_ms)
         except KafkaError as error:
             each.verdicts = _same_verdict(each, error.code, context.api_version)
+            continue
+        if each.would_write_markers_into(_UNTOUCHED):
             continue
         records += result.records
         timers += result.timers

@@ -12,7 +12,7 @@ from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from coordinator.security.access import ALTER_CLUSTER
-from coordinator.topics.create import check_brokers
+from coordinator.topics.placements import check_brokers
 
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
@@ -74,7 +74,7 @@ def _check(server: Server, name: str, wanted: AlterPartitionReassignmentsRequest
         )
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    check_brokers(server.node_id, wanted.replicas)
+    check_brokers(server.topics.nodes, wanted.replicas)
 
 
 def _result(

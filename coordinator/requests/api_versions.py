@@ -10,7 +10,9 @@ sent from v4 on only: earlier clients cannot read it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from coordinator.api.declaration import HERE, Api
 from coordinator.api.exchange import Exchange
@@ -18,6 +20,7 @@ from coordinator.api.server import Server
 from coordinator.config import features
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from coordinator.protocol.releases import Release
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 FEATURES_FROM_ZERO_SINCE = 4
@@ -29,7 +32,7 @@ _NO_NODE = -1
 def handle(server: Server, exchange: Exchange[ApiVersionsRequest | None]) -> None:
     request = exchange.request
     if request is None:
-        exchange.reply(unsupported())
+        exchange.reply(unsupported(exchange.supported[API.key]))
     else:
         exchange.reply(respond(server, exchange.supported, request, exchange.api_version))
 
@@ -84,9 +87,63 @@ def _add_features(response: ApiVersionsResponse, server: Server, api_version: in
     ]
 
 
-def unsupported() -> ApiVersionsResponse:
+def unsupported(versions: tuple[int, int]) -> ApiVersionsResponse:
     """Builds the response, in version 0, to a request of an unsupported version."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(API.key, API.versions)])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(API.key, versions)])
+
+
+def as_release(apis: Mapping[int, Api[Any]], release: Release) -> dict[int, Api[Any]]:
+    """The APIs of an earlier release, by key, in the versions that this server has as well.
+
+    ApiVersions lists the release's own versions. Those that are too old for this server (KIP-896) are listed, as in the
+    release, and close the connection; no client that knows a later one sends them.
+    """
+    offered: dict[int, Api[Any]] = {}
+    listed_versions: dict[int, tuple[int, int]] = {}
+    for key, api in apis.items():
+        versions = release.range_of(api.name, api.versions)
+        if versions is None:
+            continue
+        listed_versions[key] = versions
+        first, last = max(versions[0], api.versions[0]), min(versions[1], api.versions[1])
+        is_refused = api.name in release.refused
+        handle = _unsupported_feature if is_refused else api.handle
+        guard = None if is_refused else api.guard
+        offered[key] = replace(api, versions=(first, last), handle=handle, guard=guard, behaviours=release.behaviours)
+    offered[API.key] = replace(offered[API.key], handle=_handle_as(release, listed_versions))
+    return offered
+
+
+def _handle_as(
+    release: Release, versions: Mapping[int, tuple[int, int]]
+) -> Callable[[Server, Exchange[ApiVersionsRequest | None]], None]:
+    def handle(server: Server, exchange: Exchange[ApiVersionsRequest | None]) -> None:
+        request, api_version = exchange.request, exchange.api_version
+        if request is None:
+            exchange.reply(unsupported(versions[API.key]))
+            return
+        error = refused(request, api_version, server.cluster_id, server.node_id)
+        if error is not ErrorCode.NONE:
+            exchange.reply(ApiVersionsResponse(error_code=error))
+            return
+        response = listed(versions)
+        response.supported_features = [
+            ApiVersionsResponse.SupportedFeatureKey(name, first, last)
+            for name, (first, last) in release.supported_features.items()
+            if first or api_version >= FEATURES_FROM_ZERO_SINCE
+        ]
+        response.finalized_features_epoch = release.features_epoch
+        response.finalized_features = [
+            ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
+            for name, level in release.feature_levels.items()
+        ]
+        exchange.reply(response)
+
+    return handle
+
+
+def _unsupported_feature(_server: Server, exchange: Exchange[Any]) -> None:
+    exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def refuse(_request: ApiVersionsRequest | None, error: KafkaError, _api_version: int) -> ApiVersionsResponse:

@@ -26,9 +26,9 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     response = DescribeClusterResponse(
         cluster_id=server.cluster_id,
-        controller_id=server.node_id,
+        controller_id=server.controller_id,
         brokers=[
-            DescribeClusterResponse.DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port)
+            DescribeClusterResponse.DescribeClusterBroker(node.id, node.host, node.port, node.rack)
             for node in server.cluster.named_nodes(exchange.advertised)
         ],
     )

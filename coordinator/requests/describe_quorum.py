@@ -13,7 +13,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
 from coordinator.topics import names
-from coordinator.topics.topics import LEADER_EPOCH
+from coordinator.topics.leader_epochs import LEADER_EPOCH
 
 _METADATA = {(names.CLUSTER_METADATA, 0)}
 _NODES_SINCE = 2
@@ -39,23 +39,26 @@ def refuse(_request: DescribeQuorumRequest, error: KafkaError, _api_version: int
 
 
 def _described(server: Server, api_version: int) -> DescribeQuorumResponse:
-    """The quorum of one: the leader has always just fetched from itself, as Kafka's leader says of itself."""
+    """The quorum, one voter or all brokers of this process: each has always just fetched, as Kafka's leader says of itself."""
     log = server.topics.metadata
     now_ms = server.topics.clock.wall_ms()
-    voter = _Replica(
-        replica_id=server.node_id,
-        log_end_offset=log.end_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
+    voters = [
+        _Replica(
+            replica_id=node_id,
+            log_end_offset=log.end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        for node_id in server.topics.nodes
+    ]
     partition = _Partition(
-        leader_id=server.node_id,
+        leader_id=server.controller_id,
         leader_epoch=LEADER_EPOCH,
         high_watermark=log.high_watermark,
-        current_voters=[voter],
+        current_voters=voters,
     )
     topic = _Topic(topic_name=names.CLUSTER_METADATA, partitions=[partition])
-    nodes = [_Node(node_id=server.node_id)] if api_version >= _NODES_SINCE else []
+    nodes = [_Node(node_id=node_id) for node_id in server.topics.nodes] if api_version >= _NODES_SINCE else []
     return DescribeQuorumResponse(topics=[topic], nodes=nodes)
 
 

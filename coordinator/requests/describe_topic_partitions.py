@@ -18,10 +18,10 @@ from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from coordinator.requests.metadata import leaders, replicas
+from coordinator.requests.metadata import PartitionState, partition_states
 from coordinator.security.access import DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
-from coordinator.topics.topics import LEADER_EPOCH, NO_LEADER
+from coordinator.topics.placements import NO_LEADER
 
 _PARTITIONS_MAX = 2_000
 _PIECE_TOPICS = 100
@@ -77,9 +77,10 @@ def _respond(
             described.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         described.topic_id = topic.topic_id
+        state_of = partition_states(server, topic)
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         end = min(topic.partitions, start + left)
-        described.partitions = [_partition(server, name, index) for index in range(start, end)]
+        described.partitions = [_partition(index, state_of(index)) for index in range(start, end)]
         if end < topic.partitions:
             response.next_cursor = _Cursor(topic_name=name, partition_index=end)
             break
@@ -99,21 +100,19 @@ def refuse(
 
 
 def _partition(
-    server: Server, topic: str, index: int
+    index: int, state: PartitionState
 ) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition:
     """A partition whose log is damaged has no leader; the node that has the log could lead it again."""
-    leader = leaders(server, topic)(index)
-    is_offline = leader == NO_LEADER
-    node = replicas(server, leader)
+    eligible = state.offline if state.leader == NO_LEADER else []
     return _Partition(
         partition_index=index,
-        leader_id=leader,
-        leader_epoch=LEADER_EPOCH,
-        replica_nodes=node,
-        isr_nodes=[] if is_offline else node,
-        eligible_leader_replicas=node if is_offline else [],
-        last_known_elr=node if is_offline else [],
-        offline_replicas=node if is_offline else [],
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        eligible_leader_replicas=eligible,
+        last_known_elr=eligible,
+        offline_replicas=state.offline,
     )
 
 

@@ -1,6 +1,7 @@
-"""ElectLeaders (key 43): always answers that no election is needed, because a partition has one possible leader (KIP-460).
+"""ElectLeaders (key 43): lets the first replica of a partition lead it again, or any (KIP-460).
 
-A request for all partitions (null) is answered without any: partitions that have the preferred leader are left out.
+One node answers that no election is needed, because a partition has one possible leader. A request for all partitions (null) is
+answered without those that need none.
 """
 
 from coordinator.api.declaration import Api
@@ -24,6 +25,9 @@ def handle(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
     request = exchange.request
     if request.election_type not in {_PREFERRED, _UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    if server.topics.may_move:
+        _elect(server, exchange)
+        return
     if request.topic_partitions is None:
         results = [_Topic(topic=name) for name in server.topics.registry.topics]
     else:
@@ -34,6 +38,42 @@ def handle(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
             for topic in request.topic_partitions
         ]
     exchange.reply(ElectLeadersResponse(replica_election_results=results))
+
+
+def _elect(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
+    """Elects among the brokers of this server; answers when the leaders are in office."""
+    from coordinator.nodes.brokers import Brokers, Placed  # noqa: PLC0415 - most servers are one broker
+
+    brokers, topics, request = server.cluster, server.topics.registry.topics, exchange.request
+    assert isinstance(brokers, Brokers)
+    wanted = [(each.topic, each.partitions) for each in request.topic_partitions or ()]
+    if request.topic_partitions is None:
+        wanted = [(name, list(range(topic.partitions))) for name, topic in topics.items()]
+    results: list[ElectLeadersResponse.ReplicaElectionResult] = []
+
+    def plan() -> list[Placed]:
+        changes: list[Placed] = []
+        for name, indexes in wanted:
+            results.append(_Topic(topic=name))
+            for index in indexes:
+                result = _result(server, name, index)
+                if result.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                    try:
+                        changes.append((topics[name], index, brokers.elect(topics[name], index)))
+                        result.error_code, result.error_message = ErrorCode.NONE, None
+                    except KafkaError as error:
+                        result.error_code, result.error_message = error.code, error.message
+                if request.topic_partitions is not None or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                    results[-1].partition_result.append(result)
+        return changes
+
+    def done(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            exchange.reply(ElectLeadersResponse(replica_election_results=results))
+        else:
+            exchange.refuse(error)
+
+    brokers.change(plan, done)
 
 
 def refuse(request: ElectLeadersRequest, error: KafkaError, api_version: int) -> ElectLeadersResponse:

@@ -13,6 +13,7 @@ from coordinator.api.declaration import Api, ErrorPlaces, Fields, Forwarded, IsH
 from coordinator.api.error_families import LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.guards import PIECE_NAMES
+from coordinator.api.leader_hints import add_leader_hints
 from coordinator.api.payloads import error_name
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
@@ -24,6 +25,8 @@ from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
 from coordinator.topics.fetch import IDS_SINCE, Fetch, IsDenied, refusal
 from coordinator.topics.fetch_sessions import FINAL, FULL
 from coordinator.topics.topics import Topics
+
+_HINTS_SINCE = 16
 
 
 def handle(server: Server, exchange: Exchange[FetchRequest]) -> None:
@@ -54,11 +57,17 @@ def _ask_and_fetch(server: Server, exchange: Exchange[FetchRequest], is_denied: 
 
 
 def _fetch(server: Server, exchange: Exchange[FetchRequest], is_denied: IsDenied | None) -> None:
+    def reply_with_hints(response: FetchResponse) -> None:
+        add_leader_hints(server, exchange, response, lambda topic: topic.partitions, "partition_index")
+        exchange.reply_in_parts(response)
+
     fetch = Fetch(
         server.topics,
         exchange.request,
         exchange.api_version,
-        exchange.reply_in_parts,
+        reply_with_hints
+        if server.topics.may_move and exchange.api_version >= _HINTS_SINCE
+        else exchange.reply_in_parts,
         exchange.run_in_slices,
         is_denied,
         exchange.admits,

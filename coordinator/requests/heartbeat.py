@@ -9,7 +9,7 @@ from operator import attrgetter
 from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import GENERATION_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import guarded_by
+from coordinator.api.guards import check_group_is_named, guarded_by
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -18,6 +18,7 @@ from coordinator.security.access import READ_GROUP
 
 
 def handle(server: Server, exchange: Exchange[HeartbeatRequest]) -> None:
+    check_group_is_named(exchange.request.group_id)
     server.groups.submit(exchange.request.group_id, heartbeat, exchange)
 
 

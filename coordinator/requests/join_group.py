@@ -15,7 +15,7 @@ from typing import Any
 from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
 from coordinator.api.error_families import GENERATION_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import guarded_by
+from coordinator.api.guards import check_group_is_named, guarded_by
 from coordinator.api.server import Server
 from coordinator.groups.classic.responses import join_error
 from coordinator.groups.classic_protocol import join_group
@@ -31,6 +31,7 @@ _ECHOED = frozenset({ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEO
 
 
 def handle(server: Server, exchange: Exchange[JoinGroupRequest]) -> None:
+    check_group_is_named(exchange.request.group_id)
     if not exchange.request.member_id:
         exchange.fresh_id = server.entropy.uuid()
     server.groups.submit(exchange.request.group_id, join_group, exchange)

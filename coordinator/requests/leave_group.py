@@ -8,7 +8,7 @@ from operator import attrgetter
 from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
 from coordinator.api.error_families import MEMBER_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import guarded_by
+from coordinator.api.guards import check_group_is_named, guarded_by
 from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import leave_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -21,6 +21,7 @@ _MEMBERS_ERRORS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTA
 
 
 def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:
+    check_group_is_named(exchange.request.group_id)
     server.groups.submit(exchange.request.group_id, leave_group, exchange)
 
 

@@ -27,7 +27,7 @@ def handle(server: Server, exchange: Exchange[ListConfigResourcesRequest]) -> No
                 _Resource(name, kind)
                 for kind, resource in RESOURCES.items()
                 if kind in types
-                for name in resource.names(server)
+                for name in resource.names(server, exchange.advertised)
             ]
         )
     )

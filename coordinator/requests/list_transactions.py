@@ -42,10 +42,11 @@ def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
 
     def match(states: list[_State], proceed: Callable[[list[_State]], None]) -> None:
         def on_matched(matched: Matched) -> None:
-            found = matched[pattern or ""] or ()
+            found = matched.get(pattern or "") or ()
             proceed([state for state in states if state.transactional_id in found])
 
-        server.match_patterns((pattern or "",), [state.transactional_id for state in states], None, on_matched)
+        ids = [state.transactional_id for state in states]
+        server.match_patterns((pattern or "",), ids, None, on_matched, lambda: not exchange.is_over)
 
     reply_with_list(
         server.transactions,

@@ -17,7 +17,7 @@ A partition whose log is damaged has no leader and LEADER_NOT_AVAILABLE, as in K
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator.api.declaration import Api, ErrorPlaces, Forwarded, IsHit, Patched, QuotaType, Seen
 from coordinator.api.error_families import TOPIC_ERRORS
@@ -39,8 +39,9 @@ from coordinator.topics.encoded_topics import (
     encode_topic,
     encode_topics,
 )
+from coordinator.topics.leader_epochs import LEADER_EPOCH
 from coordinator.topics.registry import NO_ID, Topic
-from coordinator.topics.topics import LEADER_EPOCH, NO_LEADER, Topics
+from coordinator.topics.topics import NO_LEADER, Topics
 
 _IDS_SINCE = 12
 _CREATED_AT_ONCE = 10
@@ -50,22 +51,50 @@ _CREATED_AT_ONCE = 10
 _ANYWHERE = ("", 0)
 
 
-def leaders(server: Server, topic: str) -> Callable[[int], int]:
-    """Index of a partition -> id of its leader, or NO_LEADER: its log is damaged, or no node has it at the moment."""
+class PartitionState(NamedTuple):
+    """Who has a partition, in the words of Metadata. The leader is NO_LEADER if its log is damaged or no node has it now."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+def partition_states(server: Server, topic: Topic) -> Callable[[int], PartitionState]:
+    """Index of a partition -> its state."""
+    placements = server.topics.registry.placements
+    damaged = server.topics.offline.get(topic.name, frozenset())
+    if placements is not None:
+        living = {node.id for node in server.cluster.nodes(_ANYWHERE)}
+
+        def placed(index: int) -> PartitionState:
+            replicas, isr, leader, epoch = placements[topic.topic_id, index]
+            if index in damaged:
+                return PartitionState(NO_LEADER, epoch, [*replicas], [], [*replicas])
+            return PartitionState(leader, epoch, [*replicas], [*isr], [each for each in replicas if each not in living])
+
+        return placed
+    leader_of = _leaders(server, topic.name, damaged)
+
+    def state(index: int) -> PartitionState:
+        leader = leader_of(index)
+        if leader != NO_LEADER:
+            return PartitionState(leader, LEADER_EPOCH, [leader], [leader], [])
+        # The server whose log is damaged could lead it again.
+        replicas = [server.node_id] if server.topics.has_data else []
+        return PartitionState(leader, LEADER_EPOCH, replicas, [], replicas)
+
+    return state
+
+
+def _leaders(server: Server, topic: str, damaged: frozenset[int]) -> Callable[[int], int]:
     if topic in names.INTERNAL and server.cluster.moves:
         return lambda index: _owner(server, topic, index)
     elsewhere = server.cluster.data_leader()
     if elsewhere is not None:
         return lambda _index: elsewhere
-    offline = server.topics.offline.get(topic, frozenset())
-    return lambda index: NO_LEADER if index in offline else server.node_id
-
-
-def replicas(server: Server, leader: int) -> list[int]:
-    """The nodes that have a partition: its leader; without one this server, whose log is damaged; none without records."""
-    if leader != NO_LEADER:
-        return [leader]
-    return [server.node_id] if server.topics.has_data else []
+    return lambda index: NO_LEADER if index in damaged else server.node_id
 
 
 def _owner(server: Server, topic: str, index: int) -> int:
@@ -110,11 +139,11 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     _encode_missing(form, missing, encoded)
     response = MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port)
+            MetadataResponse.MetadataResponseBroker(node.id, node.host, node.port, node.rack)
             for node in server.cluster.named_nodes(exchange.advertised)
         ],
         cluster_id=server.cluster_id,
-        controller_id=server.node_id,
+        controller_id=server.controller_id,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(permits)
@@ -244,23 +273,22 @@ def _encode_missing(form: Form, missing: list[ResponseTopic], encoded: list[byte
 def _encoded(server: Server, form: Form, topic: Topic) -> Generator[None, None, bytes]:
     """The bytes of a topic: those that are kept, or new ones."""
     offline = server.topics.offline.get(topic.name, frozenset())
-    moves = topic.is_internal and server.cluster.moves
+    moves = (topic.is_internal and server.cluster.moves) or server.topics.registry.placements is not None
     kept = None if moves else server.encoded_topics.get(form, topic, offline)
     if kept is not None:
         return kept
-    leader_of = leaders(server, topic.name)
+    state_of = partition_states(server, topic)
 
     def partition(index: int) -> MetadataResponse.MetadataResponsePartition:
-        leader = leader_of(index)
-        node = replicas(server, leader)
+        state = state_of(index)
         return MetadataResponse.MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,
             partition_index=index,
-            leader_id=leader,
-            leader_epoch=LEADER_EPOCH,
-            replica_nodes=node,
-            isr_nodes=[] if leader == NO_LEADER else node,
-            offline_replicas=node if leader == NO_LEADER else [],
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=state.replicas,
+            isr_nodes=state.isr,
+            offline_replicas=state.offline,
         )
 
     described = ResponseTopic(

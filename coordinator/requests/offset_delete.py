@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_in_pieces, allowed_names
+from coordinator.api.guards import allowed_in_pieces, allowed_names, check_group_is_named
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -33,8 +33,7 @@ _PARTITIONS_ERRORS = TOPIC_ERRORS | {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 def handle(server: Server, exchange: Exchange[OffsetDeleteRequest]) -> None:
     request = exchange.request
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    check_group_is_named(request.group_id)
     if sum(1 + len(topic.partitions) for topic in request.topics) > PIECE_ELEMENTS:
         exchange.run_in_slices(_delete_in_slices(server, exchange), even_if_lost=True)
         return

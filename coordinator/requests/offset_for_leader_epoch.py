@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, by which a consumer detects lost records (KIP-320).
 
-One node leads every partition in epoch 0, from its creation on. Epoch 0 ends at the high watermark, a later epoch is unknown
-(-1, -1), and an earlier one ends where the log begins, as in Kafka.
+The current epoch ends at the high watermark, a later one is unknown (-1, -1), and one before all others ends where the log
+begins, as in Kafka. One node leads every partition in epoch 0, from its creation on.
 """
 
 from coordinator.api.declaration import Api
@@ -14,9 +14,6 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_TOPIC
 from coordinator.topics.partition import State
-from coordinator.topics.topics import LEADER_EPOCH
-
-_NO_EPOCH = -1
 
 _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _Partition = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -77,13 +74,12 @@ def _epoch_end(
         end.error_code = server.topics.why_absent(name, requested.partition)
     elif partition.state is State.FAILED:
         end.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    elif requested.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
-        newer = requested.current_leader_epoch > LEADER_EPOCH
-        end.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
-    elif requested.leader_epoch == LEADER_EPOCH:
-        end.leader_epoch, end.end_offset = LEADER_EPOCH, partition.high_watermark
-    elif requested.leader_epoch < _NO_EPOCH:
-        end.leader_epoch, end.end_offset = requested.leader_epoch, partition.start_offset
+    else:
+        end.error_code = partition.epochs.check(requested.current_leader_epoch)
+        if not end.error_code:
+            end.leader_epoch, end.end_offset = partition.epochs.end_of(
+                requested.leader_epoch, partition.start_offset, partition.high_watermark
+            )
     return end
 
 

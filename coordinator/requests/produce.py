@@ -11,6 +11,7 @@ from typing import Any
 from coordinator.api.declaration import Api, Fields, Forwarded, QuotaType, Recorded, Seen
 from coordinator.api.error_families import APPEND_ERRORS
 from coordinator.api.exchange import Exchange
+from coordinator.api.leader_hints import add_leader_hints
 from coordinator.api.payloads import error_name
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
@@ -22,6 +23,8 @@ from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.security.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.topics.allowed import IsAllowed, everything
 from coordinator.topics.produce import has_transactional_batches, produce, refusal
+
+_HINTS_SINCE = 10
 
 
 def handle(server: Server, exchange: Exchange[ProduceRequest]) -> None:
@@ -44,6 +47,8 @@ def _produce(server: Server, exchange: Exchange[ProduceRequest], permits: Permit
         replied = True
         if counted_bytes:
             server.memory.give_back(counted_bytes)
+        if failed and exchange.api_version >= _HINTS_SINCE:
+            add_leader_hints(server, exchange, response, lambda topic: topic.partition_responses, "index")
         if request.acks != 0:
             exchange.reply(response)
         elif failed:

@@ -9,12 +9,13 @@ from typing import Any
 from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
 from coordinator.api.error_families import GENERATION_ERRORS
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import check_group_is_named
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.groups.classic.leader_extensions import uses_extension
 from coordinator.groups.classic.responses import sync_error
 from coordinator.groups.classic.round import Round
-from coordinator.groups.classic_protocol import check_protocol_is_named, sync_group
+from coordinator.groups.classic_protocol import sync_group
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SyncGroupRequest, SyncGroupResponse
@@ -23,16 +24,27 @@ from coordinator.protocol.wire import DecodeError
 from coordinator.requests.join_group import shown_partitions
 from coordinator.security.access import READ_GROUP
 
+_PROTOCOL_REQUIRED_SINCE = 5
+
 
 def handle(server: Server, exchange: Exchange[SyncGroupRequest]) -> None:
+    _check_protocol_is_named(exchange)
+    check_group_is_named(exchange.request.group_id)
     server.groups.submit(exchange.request.group_id, sync_group, exchange)
 
 
 def guard(server: Server, exchange: Exchange[SyncGroupRequest], permits: Permits) -> None:
-    request = exchange.request
-    check_protocol_is_named(request, exchange.api_version)
-    permits.require(READ_GROUP, request.group_id)
+    _check_protocol_is_named(exchange)
+    permits.require(READ_GROUP, exchange.request.group_id)
     handle(server, exchange)
+
+
+def _check_protocol_is_named(exchange: Exchange[SyncGroupRequest]) -> None:
+    """Raises INCONSISTENT_GROUP_PROTOCOL for a request that must name its protocol and does not (KIP-559)."""
+    request = exchange.request
+    is_named = request.protocol_type is not None and request.protocol_name is not None
+    if exchange.api_version >= _PROTOCOL_REQUIRED_SINCE and not is_named:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def refuse(request: SyncGroupRequest, error: KafkaError, api_version: int) -> SyncGroupResponse:

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import COMMIT_ERRORS, TRANSACTION_ERRORS
 from coordinator.api.exchange import Exchange
+from coordinator.api.guards import check_group_is_named
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
@@ -107,8 +108,7 @@ def _commit(
             emit_decision(ErrorCode.NONE)
         exchange.reply(partial.answer())
         return
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    check_group_is_named(request.group_id)
     adds = api_version >= ADDS_ITSELF_SINCE
     shard = server.groups.shard_of(request.group_id)
     needs_guard = server.verification.needs_guard and not adds
@@ -123,6 +123,9 @@ def _commit(
             return
         shard.submit(commit_in_transaction, exchange.with_request(VerifiedCommit(partial, open_guard, validated)))
 
+    if not exchange.behaviours.txn_commits_are_verified:
+        verified({})
+        return
     server.verification.check(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),

@@ -3,7 +3,9 @@
 A rule names APIs, by name or glob, or none. Of those that it does not name one by one it is about all to which it can apply.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from coordinator.api.declaration import Api, Coordinator
@@ -12,11 +14,13 @@ from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.streams.group import State as StreamsState
 from coordinator.protocol.errors import ErrorCode
+from coordinator.rules import body
 from coordinator.rules.elements import Named, has_partitions, named_by
 from coordinator.rules.matching import names_test
 from coordinator.rules.model import Match, Names, Rule
-from coordinator.rules.responses import can_carry, errors_met, has_partition_errors
+from coordinator.rules.responses import can_carry, errors_met, has_message, has_partition_errors
 
+_GLOBS = ("api", *Named._fields, "client_id", "client_host", "listener", "principal", "group_state")
 _COORDINATED = {"group", "transactional_id"}
 STATES = sorted({state.value for kind in (ClassicState, ConsumerState, StreamsState) for state in kind})
 """Kafka's names of the states of groups."""
@@ -39,6 +43,8 @@ class _Need(NamedTuple):
     text: str
     """Completes "an API that ..."."""
     is_met: Callable[[Api[Any]], bool]
+    allowed: Callable[[Api[Any]], list[str]] | None = None
+    """What a single API would allow; None: which APIs meet it says more."""
 
 
 def rule_apis(rule: Rule, apis: Apis) -> frozenset[str]:
@@ -47,14 +53,20 @@ def rule_apis(rule: Rule, apis: Apis) -> frozenset[str]:
     Raises:
         RefusedRule: an unknown API, error, state or version, or a combination that no request can have
     """
-    return _narrowed(rule.match, apis, [*_needs_of_match(rule.match), *_needs_of_action(rule)])
+    if rule.extent.in_progress and rule.action.needs_request:
+        raise RefusedRule("in_progress: the API has these requests already, so only their answers can be acted on")
+    chosen = _narrowed(rule.match, apis, [*_needs_of_match(rule.match), *_needs_of_action(rule)])
+    for path, value in (rule.action.answer or {}).items():
+        for api in chosen:
+            _refuse_unless_one_fits(api, rule.match, f"{api.name}Response", path, partial(_is_value, value=value))
+    return _with_values(rule.match, chosen)
 
 
 def match_apis(match: Match, apis: Apis) -> frozenset[str]:
     """The names of the APIs that a recording is about. Raises RefusedRule as `rule_apis` does."""
     if match.nth is not None or match.per is not None:
         raise RefusedRule("a recording has every request that matches, so it has no nth and no per")
-    return _narrowed(match, apis, list(_needs_of_match(match)))
+    return _with_values(match, _narrowed(match, apis, list(_needs_of_match(match))))
 
 
 def error_code(name: str) -> ErrorCode:
@@ -62,6 +74,72 @@ def error_code(name: str) -> ErrorCode:
     if name not in ErrorCode.__members__ or name == ErrorCode.NONE.name:
         raise RefusedRule(f"Kafka has no error {name}", (code.name for code in ErrorCode if code))
     return ErrorCode[name]
+
+
+def _with_values(match: Match, chosen: list[Api[Any]]) -> frozenset[str]:
+    """The names of the APIs. Raises RefusedRule: a field of a request can never be what `where` says."""
+    for path, condition in (match.where or {}).items():
+        for api in chosen:
+            _refuse_unless_one_fits(api, match, f"{api.name}Request", path, partial(_is_condition, condition=condition))
+    return frozenset(api.name for api in chosen)
+
+
+def _refuse_unless_one_fits(
+    api: Api[Any], match: Match, message: str, path: str, check: Callable[[body.FieldPath, int], None]
+) -> None:
+    """Raises RefusedRule if the check raises NoValue in every version that has the field."""
+    way, reason = body.field_path(message, path), None
+    for version in _versions(api, match):
+        if way.is_in(version):
+            try:
+                check(way, version)
+            except body.NoValue as error:
+                reason = error
+            else:
+                return
+    raise RefusedRule(f"{message}: {path}: {reason}")
+
+
+def _is_value(way: body.FieldPath, version: int, value: Any) -> None:
+    way.checked(value, version)
+
+
+def _is_condition(way: body.FieldPath, version: int, condition: Any) -> None:
+    kind = way.steps[-1].field.type
+    is_plain = not kind.is_struct and (not kind.is_array or way.steps[-1].position is not None)
+    for sign, wanted in body.compared(condition):
+        if wanted is None:
+            continue
+        if not is_plain or kind.name in {"bytes", "records"}:
+            raise body.NoValue("it can only be compared with null")
+        if sign not in {"==", "!="} and type(wanted) is not int:
+            raise body.NoValue(f"{wanted!r} is no number, so nothing is {sign} it")
+        if kind.name == "uuid" and isinstance(wanted, str):
+            continue
+        way.checked(wanted, version)
+
+
+def _has_path(api: Api[Any], match: Match, message: str, path: str) -> bool:
+    """Whether the message has the field in some version that matches."""
+    try:
+        way = body.field_path(message, path)
+    except body.NoField:
+        return False
+    return any(map(way.is_in, _versions(api, match)))
+
+
+def _need_of_path(match: Match, kind: str, path: str) -> _Need:
+    """`kind`: Request or Response."""
+
+    def allowed(api: Api[Any]) -> list[str]:
+        try:
+            body.field_path(f"{api.name}{kind}", path)
+        except body.NoField as error:
+            return list(error.allowed)
+        return []
+
+    text = f"has the field {path} in its {kind.lower()}, as Kafka's definitions name it"
+    return _Need(text, lambda api: _has_path(api, match, f"{api.name}{kind}", path), allowed)
 
 
 def _is_coordinated(api: Api[Any], match: Match) -> bool:
@@ -77,6 +155,12 @@ def _needs_of_match(match: Match) -> Iterator[_Need]:
             raise RefusedRule(f"version: {first} is above {last}")
         text = f"has version {first}" if first == last else f"has a version from {first} to {last}"
         yield _Need(text, lambda api: bool(_versions(api, match)))
+    for field in _GLOBS:
+        _refuse_open_bracket(field, getattr(match, field))
+    for path, condition in (match.where or {}).items():
+        for _, wanted in body.compared(condition):
+            _refuse_open_bracket(path, wanted if isinstance(wanted, str) else None)
+        yield _need_of_path(match, "Request", path)
     for field in Named._fields:
         if getattr(match, field) is not None:
             yield _need_of_name(field)
@@ -91,6 +175,13 @@ def _needs_of_match(match: Match) -> Iterator[_Need]:
         yield _need_of_name("member_id")
     if match.per == "group":
         yield _Need("names a group or transactional id", lambda api: bool(_COORDINATED & named_by(api)))
+
+
+def _refuse_open_bracket(field: str, names: Names | None) -> None:
+    """Raises RefusedRule: fnmatch takes a "[" that nothing closes for itself, which nobody means."""
+    for name in (names,) if isinstance(names, str) else names or ():
+        if "[" in re.sub(r"\[!?\]?[^\]]*\]", "", name):
+            raise RefusedRule(f'{field}: nothing closes a "[" of {name}; the character itself is [[]')
 
 
 def _need_of_name(field: str) -> _Need:
@@ -108,7 +199,15 @@ def _needs_of_action(rule: Rule) -> Iterator[_Need]:
                 (action.force or code in errors_met(api))
                 and any(can_carry(api, version, code) for version in _versions(api, match))
             ),
+            lambda api: [each.name for each in errors_met(api)],
         )
+    if action.message is not None:
+        yield _Need(
+            "answers a message beside the error",
+            lambda api: any(has_message(api, version) for version in _versions(api, match)),
+        )
+    for path in action.answer or ():
+        yield _need_of_path(match, "Response", path)
     if action.partitions is not None:
         yield _Need(
             "answers partitions one by one",
@@ -135,7 +234,7 @@ def _versions(api: Api[Any], match: Match) -> range:
     return range(first, last + 1)
 
 
-def _narrowed(match: Match, apis: Apis, needs: list[_Need]) -> frozenset[str]:
+def _narrowed(match: Match, apis: Apis, needs: list[_Need]) -> list[Api[Any]]:
     """The APIs that meet all needs. One that is named must; of those that a glob names, one must."""
     chosen = _chosen(match, apis)
     named = {match.api} if isinstance(match.api, str) else set(match.api or ())
@@ -146,14 +245,14 @@ def _narrowed(match: Match, apis: Apis, needs: list[_Need]) -> frozenset[str]:
             allowed = _allowed(need, apis, wrong)
             raise RefusedRule(f"{_listed(wrong)}: it takes an API that {need.text}", allowed)
         chosen = [api for api in chosen if need.is_met(api)]
-    return frozenset(api.name for api in chosen)
+    return chosen
 
 
 def _allowed(need: _Need, apis: Apis, wrong: list[str]) -> list[str]:
-    """The APIs that meet the need; where it is an error, the errors of the API that was named."""
+    """What the API that was named would allow, or the APIs that meet the need."""
     only = [api for api in apis.values() if [api.name] == wrong]
-    if need.text.startswith("can answer") and only:
-        return [code.name for code in errors_met(only[0])]
+    if need.allowed is not None and only:
+        return need.allowed(only[0])
     return [api.name for api in apis.values() if need.is_met(api)]
 
 

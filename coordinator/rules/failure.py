@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from coordinator.api.declaration import Coordinator
+from coordinator.protocol import messages
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.rules import responses
 from coordinator.rules.elements import split
@@ -30,6 +31,8 @@ class Failure(NamedTuple):
 
 def plan(action: Action, hit: Hit, matcher: Matcher, seen: Seen) -> Failure | None:
     """How the request fails; None if it cannot: its response has no place for the error, or it names no such partition."""
+    if action.instead:
+        return Failure(getattr(messages, f"{seen.exchange.route.name}Response")())
     if action.coordinator is not None:
         return _coordinator_failure(action.coordinator, hit, seen)
     assert action.error is not None

@@ -7,6 +7,7 @@ those of the server's clock and this process; nothing about rules is durable.
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterator
 from itertools import count
+from random import Random
 
 from coordinator.rules.changes import Changes
 from coordinator.rules.check import Apis, rule_apis
@@ -40,18 +41,22 @@ class Fault:
         self.matcher = Matcher(rule.match)
         self.matched = self.acted = 0
         self.active = True
-        self._is_cleared = False
+        self.is_cleared = False
         self.changes = Changes()
         self.held: dict[object, Callable[[], None]] = {}
         """What is parked until it is released, the oldest first: how it goes on."""
         self._delayed: dict[object, tuple[Handle, Callable[[], None]]] = {}
+        self.random = Random(rule.extent.seed)  # noqa: S311 - it chooses what fails, and must choose it again
         self._ends_ms = ends_ms
+        self.expiry: Handle | None = None
         self._matches: Counter[Hashable] = Counter()
         self._acts: Counter[Hashable] = Counter()
 
     @property
     def status(self) -> FaultStatus:
-        return FaultStatus(self.id, self.rule, self.matched, self.acted, len(self.held), self.active)
+        return FaultStatus(
+            self.id, self.rule, self.matched, self.acted, len(self.held), self.active, notice=_notice(self.rule)
+        )
 
     def acts_on(self, key: Hashable, now_ms: int) -> bool:
         """Counts a request that matches; returns whether the rule acts on it. `key`: whom `per` counts for."""
@@ -63,8 +68,12 @@ class Fault:
             self._acts.clear()
         self.matched += 1
         self._matches[key] += 1
-        times_max = self.rule.extent.times_max
-        acts = self._matches[key] >= (self.rule.match.nth or 1) and (times_max is None or self._acts[key] < times_max)
+        times_max, probability = self.rule.extent.times_max, self.rule.extent.probability
+        acts = (
+            self._matches[key] >= (self.rule.match.nth or 1)
+            and (times_max is None or self._acts[key] < times_max)
+            and (probability is None or self.random.random() < probability)
+        )
         if acts:
             self.acted += 1
             self._acts[key] += 1
@@ -74,7 +83,7 @@ class Fault:
 
     def hold(self, holder: object, go_on: Callable[[], None]) -> None:
         """Parks something until it is released."""
-        if self._is_cleared:  # while the group had the request: a join waits for other members
+        if self.is_cleared:  # while the group had the request: a join waits for other members
             go_on()
             return
         self.held[holder] = go_on
@@ -82,7 +91,7 @@ class Fault:
 
     def delay(self, holder: object, schedule: Schedule, delay_ms: int, go_on: Callable[[], None]) -> None:
         """Calls `go_on` after the delay, or when the rule is cleared."""
-        if self._is_cleared:
+        if self.is_cleared:
             go_on()
             return
 
@@ -97,7 +106,7 @@ class Fault:
         delayed = self._delayed.pop(holder, None)
         if delayed is not None:
             delayed[0].cancel()
-        if self.held.pop(holder, None) is not None:
+        if self.held.pop(holder, None) is not None or delayed is not None:
             self.changes.notify()
 
     def release(self, count_max: int | None) -> int:
@@ -113,7 +122,9 @@ class Fault:
     def end(self) -> None:
         """Acts no more, and lets everything go on."""
         self.active = False
-        self._is_cleared = True
+        self.is_cleared = True
+        if self.expiry is not None:
+            self.expiry.cancel()
         self.release(None)
         for holder, (handle, go_on) in list(self._delayed.items()):
             if self._delayed.pop(holder, None) is not None:
@@ -122,11 +133,31 @@ class Fault:
         self.changes.notify()
 
 
+def _notice(rule: Rule) -> str | None:
+    """What a client leaves behind that takes its member for removed."""
+    if rule.action.error != "UNKNOWN_MEMBER_ID":
+        return None
+    return (
+        "The member stays in its group until its session ends, although its client takes it for removed and joins as"
+        " another one. To remove it: POST /v1/groups/{group}/members/{member}/evict."
+    )
+
+
 class Faults:
     """All fault rules, in the order in which they were set."""
 
-    def __init__(self, apis: Apis, clock: Clock, schedule: Schedule, on_change: Callable[[], None]) -> None:
-        """`on_change` is called when the APIs that rules are about may be others."""
+    def __init__(
+        self,
+        apis: Apis,
+        clock: Clock,
+        schedule: Schedule,
+        on_change: Callable[[], None],
+        in_progress: Callable[[Fault], None],
+    ) -> None:
+        """`on_change`: called when the APIs that rules are about may be others.
+
+        `in_progress`: applies a rule to the requests that wait in the server now.
+        """
         self.by_id: dict[str, Fault] = {}
         self.acted: Counter[str] = Counter()
         """How often rules acted, by the kind of action."""
@@ -136,6 +167,7 @@ class Faults:
         self._clock = clock
         self._schedule = schedule
         self._on_change = on_change
+        self._in_progress = in_progress
         self._numbers = count(1)
         self._by_api: dict[str, list[Fault]] = {}
 
@@ -157,8 +189,10 @@ class Faults:
         fault = Fault(fault_id or next_id("f", self._numbers, self.by_id), rule, apis, ends_ms)
         self.by_id[fault.id] = fault
         if for_ms is not None:
-            self._schedule(for_ms, lambda: self._expire(fault))
+            fault.expiry = self._schedule(for_ms, lambda: self._expire(fault))
         self.update()
+        if rule.extent.in_progress:
+            self._in_progress(fault)
         return fault
 
     def of_scope(self, scope: str | None) -> list[Fault]:
@@ -190,8 +224,8 @@ class Faults:
 
     def count_act(self, fault: Fault, api: str, client_id: str | None, hit: Hit) -> None:
         """Counts an action, and reports it."""
-        kind = fault.rule.action.kind
-        self.acted[kind] += 1
+        action = fault.rule.action
+        self.acted.update(action.kinds)
         if not fault.active:
             self.update()
         if self.subscribers:
@@ -199,7 +233,7 @@ class Faults:
             acted = FaultActed(
                 fault=fault.id,
                 api=api,
-                action=f"{kind}:{getattr(fault.rule.action, kind)}",
+                action=" ".join(f"{kind}:{getattr(action, kind)}" for kind in action.kinds),
                 time_ms=self._clock.wall_ms(),
                 group=named.group,
                 transactional_id=named.transactional_id,

@@ -12,14 +12,13 @@ from coordinator.api.exchange import Exchange, LayeredExchange, ReplyQueue
 from coordinator.api.recognition import forget_templates
 from coordinator.api.route import RULES, Handle, Routes
 from coordinator.api.server import Server
-from coordinator.rules.failure import Failure, plan
+from coordinator.rules import responses
+from coordinator.rules.failure import plan
 from coordinator.rules.faults import Fault, Faults
 from coordinator.rules.matching import Hit, Seen
-from coordinator.rules.passage import Clocks, Passage
+from coordinator.rules.passage import Acting, Clocks, Passage, answer_late
 from coordinator.rules.recordings import Recordings
 from coordinator.world.clock import Clock
-
-_ERRORS = ("error", "coordinator")
 
 
 class Interceptor:
@@ -37,7 +36,7 @@ class Interceptor:
         queues: Callable[[], Iterable[ReplyQueue]],
     ) -> None:
         """`queues`: the connections that are open now."""
-        self.faults = Faults(apis, clock, clocks.schedule, self._install)
+        self.faults = Faults(apis, clock, clocks.schedule, self._install, self._act_in_progress)
         self.recordings = Recordings(apis, clock, self._install)
         self._clocks = clocks
         self._server = server
@@ -59,11 +58,8 @@ class Interceptor:
                 handle(server, exchange)
                 return
             assert isinstance(exchange, LayeredExchange)
-            passage = Passage(self._clocks, seen, exchange, handle, entries, acting)
+            passage = Passage(self._clocks, seen, exchange.pass_on, handle, entries, acting)
             exchange.join(passage)
-            if acting is not None:
-                fault, hit, _ = acting
-                self.faults.count_act(fault, api.name, exchange.client_id, hit)
             passage.begin()
 
         return intercepted
@@ -71,20 +67,33 @@ class Interceptor:
     def needs_all(self, _queue: ReplyQueue, _client_id: str | None) -> bool:
         return True
 
-    def _acting(self, api: str, seen: Seen) -> tuple[Fault, Hit, Failure | None] | None:
+    def _acting(self, api: str, seen: Seen) -> Acting | None:
         """The rule that acts on the request, on which part, and how the request fails if it does."""
-        for fault in self.faults.asked_for(api):
-            hit = fault.matcher.find(seen)
-            if hit is None:
-                continue
-            action, failure = fault.rule.action, None
-            if action.kind in _ERRORS:
-                failure = plan(action, hit, fault.matcher, seen)
-                if failure is None:
-                    continue
-            if fault.acts_on(self._key(fault, hit, seen), self._clock.monotonic_ms()):
-                return fault, hit, failure
-        return None
+        return next(filter(None, (self._acts(fault, seen) for fault in self.faults.asked_for(api))), None)
+
+    def _acts(self, fault: Fault, seen: Seen) -> Acting | None:
+        """Counts the request if the rule matches; what the rule does to it, if it does anything."""
+        hit, action, route = fault.matcher.find(seen), fault.rule.action, seen.exchange.route
+        if hit is None or (action.answer is not None and not responses.fits(route, action.answer)):
+            return None
+        failure = None
+        if action.error is not None or action.coordinator is not None or action.instead:
+            failure = plan(action, hit, fault.matcher, seen)
+            if failure is None:
+                return None
+        if not fault.acts_on(self._key(fault, hit, seen), self._clock.monotonic_ms()):
+            return None
+        self.faults.count_act(fault, route.name, seen.exchange.client_id, hit)
+        return None if action.observe else Acting(fault, failure)
+
+    def _act_in_progress(self, fault: Fault) -> None:
+        """Applies a rule to the answers of requests that wait in the server and came before it."""
+        for exchange in [each for queue in self._queues() for each in queue.exchanges]:
+            if isinstance(exchange, Exchange) and exchange.payload is None and exchange.route.name in fault.apis:
+                seen = Seen(self._server, exchange)
+                acting = self._acts(fault, seen) if fault.active else None
+                if acting is not None:
+                    answer_late(self._clocks, seen, acting)
 
     def _key(self, fault: Fault, hit: Hit, seen: Seen) -> Hashable:
         per, named = fault.rule.match.per, hit.named

@@ -1,7 +1,7 @@
 """Whether a request matches: a `Match`, compiled."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import translate
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ from coordinator.api.payloads import topic_of
 from coordinator.api.server import Server
 from coordinator.groups.classic.round import Round
 from coordinator.protocol.messages import Message
+from coordinator.rules import body
 from coordinator.rules.elements import Element, Named, Path, elements
-from coordinator.rules.model import Match, Names
+from coordinator.rules.model import Condition, Match, Names
 from coordinator.rules.summaries import fields
 
 DEAD = "Dead"
@@ -20,6 +21,7 @@ _LEADER, _FOLLOWER = "leader", "follower"
 _ALL = frozenset[Path]({()})
 
 Test = Callable[[str], Any]
+Conditions = list[tuple[body.FieldPath, Callable[[Any], bool]]]
 
 
 class Seen:
@@ -84,6 +86,9 @@ class Matcher:
         self._client_id = _test(match.client_id)
         self._client_host = _test(match.client_host)
         self._listener = _test(match.listener)
+        self._principal = _test(match.principal)
+        self._where = match.where or {}
+        self._conditions: dict[tuple[str, int], Conditions | None] = {}
         self._names = [(field, _test(glob)) for field in Named._fields if (glob := getattr(match, field)) is not None]
         self._role = match.role
         self._states = _test(match.group_state)
@@ -102,6 +107,10 @@ class Matcher:
         host, port = exchange.advertised
         if not _passes(self._listener, f"{host}:{port}"):
             return None
+        if self._principal is not None and not self._principal(str(exchange.principal)):
+            return None
+        if self._where and not self._holds(seen):
+            return None
         if not self._is_about_elements:
             return Hit(_ALL, seen.named)
         found = [each for each in seen.elements if self._matches(each.named, seen.server)]
@@ -109,6 +118,18 @@ class Matcher:
             return None
         paths = frozenset(each.path for each in found)
         return Hit(_ALL if len(found) == len(seen.elements) else paths, found[0].named)
+
+    def _holds(self, seen: Seen) -> bool:
+        """Whether every condition is true of some field that its way leads to."""
+        route = seen.exchange.route
+        key = route.name, route.version
+        if key not in self._conditions:
+            self._conditions[key] = conditions(self._where, *key)
+        found, request = self._conditions[key], seen.request
+        return (
+            found is not None and request is not None
+            and all(any(map(holds, way.values(request))) for way, holds in found)
+        )  # fmt: skip
 
     def is_hit(self, group: str | None, topic: str | None) -> bool:
         """Whether this group and topic match, as far as they are known."""
@@ -125,6 +146,12 @@ class Matcher:
         if not _passes(self._states, DEAD if group is None else group.state.value):
             return False
         return self._role is None or (isinstance(group, Round) and _role(group, named) == self._role)
+
+
+def conditions(where: Mapping[str, Condition], api: str, version: int) -> Conditions | None:
+    """The ways and tests of conditions; None if requests of the version lack a field. Raises NoField."""
+    found = [(body.field_path(f"{api}Request", path), body.test(each, _test)) for path, each in where.items()]
+    return found if all(way.is_in(version) for way, _ in found) else None
 
 
 def _role(group: Round, named: Named) -> str | None:

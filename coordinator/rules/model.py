@@ -20,6 +20,15 @@ Versions = Annotated[tuple[Version, ...], Meta(min_length=2, max_length=2)]
 Names = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=100)]
 """One name or several."""
 
+Scalar = str | int | bool | None
+Condition = (
+    Scalar
+    | Annotated[tuple[Scalar, ...], Meta(min_length=1)]
+    | Annotated[dict[Literal["<", "<=", ">", ">=", "==", "!="], Scalar], Meta(min_length=1)]
+)
+"""A value (a text is a glob), one of several, or comparisons that must all hold."""
+Fields = Annotated[dict[Text, Any], Meta(min_length=1, max_length=1_000)]
+
 Role = Literal["leader", "follower"]
 Per = Literal["member", "connection", "group"]
 Direction = Literal["request", "answer"]
@@ -58,6 +67,10 @@ class Match(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """The member's role in its classic group at the moment of the request."""
     group_state: Names | None = None
     """Kafka's names, such as PreparingRebalance, at the moment of the request; Dead if there is no such group."""
+    principal: Text | None = None
+    """Who the client is, such as User:alice; a glob."""
+    where: Annotated[dict[Text, Condition], Meta(min_length=1, max_length=100)] | None = None
+    """Conditions on fields of the request by Kafka's names, which must all hold: {"MemberEpoch": {">": 3}}."""
     nth: Positive | None = None
     """Acts from the nth match on."""
     per: Per | None = None
@@ -65,10 +78,15 @@ class Match(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happens to a request: exactly one of error, lose, delay_ms, hold, close, throttle_ms, coordinator.
+    """What happens to a request and its answer, in this order; an absent step does nothing.
+
+    1. It waits: `hold`, then `delay_ms`.
+    2. The API handles it, unless it is lost, answered with an error, or answered `instead`.
+    3. Its answer waits: `hold`, then `delay_ms`.
+    4. The answer leaves: lost, changed, throttled, damaged, slowly, and as the last one of its connection.
 
     Raises:
-        ValueError: none or several of them are set, or a field that belongs to another one
+        ValueError: nothing is set, or what is set cannot be combined
     """
 
     error: Text | None = None
@@ -79,41 +97,71 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """Of `error`: hits only these partitions, where the API answers partitions one by one."""
     force: bool = False
     """Of `error`: answers it even if Kafka's clients never get it from this API."""
+    coordinator: CoordinatorState | None = None
+    """Every API of the group or transactional id answers as if its coordinator had moved, or loaded."""
     lose: Direction | None = None
     """The connection closes: before the request is handled, or when its effect is durable, without an answer."""
+    answer: Fields | None = None
+    """Fields of the response by Kafka's names, which replace what the server would have said: {"ErrorCode": 27}."""
+    instead: bool = False
+    """Of `answer`: the request is not handled; all other fields have the defaults of Kafka's schema."""
+    hold: Direction | None = None
+    """Parks the request, or its answer, until it is released."""
     delay_ms: Milliseconds | None = None
     when: When | None = None
     """Of `delay_ms`: before (default) or after the request is handled."""
-    hold: Direction | None = None
-    """Parks the request, or its answer, until it is released."""
-    close: Annotated[bool, Meta(extra_json_schema={"const": True})] | None = None
-    """The connection closes after the answer."""
     throttle_ms: Positive | None = None
     """The answer carries this time, and the server reads nothing from the connection meanwhile, as with a quota of Kafka."""
-    coordinator: CoordinatorState | None = None
-    """Every API of the group or transactional id answers as if its coordinator had moved, or loaded."""
+    flip_bits: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    """This many bits of the answer are wrong, behind its size; the extent's `seed` chooses them."""
+    size: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    """The size that the answer says it has, whatever it has."""
+    cut_after: Milliseconds | None = None
+    """The connection closes when this many bytes of the answer have left, its size included."""
+    bytes_per_s: Positive | None = None
+    """The answer leaves at this rate, by the server's clock."""
+    close: Literal[True] | None = None
+    """The connection closes after the answer."""
+    observe: Literal[True] | None = None
+    """Nothing happens; the rule counts, and those behind it may act."""
 
     def __post_init__(self) -> None:
-        chosen = [kind for kind in KINDS if getattr(self, kind) is not None]
-        if self.close is False:
-            raise ValueError("close is true or absent")
-        if len(chosen) != 1:
-            found = " and ".join(chosen) or "none"
-            raise ValueError(f"an action has exactly one of {', '.join(KINDS)}; found {found}")
+        kinds = self.kinds
+        if not kinds:
+            raise ValueError(f"an action has at least one of {', '.join(KINDS)}; found none")
+        for one, others in _EXCLUDES:
+            both = [kind for kind in others if kind in kinds and kind != one]
+            if one in kinds and both:
+                raise ValueError(f"{one} cannot be combined with {' and '.join(both)}")
         for field, kind in _BELONGS_TO.items():
-            if getattr(self, field) not in {None, False} and chosen != [kind]:
-                raise ValueError(f"{field} belongs to {kind}, not to {chosen[0]}")
+            if getattr(self, field) not in {None, False} and kind not in kinds:
+                raise ValueError(f"{field} belongs to {kind}, not to {kinds[0]}")
+        if self.lose == "request" and (self.hold == "answer" or self.when == "after"):
+            raise ValueError("a lost request has no answer that could wait")
 
     @property
-    def kind(self) -> str:
-        """The one that is set."""
-        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+    def kinds(self) -> tuple[str, ...]:
+        """Those that are set."""
+        return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def needs_request(self) -> bool:
+        """Whether it does something before the API has the request."""
+        return (
+            self.error is not None or self.coordinator is not None or self.instead or self.lose == "request"
+            or self.hold == "request" or (self.delay_ms is not None and self.when != "after")
+        )  # fmt: skip
 
 
-KINDS = ("error", "lose", "delay_ms", "hold", "close", "throttle_ms", "coordinator")
-_BELONGS_TO = {"message": "error", "partitions": "error", "force": "error", "when": "delay_ms"}
-
-OneAction = Annotated[Action, Meta(extra_json_schema={"oneOf": [{"required": [kind]} for kind in KINDS]})]
+_DAMAGES = ("flip_bits", "size", "cut_after")
+_OUTCOMES = ("error", "coordinator", "lose", "answer")
+KINDS = (*_OUTCOMES, "hold", "delay_ms", "throttle_ms", *_DAMAGES, "bytes_per_s", "close", "observe")
+_EXCLUDES = (
+    *((kind, _OUTCOMES) for kind in _OUTCOMES),
+    ("lose", ("throttle_ms", *_DAMAGES, "bytes_per_s", "close")),
+    ("observe", KINDS),
+)
+_BELONGS_TO = {"message": "error", "partitions": "error", "force": "error", "when": "delay_ms", "instead": "answer"}
 
 
 class Extent(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -123,17 +171,23 @@ class Extent(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     until: Literal["cleared"] | None = None
     for_ms: Positive | None = None
     """By the server's clock, from the moment that the rule is set."""
+    probability: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Acts on a match with this probability."""
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    """Of `probability` and `flip_bits`: the same seed makes the same choices."""
+    in_progress: bool = False
+    """Acts also on the answers to requests that wait in the server when the rule is set, such as a parked JoinGroup."""
 
     @property
     def times_max(self) -> int | None:
         """How often the rule acts at most; None: any number of times."""
-        return 1 if self == Extent() else self.times
+        return 1 if self.until is None and self.for_ms is None and self.times is None else self.times
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A fault rule. Of several that match a request, the one that was set first acts."""
 
-    action: OneAction
+    action: Action
     match: Match = Match()
     extent: Extent = Extent()
     scope: Text | None = None
@@ -152,6 +206,8 @@ class FaultStatus(Struct, frozen=True, omit_defaults=True):
     """Requests and answers that are parked now."""
     active: bool
     """Whether it may still act."""
+    notice: str | None = None
+    """What may surprise about the rule."""
     reached: bool | None = None
     """Answers a wait: whether the condition came true in time."""
 
@@ -181,7 +237,7 @@ class FaultActed(Struct, frozen=True, omit_defaults=True):
     fault: str
     api: str
     action: str
-    """Such as error:ILLEGAL_GENERATION, lose:answer, delay_ms:500."""
+    """Such as error:ILLEGAL_GENERATION, lose:answer, error:NOT_COORDINATOR delay_ms:500."""
     time_ms: int
     """The server's wall clock."""
     group: str | None = None

@@ -1,21 +1,25 @@
 """The passage of one intercepted request through its API: what its rule does to it, and to its answer."""
 
+import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from coordinator.api.exchange import LayeredExchange, Parts
+from coordinator.api.exchange import Exchange
 from coordinator.api.muting import mute
 from coordinator.api.payloads import decoded, encoded, throttled
 from coordinator.api.route import Handle
+from coordinator.rules import outlet
 from coordinator.rules.failure import Failure
 from coordinator.rules.faults import Fault
-from coordinator.rules.matching import Hit, Seen
-from coordinator.rules.model import Action
+from coordinator.rules.matching import Seen
+from coordinator.rules.model import Direction, Fields
+from coordinator.rules.outlet import Outlet, Payload
 from coordinator.rules.recordings import Pending
-from coordinator.rules.responses import merge
+from coordinator.rules.responses import change, merge
 from coordinator.world.schedule import Schedule
 
-Payload = bytes | Parts
+_log = logging.getLogger(__name__)
 
 
 class Clocks(NamedTuple):
@@ -27,52 +31,52 @@ class Clocks(NamedTuple):
     """For throttling: clients wait by their own clocks."""
 
 
+class Acting(NamedTuple):
+    """The rule that acts on a request."""
+
+    fault: Fault
+    failure: Failure | None
+    """How the request fails, if it does."""
+
+
 class Passage:
     """One request on which a rule acts, or that is recorded."""
 
-    __slots__ = ("_clocks", "_entries", "_exchange", "_failure", "_fault", "_handle_inside", "_is_answered", "_seen")
+    __slots__ = (
+        "_clocks", "_entries", "_exchange", "_failure", "_fault", "_handle_inside", "_is_answered", "_pass_on", "_seen",
+    )  # fmt: skip
 
     def __init__(
         self,
         clocks: Clocks,
         seen: Seen,
-        exchange: LayeredExchange[Any],
-        handle: Handle,
+        pass_on: Callable[[Payload], None],
+        handle: Handle | None,
         entries: list[Pending],
-        acting: tuple[Fault, Hit, Failure | None] | None,
+        acting: Acting | None,
     ) -> None:
+        """`pass_on` gives the answer to the client. `handle`: None if the API has the request already."""
         self._clocks = clocks
         self._seen = seen
-        self._exchange = exchange
+        self._exchange = seen.exchange
+        self._pass_on = pass_on
         self._handle_inside = handle
         self._entries = entries
-        self._fault: Fault | None = None
-        self._failure: Failure | None = None
+        self._fault = None if acting is None else acting.fault
+        self._failure = None if acting is None else acting.failure
         self._is_answered = False
         """Whether the API, or the rule in its place, has given its answer."""
-        if acting is not None:
-            self._fault, _, self._failure = acting
+        if self._fault is not None:
             for entry in entries:
                 entry.acted(self._fault.id)
 
     def begin(self) -> None:
         """What the rule does before the API has the request."""
-        fault = self._fault
-        if fault is None:
+        if self._fault is None:
             self._handle()
-        elif self._failure is not None:
-            self._fail(self._failure)
-        elif fault.rule.action.lose == "request":
-            self._lose(None)
         else:
             self._exchange.wait()  # as in Kafka, which handles one request of a connection at a time
-            action = fault.rule.action
-            if action.hold == "request":
-                fault.hold(self, self._handle)
-            elif action.delay_ms is not None and action.when != "after":
-                fault.delay(self, self._clocks.schedule, action.delay_ms, self._handle)
-            else:
-                self._handle()
+            self._wait(self._fault, "request", self._act)
 
     def answer(self, payload: Payload) -> None:
         """What the rule does to the answer, which is durable."""
@@ -88,7 +92,7 @@ class Passage:
         if self._fault is None:
             self._give(payload)
         else:
-            self._on_answer(self._fault, self._fault.rule.action, payload)
+            self._wait(self._fault, "answer", partial(self._leave, self._fault, payload))
 
     def abandon(self) -> None:
         """The connection is gone."""
@@ -96,11 +100,30 @@ class Passage:
             self._fault.forget(self)
         self._record("closed", None)
 
+    def _wait(self, fault: Fault, what: Direction, go_on: Callable[[], None]) -> None:
+        """Goes on when the rule lets the request, or its answer."""
+        action = fault.rule.action
+        is_delayed = action.delay_ms is not None and (action.when == "after") is (what == "answer")
+        if is_delayed:
+            go_on = partial(fault.delay, self, self._clocks.schedule, action.delay_ms or 0, go_on)
+        if action.hold == what:
+            fault.hold(self, go_on)
+        else:
+            go_on()
+
     # --- before the API -----------------------------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        if self._failure is not None:
+            self._fail(self._failure)
+        elif self._fault is not None and self._fault.rule.action.lose == "request":
+            self._lose(None)
+        else:
+            self._handle()
 
     def _handle(self) -> None:
         exchange = self._exchange
-        if not exchange.is_over:
+        if not exchange.is_over and self._handle_inside is not None:
             try:
                 self._handle_inside(self._seen.server, exchange)
             except Exception as error:  # noqa: BLE001 - one failed request must not take the connection down
@@ -131,32 +154,39 @@ class Passage:
 
     # --- behind the API -----------------------------------------------------------------------------------------------
 
-    def _on_answer(self, fault: Fault, action: Action, payload: Payload) -> None:
-        give = partial(self._give, payload)
+    def _leave(self, fault: Fault, payload: Payload) -> None:
+        """What the rule does to an answer that has waited long enough."""
+        action, exchange = fault.rule.action, self._exchange
         if action.lose is not None:
             self._lose(payload)
-        elif action.hold == "answer":
-            fault.hold(self, give)
-        elif action.delay_ms is not None and action.when == "after":
-            fault.delay(self, self._clocks.schedule, action.delay_ms, give)
-        elif action.close:
-            self._exchange.queue.cut(self._exchange)
-            give()
-        elif action.throttle_ms is not None:
-            self._throttle(action.throttle_ms, payload)
-        else:
-            give()
+            return
+        if action.answer is not None:
+            try:
+                payload = self._changed(action.answer, payload)
+            except Exception:  # noqa: BLE001 - neither this client nor what the rule holds besides may wait for ever
+                _log.exception("event=answer_not_changed fault=%s api=%s", fault.id, exchange.route.name)
+                self._lose(payload)
+                return
+        if action.throttle_ms is not None:
+            payload = throttled(exchange.route, exchange.correlation_id, payload, action.throttle_ms)
+        outlet.put(exchange, fault, self._clocks.schedule)
+        self._give(payload)
+        if action.throttle_ms is not None:  # Kafka mutes the channel
+            mute(exchange.queue, self._clocks.machine_schedule, action.throttle_ms)
 
-    def _throttle(self, throttle_ms: int, payload: Payload) -> None:
-        """Says so in the answer, and lets the requests behind it wait (Kafka mutes the channel)."""
+    def _changed(self, answer: Fields, payload: Payload) -> Payload:
+        """The answer with fields of the rule's own."""
         exchange = self._exchange
-        self._give(throttled(exchange.route, exchange.correlation_id, payload, throttle_ms))
-        mute(exchange.queue, self._clocks.machine_schedule, throttle_ms)
+        message = decoded(exchange.route, payload)
+        if message is None:
+            return payload
+        change(exchange.route, message, answer)
+        return encoded(exchange.route, exchange.correlation_id, message)
 
     def _give(self, payload: Payload) -> None:
         if not self._exchange.is_over:
             self._record("answered", payload)
-            self._exchange.pass_on(payload)
+            self._pass_on(payload)
 
     def _lose(self, payload: Payload | None) -> None:
         """Closes the connection without the answer."""
@@ -170,3 +200,18 @@ class Passage:
             message = None if payload is None else decoded(self._exchange.route, payload)
             for entry in entries:
                 entry.finish(outcome, message)
+
+
+def answer_late(clocks: Clocks, seen: Seen, acting: Acting) -> None:
+    """Lets a rule have the answer of a request that the API has had since before the rule was set."""
+    exchange: Exchange[Any] = seen.exchange
+    passage = Passage(clocks, seen, lambda payload: Outlet.give(exchange, payload), None, [], acting)
+    Outlet(exchange, passage.answer)
+    on_close = exchange.on_close
+
+    def closed() -> None:
+        passage.abandon()
+        if on_close is not None:
+            on_close()
+
+    exchange.on_close = closed

@@ -13,8 +13,9 @@ from coordinator.api.route import Route
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.protocol.schema import Definition, Structure
+from coordinator.rules import body
 from coordinator.rules.elements import Path, array_of, has_partitions
+from coordinator.rules.model import Fields
 
 _KEYS = ("group_id", "transactional_id", "key", "name", "topic", "topic_name", "topic_id", "producer_id")
 """What identifies the elements of an array that have arrays themselves."""
@@ -33,8 +34,13 @@ def can_carry(api: Api[Any], version: int, code: ErrorCode) -> bool:
     """Whether the response of this version has a place for the error, at its top or in an element."""
     if code in api.places.of_whole:
         return has_field(api.name, version, "error_code")
-    definition = Codec.of().definition(f"{api.name}Response")
-    return _has_error_code(definition, definition.root, version)
+    return _has_field(api, version, "error_code")
+
+
+@cache
+def has_message(api: Api[Any], version: int) -> bool:
+    """Whether the response of this version has room for a text beside an error."""
+    return _has_field(api, version, "error_message")
 
 
 @cache
@@ -48,14 +54,17 @@ def has_partition_errors(api: Api[Any], version: int) -> bool:
     )
 
 
-def _has_error_code(definition: Definition, structure: Structure, version: int) -> bool:
-    fields = [field for field in structure.fields if version in field.versions]
-    return any(
-        field.attribute.endswith("error_code")
-        if not field.type.is_struct
-        else _has_error_code(definition, definition.structures[field.type.name], version)
-        for field in fields
-    )
+def _has_field(api: Api[Any], version: int, ending: str) -> bool:
+    """Whether some field of the response ends like this, at its top or in an element."""
+    definition = Codec.of().definition(f"{api.name}Response")
+    waiting = [definition.root]
+    while waiting:
+        for field in waiting.pop().fields:
+            if version in field.versions:
+                if field.attribute.endswith(ending):
+                    return True
+                waiting += [definition.structures[field.type.name]] if field.type.is_struct else []
+    return False
 
 
 def refused(route: Route, request: Any, error: KafkaError) -> Message | None:
@@ -98,6 +107,28 @@ def is_patched(api: Api[Any], code: ErrorCode, *, names_partitions: bool) -> boo
     if places.patch is None or code in places.of_whole:
         return False
     return names_partitions or (has_partitions(api) and places.is_of_element(code))
+
+
+# --- answers of one's own ---------------------------------------------------------------------------------------------
+
+
+def fits(route: Route, answer: Fields) -> bool:
+    """Whether the response of the route's version can have these values in these fields."""
+    for path, value in answer.items():
+        way = body.field_path(f"{route.name}Response", path)
+        if not way.is_in(route.version):
+            return False
+        try:
+            way.checked(value, route.version)
+        except body.NoValue:
+            return False
+    return True
+
+
+def change(route: Route, message: Any, answer: Fields) -> None:
+    """Puts fields that fit into a response, in their order."""
+    for path, value in answer.items():
+        body.field_path(f"{route.name}Response", path).put(message, value, route.version)
 
 
 # --- merging ----------------------------------------------------------------------------------------------------------

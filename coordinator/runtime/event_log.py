@@ -183,6 +183,13 @@ class EventLog:
             self._warn_of_undone(state_offset)
         self.flush(state_offset)
 
+    def covered_offset(self) -> int:
+        """The end of the state up to which no event is missing; negative if there are no events.
+
+        Raises OSError, ValueError, DecodeError and UnknownRecordVersion: the log is not understood.
+        """
+        return read_tail(self.log, self._serde, _NOWHERE).covered_offset
+
     def drop_after(self, state_offset: int) -> None:
         """Drops the pending events of decisions beyond this offset: the state lost them."""
         self.pending = [each for each in self.pending if each[3] <= state_offset]

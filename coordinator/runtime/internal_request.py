@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.releases import AS_NEWEST
+from coordinator.runtime.result import NO_LINK
 
 DONE: Any = "done"
 """The reply of an operation that has nothing to return."""
@@ -39,7 +41,9 @@ class InternalRequest(UnencodedReplies):
 
     client_id: str | None = None
     client_host = ""
+    link = NO_LINK
     dialect: str | None = None
+    behaviours = AS_NEWEST
     fresh_id = ""
 
     def __init__(self, request: Any, done: Callable[[Any], None], *, writes: bool = True) -> None:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
+from coordinator.protocol.releases import Behaviours
 
 TimerKey = tuple[Hashable, ...]
 """The first item is the kind of timer, by which the state machine dispatches: ("session", group id, member id)."""
@@ -122,6 +123,26 @@ class Fact(NamedTuple):
     event: Event | None = None
 
 
+class Link:
+    """What is known of a client's connection, also after its end: evidence of why a member is gone."""
+
+    __slots__ = ("closed_ms", "end", "port", "principal")
+
+    def __init__(self, port: int = -1) -> None:
+        self.port = port
+        """The client's; -1: unknown."""
+        self.principal = ""
+        """Who the client is."""
+        self.end = ""
+        """How it ended: "closed", "reset" or why the server closed it; empty while it is open."""
+        self.closed_ms = -1
+        """The wall clock then."""
+
+
+NO_LINK = Link()
+"""Of requests that came over no connection."""
+
+
 class RequestContext(Protocol):
     """A request as the core sees it: the client and the version. The core keeps it, without looking inside, to reply later."""
 
@@ -136,6 +157,13 @@ class RequestContext(Protocol):
         """The dialect of the client's listener; None: Kafka's own protocol."""
         ...
 
+    @property
+    def behaviours(self) -> Behaviours:
+        """What the release of the client's listener does otherwise."""
+        ...
+
+    @property
+    def link(self) -> Link: ...
     @property
     def may_describe(self) -> Callable[[str], bool]:
         """Whether the client may see the topic of a name. The answer may change; the function may be kept and called later."""

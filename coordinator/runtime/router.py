@@ -9,6 +9,7 @@ that names many groups is split further, so that others have their turn between 
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -100,13 +101,16 @@ class Router(Generic[S]):
 
         Replies `combine(replies)`: any objects, in the order in which their shards were first named. If a shard refuses its
         part, because it is loading or elsewhere, the reply is `refused(group ids, error)`: as in Kafka, the groups of other
-        shards are answered. `weigh(state, group id)`: the work that a group is. A shard with
-        more than PART_WEIGHT gets several parts.
+        shards are answered. `weigh(state, group id)`: the work that a group is. A shard with more than PART_WEIGHT gets several
+        parts; a single group that weighs more is as many pieces, so that a slice ends with it.
         """
 
         def pieces() -> Iterator[None]:
             parts = yield from self._parts(group_ids, weigh)
-            yield from _SplitRequest(request, combine, len(parts), refused).submit(parts, operation)
+            split = _SplitRequest(request, combine, len(parts), refused)
+            submitted = split.submit([(shard, part) for shard, part, _ in parts], operation)
+            for _, (_, _, weight) in zip(submitted, parts, strict=True):
+                yield from repeat(None, max(1, weight // PART_WEIGHT))
 
         request.run_in_slices(pieces(), even_if_lost=request.writes)
 
@@ -128,22 +132,22 @@ class Router(Generic[S]):
 
     def _parts(
         self, group_ids: Iterable[str], weigh: Callable[[S, str], int]
-    ) -> Generator[None, None, list[tuple[Shard[S], list[str]]]]:
-        """The shards with their groups. A part weighs no more than PART_WEIGHT, unless it has one group only."""
-        split: dict[int, tuple[Shard[S], list[list[str]]]] = {}
-        free: dict[int, int] = {}
+    ) -> Generator[None, None, list[tuple[Shard[S], list[str], int]]]:
+        """The shards with their groups and the weight of these. It exceeds PART_WEIGHT only if there is one group."""
+        split: dict[int, list[tuple[Shard[S], list[str], int]]] = {}
         for number, group_id in enumerate(group_ids, 1):
             shard = self.shard_of(group_id)
-            index, weight = shard.index, weigh(shard.state, group_id)
-            parts = split.setdefault(index, (shard, []))[1]
-            if free.get(index, 0) < weight:
-                parts.append([])
-                free[index] = PART_WEIGHT
-            parts[-1].append(group_id)
-            free[index] -= weight
+            weight = weigh(shard.state, group_id)
+            parts = split.setdefault(shard.index, [])
+            _, part, others = parts[-1] if parts else (shard, [], 0)
+            if part and others + weight <= PART_WEIGHT:
+                part.append(group_id)
+                parts[-1] = shard, part, others + weight
+            else:
+                parts.append((shard, [group_id], weight))
             if not number % SPLIT_GROUPS:
                 yield
-        return [(shard, part) for shard, parts in split.values() for part in parts]
+        return list(chain.from_iterable(split.values()))
 
 
 _ELSEWHERE: Any = object()
@@ -204,10 +208,12 @@ class _Part(UnencodedReplies):
         "_position",
         "_whole",
         "api_version",
+        "behaviours",
         "client_host",
         "client_id",
         "dialect",
         "fresh_id",
+        "link",
         "request",
         "writes",
     )
@@ -219,7 +225,9 @@ class _Part(UnencodedReplies):
         self.api_version = request.api_version
         self.client_id = request.client_id
         self.client_host = request.client_host
+        self.link = request.link
         self.dialect = request.dialect
+        self.behaviours = request.behaviours
         self.fresh_id = request.fresh_id
         self.writes = request.writes
 

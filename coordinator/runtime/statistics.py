@@ -43,6 +43,7 @@ class Statistics:
     """The counters of one server."""
 
     __slots__ = (
+        "_began_s",
         "expired",
         "facts",
         "lag_s",
@@ -55,6 +56,7 @@ class Statistics:
     )
 
     def __init__(self) -> None:
+        self._began_s = perf_counter()
         self.facts: dict[str, int] = {}
         """Facts of the core, by name."""
         self.rebalances: dict[str, dict[str, int]] = {}
@@ -74,6 +76,11 @@ class Statistics:
 
         self.turns_cpu_s = Histogram(TURN_BOUNDS_S)
         """The CPU time of these turns."""
+
+    @property
+    def uptime_ms(self) -> int:
+        """How long this has counted."""
+        return round((perf_counter() - self._began_s) * 1000)
 
     def count_turn(self, turn_ms: int, cpu_ns: int) -> None:
         """Counts the length and the CPU time of a turn of the loop."""

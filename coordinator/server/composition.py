@@ -16,7 +16,7 @@ from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from coordinator import requests
-from coordinator.admin.server import AdminServer
+from coordinator.admin.server import AdminServer, ProtocolFactory, import_application
 from coordinator.admin.server_view import ClusterStatistics
 from coordinator.api.cluster import Cluster
 from coordinator.api.declaration import Api, supported_apis
@@ -31,7 +31,7 @@ from coordinator.fastpath.repeated_commit import template_learners
 from coordinator.groups import group_configs
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.commit_events import COMMIT_REFUSED
-from coordinator.groups.events import EVENT_KEYS, REQUEST_REFUSED
+from coordinator.groups.events import EVENT_KEYS, OFFSETS_REWOUND, REQUEST_REFUSED
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
@@ -48,8 +48,11 @@ from coordinator.network.listener import Listener, Protection
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConfigRecord, CreateTopicsRequest, CreateTopicsResponse, Message
+from coordinator.protocol.releases import NEWEST, releases
 from coordinator.quotas.keeper import QuotaKeeper
+from coordinator.requests.api_versions import as_release
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
 from coordinator.runtime.group_rebalances import GroupRebalances
@@ -87,6 +90,7 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.threads import Done, Threads
 
 if TYPE_CHECKING:
+    from coordinator.nodes.brokers import Brokers
     from coordinator.overlay.overlay import Overlay
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor
@@ -97,6 +101,8 @@ _log = logging.getLogger(__name__)
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
 TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
+PORTS_TRIED = 20
+"""How often free ports that follow each other are looked for."""
 REPLAYS_MAX = 4
 """Replays of a log for views of the past that may run at the same time."""
 WRITES_POLL_S = 0.001
@@ -105,6 +111,9 @@ WRITES_POLL_S = 0.001
 
 class Server:
     """A running server: what API files (api/server.py) and the admin pages (admin/server_view.py) see, and its life cycle."""
+
+    load_admin: Callable[[], ProtocolFactory] = staticmethod(import_application)
+    """Imports the endpoints of admin HTTP."""
 
     def __init__(
         self,
@@ -124,56 +133,89 @@ class Server:
         `open_logs`: opens the internal logs; without it they are in the data folder, with its journal.
         `observe` is called with the folder and the batches of every write to an internal log; the simulator checks them.
         """
-        self._fastpath = fastpath
         self.config = config
-        self._loop = loop
+        self.node_id = config.node_id
         self.clock = ProtocolClock(clock, self._schedule)
         self.entropy = entropy
-        self.node_id = config.node_id
-        self.statistics = Statistics()
-        self.group_rebalances = GroupRebalances(clock.machine_ms, config.admin.metrics_groups)
-        self._refusals = LogOncePerClient(_log, clock.machine_ms)
-        self.memory = Memory(config.network.limit_memory_bytes, loop.call_soon)
-        self._turn = Turn(loop.call_soon, clock.machine_ms, thread_time_ns, self.statistics.count_turn)
-        self._background = BackgroundWork(self._turn)
-        self.replays = asyncio.Semaphore(REPLAYS_MAX)
+        self.apis: dict[int, Api[Any]] = supported_apis(requests)
+        self.listeners: list[Listener] = []
         self.stopping = False
         self.closed = False
         """Whether the logs are closed."""
-        self.apis: dict[int, Api[Any]] = supported_apis(requests)
-        self.listeners: list[Listener] = []
+        self._loop = loop
         self._disk = disk
         self._threads = threads
-        self._run_in_thread = self.statistics.timed(self._threads.submit)
-        self.match_patterns = PatternMatcher(self._run_in_thread, config.groups.limit_pattern_bytes)
-        self._catalog = read_catalog(disk, config.log_dir)
-        logs = self._logs = open_logs(self._log_parts(observe))
-        self.journal = logs.journal
-        self.cluster_id = logs.cluster_id
-        self.cluster: Cluster = logs.cluster
-        self.writes_events = logs.writes_events
-        self.topics = self._make_topics()
-        self.topics.has_room = self.memory.has_room
-        self.authorizer = self._make_authorizer()
-        self.delegation_tokens = DelegationTokens(
-            config.delegation_tokens, self.topics.registry.delegation_tokens, self.clock.wall_ms
-        )
+        self._fastpath = fastpath
         self._repeating: dict[str, Handle] = {}
         """The timers of `_repeat`."""
+        self._admin: AdminServer | None = None
+        self._interceptor: Interceptor | None = None
+        # Each step uses what those before it have made.
+        self._make_what_all_share()
+        self._open_logs(open_logs, observe)
+        self._make_data_plane()
+        self._make_groups()
+        self._make_transactions()
+        self._make_keepers()
+        self._overlay = self._make_overlay()
+
+    def _make_what_all_share(self) -> None:
+        """What bounds and counts the work of all: memory, turns of the loop, threads, statistics."""
+        config, now_ms = self.config, self.clock.machine_ms
+        self.statistics = Statistics()
+        self.group_rebalances = GroupRebalances(now_ms, config.admin.metrics_groups)
+        self.memory = Memory(config.network.limit_memory_bytes, self._loop.call_soon)
+        self.replays = asyncio.Semaphore(REPLAYS_MAX)
+        self._refusals = LogOncePerClient(_log, now_ms)
+        self._turn = Turn(self._loop.call_soon, now_ms, thread_time_ns, self.statistics.count_turn)
+        self._background = BackgroundWork(self._turn)
+        self._run_in_thread = self.statistics.timed(self._threads.submit)
+        self.match_patterns = PatternMatcher(
+            self._run_in_thread, self._background.add, config.groups.limit_pattern_bytes
+        )
+
+    def _open_logs(
+        self, open_logs: Callable[[LogParts], InternalLogs], observe: Callable[[str, bytes], None] | None
+    ) -> None:
+        self._catalog = read_catalog(self._disk, self.config.log_dir)
+        self._logs = open_logs(self._log_parts(observe))
+        self.journal = self._logs.journal
+        self.cluster_id = self._logs.cluster_id
+        self.cluster: Cluster = self._logs.cluster
+        self.writes_events = self._logs.writes_events
+
+    def _make_data_plane(self) -> None:
+        """Topics, and what is in their metadata log: the brokers of this process, permissions, tokens, settings."""
+        config = self.config
+        self.topics = self._make_topics()
+        self.topics.has_room = self.memory.has_room
+        registry = self.topics.registry
+        self.brokers = self._make_brokers()
+        self.emulates = config.emulate
+        """The release of Kafka that clients see, at listeners that have none of their own."""
+        if self.brokers is not None:
+            self.cluster = self.brokers
+        self.authorizer = self._make_authorizer()
+        self.delegation_tokens = DelegationTokens(
+            config.delegation_tokens, registry.delegation_tokens, self.clock.wall_ms
+        )
         if self.delegation_tokens.is_enabled:
             interval_ms = config.delegation_tokens.delegation_token_expiry_check_interval_ms
             self._repeat("delegation-tokens", interval_ms, self._expire_tokens)
         self.encoded_topics = EncodedTopics()
-        self.auto_topic_creation = AutoTopicCreation(self._create_topics, clock.machine_ms)
-        registry = self.topics.registry
+        self.auto_topic_creation = AutoTopicCreation(self._create_topics, self.clock.machine_ms)
         self._dynamic = DynamicSettings(config, registry)
         self._group_settings = ConfiguredGroups(
             config.groups, partial(registry.configs_of, group_configs.RESOURCE_TYPE)
         )
+
+    def _make_groups(self) -> None:
+        """The shards of groups with their event logs."""
+        config, logs = self.config, self._logs
         self.held_bytes = HeldBytes()
         """What the groups of all shards hold."""
         self._assignors = load_assignors(config.groups.group_consumer_assignors)
-        logs.make_folders(registry)
+        logs.make_folders(self.topics.registry)
         self._event_logs = logs.open_event_logs(self.topics)
         self._events_run = self._make_events_run()
         self.groups = Router([self._group_shard(index) for index in range(config.log.offsets_topic_num_partitions)])
@@ -181,6 +223,10 @@ class Server:
         if self._event_logs:
             self._attach_events()
         self.topics.on_topics_deleted = self._topics_deleted
+
+    def _make_transactions(self) -> None:
+        """The shards of transactional ids, and how their markers reach topics and groups."""
+        config = self.config
         self.producer_ids = ProducerIdPool(self.topics)
         self.markers = MarkerWriter(
             self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, on_fact=self._on_topics_fact
@@ -196,13 +242,15 @@ class Server:
             enabled=config.transactions.transaction_partition_verification_enable,
             schedule=self._schedule,
         )
+
+    def _make_keepers(self) -> None:
+        """What keeps the logs compact, their catalog, quotas and settings up to date."""
         self.cleaner = self._make_cleaner()
         self._catalog_keeper = self._make_catalog_keeper()
-        self.quota_keeper = QuotaKeeper(config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners)
+        self.quota_keeper = QuotaKeeper(
+            self.config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners
+        )
         self._follow_settings()
-        self._admin: AdminServer | None = None
-        self._interceptor: Interceptor | None = None
-        self._overlay = self._make_overlay()
 
     @property
     def interceptor(self) -> "Interceptor":
@@ -237,9 +285,19 @@ class Server:
         return self.quota_keeper.quotas
 
     @property
-    def awaits_cluster(self) -> bool:
-        """Whether this server stands in front of a cluster that it does not know yet."""
-        return self._overlay is not None and not self._overlay.is_cluster_known
+    def cluster_problem(self) -> str:
+        """What is wrong with the cluster that this server stands in front of; empty: nothing, or there is none."""
+        return self._overlay.cluster_problem if self._overlay is not None else ""
+
+    def end_offset(self, topic: str, index: int) -> int | None:
+        """The high watermark of a partition; None if it is not here, or offline."""
+        partition = self.topics.user_partition(topic, index)
+        return None if partition is None or partition.is_offline else partition.high_watermark
+
+    @property
+    def unknown(self) -> Sequence[str]:
+        """What views cannot show: nothing, because the log of groups is this server's."""
+        return ()
 
     @property
     def addresses(self) -> list[str]:
@@ -253,13 +311,23 @@ class Server:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """The listeners, once they listen."""
+        """The listeners, once they listen; of several brokers those of the first."""
+        return self._endpoints(0)
+
+    def _endpoints(self, broker: int) -> list[Endpoint]:
+        """The listeners of a broker, by its number."""
+        listeners = self.listeners[broker :: self.config.nodes]
         return [
             Endpoint(
                 (config.dialect or config.name).upper(), listener.bound, listener.advertised, config.security.protocol
             )
-            for config, listener in zip(self.config.listeners, self.listeners, strict=True)
+            for config, listener in zip(self.config.listeners, listeners, strict=True)
         ]
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that Metadata names as the controller."""
+        return self.node_id if self.brokers is None else self.brokers.controller
 
     @property
     def cluster_statistics(self) -> ClusterStatistics | None:
@@ -305,6 +373,7 @@ class Server:
             internal_folder=logs.folder,
             shares_metadata=logs.shares_metadata,
             has_data=logs.has_data,
+            nodes=config.node_ids if config.nodes > 1 else (),
         )
 
     def _make_events_run(self) -> ServerRun:
@@ -500,10 +569,10 @@ class Server:
     def _on_fact(self, shard: int, fact: Fact) -> None:
         self.statistics.count(fact)
         self.group_rebalances.count(fact)
-        if fact.name in {COMMIT_REFUSED, REQUEST_REFUSED}:
-            # A client may repeat a request without end that cannot succeed.
+        if fact.name in {COMMIT_REFUSED, OFFSETS_REWOUND, REQUEST_REFUSED}:
+            # A client may repeat a request without end that cannot succeed, or one that it had better not send.
             fields = fact.fields
-            key = (fields["group"], fields["member"], fields["error"])
+            key = (fields["group"], fields["member"], fields.get("error", fact.name))
             self._refusals.warn(key, f"event={fact.name}{_placeholders(fact)}", *fields.values())
         else:
             _log_fact(fact, f" shard={shard}")
@@ -581,21 +650,23 @@ class Server:
         self._logs.check_may_ask(self.authorizer)
         self._logs.load(coordinators)
         self._catalog_keeper.begin()
+        if self.brokers is not None:
+            self.brokers.begin()
         for listener_config in self.config.listeners:
-            self.listeners.append(await self._listen(listener_config))
+            self.listeners += await self._listen(listener_config)
             self.quota_keeper.apply()
             if self._overlay is not None:
                 self._overlay.advertise(self.listeners[0].advertised)
-        self._admin = AdminServer(self, self.config.admin, *admin_protection(self.config.admin))
+        self._admin = AdminServer(self, self.config.admin, *admin_protection(self.config.admin), self.load_admin)
         try:
             admin_port = await self._admin.start()
         except OSError as error:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
-        addresses = [listener.advertised for listener in self.listeners]
+        addresses = [listener.advertised for listener in self.listeners[:: self.config.nodes]]
         await self._logs.join(coordinators, addresses, self._open_listeners)
         scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
-        host, port = addresses[0]
-        return f"{host}:{port}", f"{scheme}://{self.config.admin.host}:{admin_port}"
+        bootstrap = ",".join(joined(*listener.advertised) for listener in self.listeners[: self.config.nodes])
+        return bootstrap, f"{scheme}://{self.config.admin.host}:{admin_port}"
 
     async def _open_listeners(self) -> None:
         for listener in self.listeners:
@@ -662,18 +733,117 @@ class Server:
         codec = Codec.of(config.dialect, self.config.network.limit_request_elements)
         return codec, template_learners(codec) if self._fastpath else {}
 
-    async def _listen(self, config: ListenerConfig) -> Listener:
-        dispatcher = (
-            Dispatcher(self, self.apis, *self._dialect(config), self.authorizer)
-            if self._overlay is None
-            else self._overlay.dispatcher()
-        )
-        listener = self._listener(config, dispatcher)
+    def _make_brokers(self) -> "Brokers | None":
+        """The brokers that this server is; None: it is one."""
+        if self.config.nodes == 1:
+            return None
+        from coordinator.nodes.brokers import Brokers  # noqa: PLC0415 - most servers are one
+
+        brokers = Brokers(self.config.node_ids, self.config.nodes_racks, self.topics)
+        brokers.on_moved = self._leader_moved
+        return brokers
+
+    def _leader_moved(self, topic: str, index: int) -> None:
+        """The new coordinator of a shard loads its log, as in Kafka; who waits for the old one hears NOT_COORDINATOR."""
+        routers: dict[str, Router[Any]] = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
+        router = routers.get(topic)
+        if router is not None and router.shards[index].status not in {Status.FAILED, Status.STOPPED}:
+            router.shards[index].fail_over(0)
+
+    async def take_broker_down(self, broker_id: int) -> ErrorCode:
+        """Ends a broker as a crash does: its connections close, and others lead what it led. Returns when that is durable."""
+        assert self.brokers is not None
+        number = broker_id - self.node_id
+        await asyncio.gather(*(listener.stop(0) for listener in self.listeners[number :: self.config.nodes]))
+        return await self.brokers.changed(partial(self.brokers.take_down, broker_id))
+
+    async def bring_broker_up(self, broker_id: int) -> ErrorCode:
+        """Starts a broker again, at its addresses. Returns when its replicas are in sync. Raises OSError."""
+        assert self.brokers is not None
+        places = slice(broker_id - self.node_id, None, self.config.nodes)
+        started: list[Listener] = []
         try:
-            await listener.start(config.host, config.port, config.shared_port)
-        except OSError as error:
-            raise CannotStart(f"cannot listen on {config.host}:{config.port}: {error}") from error
+            for old, config in zip(self.listeners[places], self.config.listeners, strict=True):
+                listener = self._listener(config, old.dispatcher)
+                listener.advertised = old.advertised
+                await listener.start(*old.bound)
+                started.append(listener)
+        except OSError:
+            for listener in started:
+                await listener.stop(0)
+            raise
+        self.listeners[places] = started
+        for listener in started:
+            await listener.open()
+        self.quota_keeper.apply()
+        return await self.brokers.changed(partial(self.brokers.bring_up, broker_id))
+
+    async def _listen(self, config: ListenerConfig) -> list[Listener]:
+        """The listeners of a configured one: one for each broker, at ports that follow each other."""
+        for left in reversed(range(PORTS_TRIED)):
+            listeners: list[Listener] = []
+            port = config.port
+            try:
+                for number in range(self.config.nodes):
+                    port = listeners[0].bound[1] + number if number else config.port
+                    listeners.append(await self._listen_at(config, number, port))
+            except OSError as error:
+                for listener in listeners:
+                    await listener.stop(0)
+                if config.port or not left:
+                    raise CannotStart(f"cannot listen on {config.host}:{port}: {error}") from error
+            else:
+                break
+        if self.brokers is not None:
+            for broker, listener in zip(self.brokers.by_id.values(), listeners, strict=True):
+                broker.addresses.append(listener.advertised)
+        return listeners
+
+    async def _listen_at(self, config: ListenerConfig, number: int, port: int) -> Listener:
+        """The listener of a broker, by its number. Raises OSError."""
+        advertised_port = config.advertised_port + number if config.advertised_port else None
+        listener = self._listener(replace(config, advertised_port=advertised_port), self._dispatcher(config, number))
+        await listener.start(config.host, port, config.shared_port)
         return listener
+
+    def _dispatcher(self, config: ListenerConfig, number: int) -> Dispatcher:
+        if self._overlay is not None:
+            return self._overlay.dispatcher()
+        codec, learners = self._dialect(config)
+        release = config.emulate or self.emulates
+        apis = self._apis_of(release)
+        if self.brokers is None:
+            # Templates know the newest release only.
+            return Dispatcher(self, apis, codec, learners if release == NEWEST else {}, self.authorizer)
+        from coordinator.nodes.views import as_broker  # noqa: PLC0415 - as in _make_brokers
+
+        broker = as_broker(self, self.brokers, self.config.node_ids[number], partial(self._endpoints, number))
+        # Templates of requests would answer before anyone asks whether the group is at this broker.
+        return Dispatcher(broker, apis, codec, authorizer=self.authorizer)
+
+    def _apis_of(self, release: str) -> Mapping[int, Api[Any]]:
+        """The APIs of a release of Kafka."""
+        return self.apis if release == NEWEST else as_release(self.apis, releases()[release])
+
+    @property
+    def has_cluster_behind(self) -> bool:
+        """Whether this server stands in front of a cluster."""
+        return self._overlay is not None
+
+    def emulate(self, release: str) -> int:
+        """Becomes another release of Kafka, as in a rolling upgrade: all connections end. Returns how many these were.
+
+        Listeners with a release of their own keep it.
+        """
+        self.emulates, ended = release, 0
+        apis = self._apis_of(release)
+        for place, listener in enumerate(self.listeners):
+            config = self.config.listeners[place // self.config.nodes]
+            if config.emulate is None:
+                has_templates = release == NEWEST and self.brokers is None
+                listener.dispatcher.serve(apis, self._dialect(config)[1] if has_templates else {})
+                ended += listener.close_all()
+        return ended
 
     def _listener(self, config: ListenerConfig, dispatcher: Dispatcher) -> Listener:
         network = self._dynamic.config.network
@@ -695,6 +865,7 @@ class Server:
             connections_per_ip_max=network.max_connections_per_ip,
             connections_per_second_max=network.max_connection_creation_rate,
             now_ms=self.clock.machine_ms,
+            wall_ms=self.clock.wall_ms,
             **self._protection(config),
         )
 

@@ -61,13 +61,13 @@ async def _serve(config: ServerConfig, started_s: float, join: Join | None) -> N
     entropy = RealEntropy()
     cluster = None
     if join is not None:
-        cluster = await _unless(stop, join(config, clock, entropy))
+        cluster = await unless(stop, join(config, clock, entropy))
         if cluster is None:
             return
     open_logs = EmbeddedLogs if cluster is None else cluster.open_logs
     server = Server(config, loop, clock, RealDisk(), entropy, ThreadPool(loop, DISK_THREADS), open_logs=open_logs)
     bootstrap, admin = await server.start()
-    if await _unless(stop, server.follow_cluster()):
+    if await unless(stop, server.follow_cluster()):
         server.statistics.watch_lag(loop.call_later)
         sys.setswitchinterval(SWITCH_S)
         say_ready(bootstrap, admin, started_s, clock)
@@ -98,7 +98,7 @@ def say_ready(bootstrap: str, admin: str | None, started_s: float, clock: Clock,
     print(json.dumps(ready | more), flush=True)  # noqa: T201 - scripts read this line
 
 
-async def _unless(stop: asyncio.Event, starting: Awaitable[T]) -> T | None:
+async def unless(stop: asyncio.Event, starting: Awaitable[T]) -> T | None:
     """The result of `starting`; None if the process is asked to stop before."""
     task = asyncio.ensure_future(starting)
     stopping = asyncio.ensure_future(stop.wait())

@@ -22,7 +22,7 @@ from coordinator.topics.batch_validation import (
     check_size_and_checksum,
     without_log_append_time,
 )
-from coordinator.topics.partition import LEADER_EPOCH, Partition, State
+from coordinator.topics.partition import Partition, State
 from coordinator.topics.producer_state import AppendedBatch, VerificationGuard
 from coordinator.topics.record_walks import is_long_walk
 
@@ -121,7 +121,7 @@ def _append(
     response.base_offset = base_offset
     if settings.log_append_time:
         response.log_append_time_ms = now_ms
-    partition.append(restamp(data, base_offset, LEADER_EPOCH), header, now_ms, done)
+    partition.append(restamp(data, base_offset, partition.epochs.current), header, now_ms, done)
 
 
 def _check_producer(partition: Partition, header: BatchHeader, guard: VerificationGuard | None) -> AppendedBatch | None:

@@ -1,17 +1,18 @@
 """CreateTopics: every topic of the request is validated by itself, and the valid ones are created.
 
 This is Kafka's ReplicationControlManager.createTopics, with its order of checks: a name twice in one request, the total number
-of partitions, the name, existence, collision, settings, and last partitions, replicas and a manual assignment. One node leaves
-one way to place replicas, so a manual assignment determines nothing but the number of partitions.
+of partitions, the name, existence, collision, settings, and last partitions, replicas and a manual assignment.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.topics import names, topic_settings
+from coordinator.topics.placements import Place, Placement, assigned, check_brokers, check_factor
 from coordinator.topics.registry import Topic
 from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
@@ -61,7 +62,7 @@ def _create(
 ) -> Iterator[None]:
     """Validates or creates a few topics in each step."""
     results: dict[str, _Result] = {}
-    valid: list[Topic] = []
+    valid: list[tuple[Topic, Place]] = []
     times_named = Counter(topic.name for topic in request.topics)
     partitions_requested = sum(_count(topics, topic) for topic in request.topics)
     configs = _DescribedConfigs(topics)
@@ -73,14 +74,14 @@ def _create(
             continue
         try:
             _check_request(topics, times_named[name], partitions_requested)
-            topic = _valid_topic(topics, creatable)
+            topic, place = _valid_topic(topics, creatable)
             count_mutation(topic.partitions)
         except KafkaError as error:
             results[name] = refusal(name, error)
         else:
-            results[name] = _result(topic, configs)
+            results[name] = _result(topic, len(place(0).replicas), configs)
             if not request.validate_only:
-                valid.append(topic)
+                valid.append((topic, place))
     left = len(valid)
 
     def answer() -> None:
@@ -96,7 +97,7 @@ def _create(
 
     if not valid:
         answer()
-    for number, topic in enumerate(valid, 1):
+    for number, (topic, place) in enumerate(valid, 1):
         if not number % _PIECE_TOPICS:
             yield
         key = names.collision_key(topic.name)
@@ -107,7 +108,7 @@ def _create(
             # Two names of this request differ only in '.' and '_': the first one has claimed the key.
             finished(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
         else:
-            topics.create(topic, lambda error, topic=topic: finished(topic, error))  # type: ignore[misc]
+            topics.create(topic, partial(finished, topic), place)
 
 
 def refusal(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopicResult:
@@ -137,7 +138,7 @@ def _check_request(topics: Topics, times_named: int, partitions_requested: int) 
         raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY)
 
 
-def _valid_topic(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> Topic:
+def _valid_topic(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> tuple[Topic, Place]:
     name = creatable.name
     if name == names.CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
@@ -152,64 +153,42 @@ def _valid_topic(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) 
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {holder}")
     overrides = topic_settings.check((config.name, config.value) for config in creatable.configs)
     if creatable.assignments:
-        _check_assignment(topics, creatable)
+        place = _assigned(topics, creatable)
     else:
         if creatable.num_partitions != _DEFAULT and creatable.num_partitions <= 0:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
             )
-        _check_replicas(creatable.replication_factor)
-    return Topic(name, topics.new_topic_id(), _count(topics, creatable), MappingProxyType(overrides))
+        factor = creatable.replication_factor
+        if factor != _DEFAULT:
+            check_factor(factor, topics.nodes)
+        place = topics.spread(name) if factor == _DEFAULT else topics.spread(name, factor)
+    return Topic(name, topics.new_topic_id(), _count(topics, creatable), MappingProxyType(overrides)), place
 
 
-def _check_replicas(factor: int) -> None:
-    if factor != _DEFAULT and factor <= 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor must be larger than 0, or -1 to use the default value.",
-        )
-    if factor > 1:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
-        )
-
-
-def _check_assignment(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> None:
+def _assigned(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> Place:
+    """Where a manual assignment puts the partitions. Raises INVALID_REQUEST and INVALID_REPLICA_ASSIGNMENT."""
     conflict = "A manual partition assignment was specified, but {} was not set to -1."
     if creatable.replication_factor != _DEFAULT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, conflict.format("replication factor"))
     if creatable.num_partitions != _DEFAULT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, conflict.format("numPartitions"))
-    seen: set[int] = set()
+    seen: dict[int, Placement] = {}
+    expected = None
     for assignment in creatable.assignments:
         if assignment.partition_index in seen:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
-        seen.add(assignment.partition_index)
-        check_brokers(topics.node_id, assignment.broker_ids)
-    if seen != set(range(len(seen))):
+        check_brokers(topics.nodes, assignment.broker_ids, expected)
+        expected = len(assignment.broker_ids)
+        seen[assignment.partition_index] = assigned(assignment.broker_ids)
+    if seen.keys() != set(range(len(seen))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
-
-
-def check_brokers(node_id: int, broker_ids: list[int]) -> None:
-    """Checks that a manual assignment of one partition names just this node. Raises INVALID_REPLICA_ASSIGNMENT."""
-    includes = "The manual partition assignment includes "
-    if not broker_ids:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, includes + "an empty replica list.")
-    for broker_id, count in sorted(Counter(broker_ids).items()):
-        if broker_id != node_id:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{includes}broker {broker_id}, but no such broker is registered.",
-            )
-        if count > 1:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{includes}the broker {broker_id} more than once.")
+    return seen.__getitem__
 
 
 class _DescribedConfigs:
@@ -232,12 +211,12 @@ class _DescribedConfigs:
         return found
 
 
-def _result(topic: Topic, configs: _DescribedConfigs) -> _Result:
+def _result(topic: Topic, replicas: int, configs: _DescribedConfigs) -> _Result:
     return _Result(
         name=topic.name,
         topic_id=topic.topic_id,
         error_message=None,
         num_partitions=topic.partitions,
-        replication_factor=1,
+        replication_factor=replicas,
         configs=configs.of(topic.configs),
     )

@@ -2,8 +2,7 @@
 
 This is Kafka's ReplicationControlManager.createPartitions.
 
-The valid topics get their partitions in one batch of the metadata log. One node leaves one way to place replicas, so a
-manual assignment is checked but determines nothing.
+The valid topics get their partitions in one batch of the metadata log.
 """
 
 from collections import Counter
@@ -12,7 +11,8 @@ from collections.abc import Callable
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.topics import names
-from coordinator.topics.create import TOO_MANY, check_brokers
+from coordinator.topics.create import TOO_MANY
+from coordinator.topics.placements import Place, assigned, check_brokers
 from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -52,6 +52,7 @@ def _create(
     times_named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsResponse.CreatePartitionsTopicResult] = {}
     wanted: dict[str, int] = {}
+    places: dict[str, Place] = {}
     added = sum(_added(topics, topic) for topic in request.topics)
     for topic in request.topics:
         try:
@@ -63,6 +64,11 @@ def _create(
         else:
             results[topic.name] = _Result(name=topic.name)
             wanted[topic.name] = topic.count
+            if topic.assignments is not None:
+                first, replicas = topics.partition_count(topic.name) or 0, topic.assignments
+                places[topic.name] = lambda index, first=first, replicas=replicas: assigned(  # type: ignore[misc]
+                    replicas[index - first].broker_ids
+                )
 
     def finished(error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
@@ -70,7 +76,7 @@ def _create(
         reply(CreatePartitionsResponse(results=list(results.values())))
 
     if wanted and not request.validate_only:
-        topics.grow(wanted, finished)
+        topics.grow(wanted, finished, places)
     else:
         finished(ErrorCode.NONE)
 
@@ -112,4 +118,4 @@ def _check(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic
                 "assignment(s) were specified.",
             )
         for assignment in wanted.assignments:
-            check_brokers(topics.node_id, assignment.broker_ids)
+            check_brokers(topics.nodes, assignment.broker_ids)

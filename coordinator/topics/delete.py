@@ -49,6 +49,14 @@ class _Denied(KafkaError):
         self.name = name
 
 
+class _NamedTwice(KafkaError):
+    """The request names the topic by its id, too."""
+
+    def __init__(self, topic_id: bytes) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+        self.topic_id = topic_id
+
+
 def delete_topics(
     topics: Topics,
     request: DeleteTopicsRequest,
@@ -121,7 +129,8 @@ def _delete(
             count_mutation(found.partitions)
         except KafkaError as error:
             name = error.name if isinstance(error, _Denied) else entry.name
-            results.append(_Result(name, entry.topic_id, error.code, error.message))
+            topic_id = error.topic_id if isinstance(error, _NamedTwice) else entry.topic_id
+            results.append(_Result(name, topic_id, error.code, error.message))
         else:
             result = _Result(found.name, found.topic_id)
             results.append(result)
@@ -162,9 +171,7 @@ def _found(topics: Topics, entry: _Wanted, count: int, named_by_id: set[bytes], 
         if not rights.may_delete(name):
             raise _Denied(name)
         if topic.topic_id in named_by_id:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
-            )
+            raise _NamedTwice(topic.topic_id)
     if topic.is_internal:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal and cannot be deleted.")
     if names.collision_key(topic.name) in topics.claimed:

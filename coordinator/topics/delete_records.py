@@ -67,8 +67,8 @@ def _delete(topics: Topics, name: str, index: int, offset: int) -> int:
     """Deletes, and returns the partition's new start offset."""
     partition = topics.user_partition(name, index)
     if partition is None:
-        known = topics.partition(name, index) is not None
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is_internal = topics.partition(name, index) is not None
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal else topics.why_absent(name, index))
     if partition.state is not State.ACTIVE:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     if partition.settings.compacts and not partition.settings.deletes:

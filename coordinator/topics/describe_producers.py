@@ -76,9 +76,9 @@ def _described(
         return _refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     if topics.topic_id(name) is None:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    partition = topics.partition(name, index)
+    partition = topics.replica(name, index)
     if partition is None:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refused(index, topics.why_absent(name, index))
     if partition.state is not State.ACTIVE:
         return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
     producers = sorted(partition.producers, key=lambda producer: producer.producer_id)

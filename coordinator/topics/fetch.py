@@ -27,11 +27,13 @@ from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.topics.fetch_sessions import FINAL, FULL, NO_SESSION, FetchedPartition, Key, Session, next_epoch
+from coordinator.topics.leader_epochs import UNDEFINED
 from coordinator.topics.partition import Partition, Reader, State, nobody_waits
-from coordinator.topics.topics import LEADER_EPOCH, InternalPartition, Topics
+from coordinator.topics.topics import NO_REPLICA, InternalPartition, Topics
 from coordinator.world.schedule import Handle
 
 IDS_SINCE = 13
+_FOLLOWERS_SINCE = 11
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _STORAGE_ERROR_SINCE = 6
 _PIECE_PARTITIONS = 50
@@ -48,8 +50,8 @@ class Fetch:
     """One Fetch request until it is answered."""
 
     __slots__ = (
-        "_admits", "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_denied", "_done", "_fetched", "_reply",
-        "_request", "_run", "_session", "_timer", "_topics", "_version", "_waits_for",
+        "_admits", "_bytes_left_max", "_bytes_min", "_bytes_short", "_committed", "_denied", "_done", "_fetched", "_rack",
+        "_reply", "_request", "_run", "_session", "_timer", "_topics", "_version", "_waits_for",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +76,8 @@ class Fetch:
         self._request = request
         self._committed = request.isolation_level == _READ_COMMITTED
         self._version = api_version
+        self._rack = request.rack_id if topics.may_move else ""
+        """That of a consumer that may be sent to a follower."""
         self._reply = reply
         self._run = run
         self._admits = admits
@@ -149,7 +153,7 @@ class Fetch:
         return partition.high_watermark > data.high_watermark
 
     def notify(self, bytes_count: int) -> None:
-        """One of the partitions has this many more bytes; 0: it was removed."""
+        """One of the partitions has this many more bytes; 0: it was removed, or has another leader."""
         self._bytes_short -= bytes_count
         if (self._bytes_short <= 0 and self._topics.has_room()) or not bytes_count:
             self._answer()
@@ -173,6 +177,9 @@ class Fetch:
             self._run(self._read_again())
 
     def _read_again(self) -> Iterator[None]:
+        if self._topics.may_move:
+            for fetched in self._fetched.values():
+                self._resolve(fetched)
         found, _, _ = yield from self._read()
         self._reply(self._response(found))
 
@@ -210,16 +217,19 @@ class Fetch:
     def _resolve(self, fetched: FetchedPartition) -> bool:
         """Looks up the partition unless it is known; returns whether it exists."""
         partition = fetched.partition
-        if partition is None or partition.state is State.REMOVED:
+        if partition is None or partition.state is State.REMOVED or self._topics.may_move:
+            index = fetched.requested.partition
             if fetched.topic is None:
                 fetched.topic = self._topics.topic_name(fetched.topic_id)
             elif self._version >= IDS_SINCE and self._topics.topic_id(fetched.topic) != fetched.topic_id:
                 fetched.partition = None
                 return False
             fetched.partition = (
-                self._topics.partition(fetched.topic, fetched.requested.partition)
-                if fetched.topic is not None
-                else None
+                None
+                if fetched.topic is None
+                else self._topics.replica(fetched.topic, index)
+                if self._version >= _FOLLOWERS_SINCE
+                else self._topics.partition(fetched.topic, index)
             )
         return fetched.partition is not None
 
@@ -279,13 +289,16 @@ class Fetch:
                 if self._version >= IDS_SINCE and self._topics.topic_name(fetched.topic_id) is None:
                     unknown_ids.append((fetched, refusal(index, ErrorCode.UNKNOWN_TOPIC_ID)))
                 else:
-                    refused.append((fetched, refusal(index, self._topics.why_absent(fetched.topic or "", index))))
+                    why = self._topics.why_absent(fetched.topic or "", index)
+                    is_elsewhere = why is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                    refused.append((fetched, (_error if is_elsewhere else refusal)(index, why)))
                 continue
             data = self._read_partition(fetched, fetched.partition, left, at_least_one=has_room and not bytes_read)
             assert data.records is not None
             bytes_read += len(data.records)
             left = max(0, left - len(data.records))
-            final = final or bool(data.error_code) or data.diverging_epoch.epoch >= 0
+            is_complete = data.diverging_epoch.epoch >= 0 or data.preferred_read_replica != NO_REPLICA
+            final = final or bool(data.error_code) or is_complete
             found.append((fetched, data))
         return found + unknown_ids + refused, bytes_read, final
 
@@ -306,8 +319,9 @@ class Fetch:
             return _error(index, self._storage_error())
         if self._request.replica_id >= 0 or self._request.replica_state.replica_id >= 0:
             return _error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if requested.current_leader_epoch > LEADER_EPOCH:
-            return _error(index, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        fenced = partition.epochs.check(requested.current_leader_epoch)
+        if fenced is not ErrorCode.NONE:
+            return _error(index, fenced)
         if self._committed and partition.state is State.FAILED and not partition.producers_loaded:
             return _error(index, self._storage_error())
         start_offset, high_watermark = partition.start_offset, partition.high_watermark
@@ -320,17 +334,24 @@ class Fetch:
             last_stable_offset=stable_offset,
             log_start_offset=start_offset,
             aborted_transactions=[] if self._committed else None,
-            preferred_read_replica=-1,
+            preferred_read_replica=NO_REPLICA,
             records=b"",
         )
-        if requested.last_fetched_epoch == LEADER_EPOCH and offset > high_watermark:
-            # The client has read records that a crash undid (KIP-320): the response says where its history ends.
-            data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=LEADER_EPOCH, end_offset=high_watermark)
-            return data
-        if not start_offset <= offset <= high_watermark or (
-            # The log of a shard that a Kafka cluster wrote has batches of later epochs than ours.
-            requested.last_fetched_epoch > LEADER_EPOCH and isinstance(partition, Partition)
-        ):
+        # The log of a shard that a Kafka cluster wrote has batches of later epochs than ours.
+        is_ours = isinstance(partition, Partition) or requested.last_fetched_epoch <= partition.epochs.current
+        if requested.last_fetched_epoch >= 0 and is_ours:
+            epoch, end = partition.epochs.end_of(requested.last_fetched_epoch, start_offset, high_watermark)
+            if end == UNDEFINED:
+                return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < requested.last_fetched_epoch or end < offset:
+                # The client has read records that are gone (KIP-320): the response says where its history ends.
+                data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+                return data
+        if self._rack and start_offset <= offset <= high_watermark:
+            data.preferred_read_replica = self._topics.preferred_replica(fetched.topic or "", index, self._rack)
+            if data.preferred_read_replica != NO_REPLICA:
+                return data
+        if not start_offset <= offset <= high_watermark:
             return _error(index, ErrorCode.OFFSET_OUT_OF_RANGE)
         log = partition.log
         if offset >= offset_end or log is None or not (bytes_left or at_least_one):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from coordinator.log.aborted import Aborted, overlapping
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.segment import Segment
+from coordinator.topics.leader_epochs import FROM_THE_START
 from coordinator.topics.partition import Reader, State
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_walk import Walk
@@ -22,13 +23,14 @@ class InternalPartition:
     """A shard's log as consumers see it: read-only, and only durable records."""
 
     __slots__ = (
-        "_aborted", "_closed_segments", "_loaded_to", "_run_in_thread", "_waiting", "index", "log", "producers",
+        "_aborted", "_closed_segments", "_loaded_to", "_run_in_thread", "_waiting", "epochs", "index", "log", "producers",
         "readers", "stable_readers",
     )  # fmt: skip
 
     def __init__(self, index: int, log: JournaledLog, run_in_thread: RunInThread) -> None:
         self.index = index
         self.log = log
+        self.epochs = FROM_THE_START
         self.readers: dict[Reader, None] = {}
         self.stable_readers: dict[Reader, None] = {}
         self._run_in_thread = run_in_thread

@@ -21,12 +21,11 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.topics.partition import Partition
 from coordinator.topics.record_walks import is_long_walk
-from coordinator.topics.topics import LEADER_EPOCH, InternalPartition, Topics
+from coordinator.topics.topics import InternalPartition, Topics
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
-_NO_EPOCH = -1
 _EPOCH_SINCE = 4
 _PIECE_PARTITIONS = 50
 """Partitions that are looked up in about a millisecond."""
@@ -123,17 +122,16 @@ class _Places:
         if partition.is_offline:
             response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return
-        if asked.current_leader_epoch not in {_NO_EPOCH, LEADER_EPOCH}:
-            newer = asked.current_leader_epoch > LEADER_EPOCH
-            response.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH if newer else ErrorCode.FENCED_LEADER_EPOCH
+        response.error_code = partition.epochs.check(asked.current_leader_epoch)
+        if response.error_code:
             return
         timestamp, log = asked.timestamp, partition.log
         if timestamp < 0 and self._version < _SINCE.get(timestamp, self._version + 1):
             response.error_code = ErrorCode.UNSUPPORTED_VERSION
         elif timestamp == LATEST:
-            self._found(response, self._offset_end(partition))
+            self._found(response, self._offset_end(partition), partition.epochs.current)
         elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
-            self._found(response, partition.start_offset)
+            self._found(response, partition.start_offset, partition.epochs.at(partition.start_offset))
         elif timestamp not in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD} and log is not None:
             segments = list(log.segments)
             search = (
@@ -189,15 +187,13 @@ class _Places:
         self, response: _Response, partition: Partition | InternalPartition, found: TimestampOffset | None
     ) -> None:
         if found is not None and found.offset < self._offset_end(partition):
-            self._found(response, found.offset)
+            self._found(response, found.offset, found.leader_epoch)
             response.timestamp = found.timestamp
-            if self._version >= _EPOCH_SINCE:
-                response.leader_epoch = found.leader_epoch
 
-    def _found(self, response: _Response, offset: int) -> None:
+    def _found(self, response: _Response, offset: int, epoch: int) -> None:
         response.offset = offset
         if self._version >= _EPOCH_SINCE:
-            response.leader_epoch = LEADER_EPOCH
+            response.leader_epoch = epoch
 
     def _offset_end(self, partition: Partition | InternalPartition) -> int:
         return partition.last_stable_offset if self._committed else partition.high_watermark

@@ -31,7 +31,8 @@ _KINDS = (
     RemoveUserScramCredentialRecord, AccessControlEntryRecord, RemoveAccessControlEntryRecord, ClientQuotaRecord,
     DelegationTokenRecord, RemoveDelegationTokenRecord, FeatureLevelRecord,
 )  # fmt: skip
-_NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
+NAMES = {kind.API_KEY: kind.NAME for kind in _KINDS}
+"""Record type -> name of the message."""
 _VERSION_WRITTEN = {PartitionRecord.NAME: 1}
 
 TOPIC_RESOURCE = 2
@@ -61,7 +62,7 @@ def decode(value: bytes) -> Message | None:
         raise DecodeError(f"a metadata record has no valid frame: {error}") from error
     if frame_version != _FRAME_VERSION:
         raise DecodeError(f"metadata record frame version {frame_version}; this server reads {_FRAME_VERSION}")
-    name = _NAMES.get(api_key)
+    name = NAMES.get(api_key)
     if name is None:
         return None
     first, last = messages.message_class(name).VERSIONS

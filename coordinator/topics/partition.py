@@ -23,6 +23,7 @@ from coordinator.log.log import DamagedLog, LastBatch, Log, OffsetOutOfRange
 from coordinator.log.writer import LogWriter, MakeWriter
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.result import Marker
+from coordinator.topics.leader_epochs import FROM_THE_START
 from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_storage import ProducerStorage
 from coordinator.topics.producer_walk import Walk, remember_batch
@@ -32,8 +33,6 @@ from coordinator.world.disk import NO_SPACE, Disk
 from coordinator.world.schedule import Schedule
 from coordinator.world.threads import RunInThread
 
-LEADER_EPOCH = 0
-"""There is one node, which leads every partition from its creation on."""
 _STOP_POLL_MS = 2
 
 Done = Callable[[ErrorCode], None]
@@ -77,8 +76,8 @@ class Partition:
 
     __slots__ = (
         "_appending", "_disk", "_durable_to", "_make_writer", "_pending", "_producer_storage", "_stability",
-        "_waiting_for_producers", "_writer", "folder", "full", "index", "log", "producers", "producers_loaded", "readers",
-        "reason", "settings", "stable_readers", "state",
+        "_waiting_for_producers", "_writer", "epochs", "folder", "full", "index", "log", "producers", "producers_loaded",
+        "readers", "reason", "settings", "stable_readers", "state",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +93,7 @@ class Partition:
         self.index = index
         self.folder = folder
         self.settings = settings
+        self.epochs = FROM_THE_START
         self.log: Log | None = None
         self.producers = ProducerState(expiration_ms)
         self.producers_loaded = False
@@ -276,7 +276,7 @@ class Partition:
             producer_epoch=marker.producer_epoch,
             commit=marker.commit,
             coordinator_epoch=marker.coordinator_epoch,
-            leader_epoch=LEADER_EPOCH,
+            leader_epoch=self.epochs.current,
         )
         if self.settings.log_append_time:
             batch = with_log_append_time(batch, now_ms)

@@ -25,7 +25,8 @@ from coordinator.topics.topics import Topics
 _ADDS_PARTITIONS_SINCE = 12
 _ABORTABLE_SINCE = 11
 _IDS_SINCE = 13
-_ACKS = frozenset({-1, 0, 1})
+_ALL = -1
+_ACKS = frozenset({_ALL, 0, 1})
 _PIECE_RECORDS = 3_000
 """Records that are checked in about a millisecond. The first batch of a partition makes files, which takes longer."""
 _APPEND_RECORDS = 150
@@ -78,7 +79,8 @@ def produce(
         UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (an internal topic)
         INVALID_REQUIRED_ACKS
-        NOT_ENOUGH_REPLICAS           the transaction's coordinator cannot answer now: the producer retries
+        NOT_ENOUGH_REPLICAS           fewer replicas are in sync than acks=all needs, or the transaction's coordinator cannot
+                                      answer now: the producer retries
         the errors of transactions/verification.py
 
     Raises KafkaError for an error of the whole request:
@@ -115,6 +117,8 @@ def produce(
             done = partial(on_done, partition_response)
             try:
                 partition = _partition(topics, name, index, denied=denied)
+                if topics.may_move and request.acks == _ALL and topics.lacks_replicas(name or "", index):
+                    raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)  # noqa: TRY301 - as the other refusals
                 batch = _batch(records, api_version, request.acks)
             except Refused as refusal:
                 refusal.describe(partition_response)

@@ -37,7 +37,8 @@ from coordinator.protocol.messages import (
     UserScramCredentialRecord,
 )
 from coordinator.topics import client_quotas, names
-from coordinator.topics.metadata_records import NO_DIRECTORY, TOPIC_RESOURCE
+from coordinator.topics.metadata_records import TOPIC_RESOURCE
+from coordinator.topics.placements import Place, Placements, on_one, placed
 
 NO_ID = bytes(16)
 
@@ -71,12 +72,15 @@ class Registry:
         "next_producer_id",
         "other_configs",
         "partitions",
+        "placements",
         "removed",
         "scram_credentials",
         "topics",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, placements: Placements | None = None) -> None:
+        """`placements`: None on a server that is one broker, which has everything."""
+        self.placements = placements
         self.topics: dict[str, Topic] = {}
         self.partitions = 0
         """The number of partitions of all topics that are not internal."""
@@ -119,6 +123,8 @@ class Registry:
                 if not topic.is_internal:
                     self.partitions += count - topic.partitions
                 self._put(Topic(topic.name, topic.topic_id, count, topic.configs))
+                if self.placements is not None:
+                    self.placements.replay(message)
         elif isinstance(message, ConfigRecord):
             self._put_config(message)
         elif isinstance(message, RemoveTopicRecord):
@@ -127,6 +133,9 @@ class Registry:
                 if not topic.is_internal:
                     self.partitions -= topic.partitions
                 self.removed[topic.name] = None
+                if self.placements is not None:
+                    for index in range(topic.partitions):
+                        self.placements.pop((topic.topic_id, index), None)
                 self.topics.pop(topic.name, None)
                 self.collisions.pop(names.collision_key(topic.name), None)
         elif isinstance(message, UserScramCredentialRecord):
@@ -154,7 +163,7 @@ class Registry:
         """Batches of records that make this registry, without the names of deleted topics."""
         yield [ProducerIdsRecord(broker_id=node_id, next_producer_id=self.next_producer_id)]
         for topic in self.topics.values():
-            yield list(creation(topic, node_id))
+            yield list(creation(topic, self._placed(topic, node_id)))
         for (resource_type, resource_name), configs in self.other_configs.items():
             yield [
                 ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
@@ -166,6 +175,10 @@ class Registry:
             yield [record]
         for name, level in self.feature_levels.items():
             yield [FeatureLevelRecord(name=name, feature_level=level)]
+
+    def _placed(self, topic: Topic, node_id: int) -> Place:
+        placements = self.placements
+        return on_one(node_id) if placements is None else lambda index: placements[topic.topic_id, index]
 
     def removals(self, later: "Registry") -> Iterator[Message]:
         """The records that remove what is here and not in a later registry of the same cluster."""
@@ -209,12 +222,12 @@ class Registry:
         self.by_id[topic.topic_id] = topic
 
 
-def creation(topic: Topic, node_id: int) -> Iterator[Message]:
+def creation(topic: Topic, place: Place) -> Iterator[Message]:
     """The records that create a topic; they must be in one batch."""
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for name, value in topic.configs.items():
         yield ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
-    yield from growth(topic.topic_id, range(topic.partitions), node_id)
+    yield from growth(topic.topic_id, range(topic.partitions), place)
 
 
 def internal_topic(
@@ -224,7 +237,7 @@ def internal_topic(
     segment_bytes: int | None,
     cleanup_policy: str,
     new_id: Callable[[], bytes],
-    node_id: int,
+    place: Place,
 ) -> list[Message]:
     """The records that a registry lacks of a topic whose partitions are the logs of shards. `segment_bytes`: of these logs."""
     settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
@@ -232,7 +245,7 @@ def internal_topic(
         settings["segment.bytes"] = str(segment_bytes)
     topic = registry.topics.get(name)
     if topic is None:
-        return list(creation(Topic(name, new_id(), partitions, settings), node_id))
+        return list(creation(Topic(name, new_id(), partitions, settings), place))
     if topic.configs == settings:
         return []
     return [
@@ -241,16 +254,7 @@ def internal_topic(
     ]
 
 
-def growth(topic_id: bytes, indexes: Iterable[int], node_id: int) -> Iterator[Message]:
+def growth(topic_id: bytes, indexes: Iterable[int], place: Place) -> Iterator[Message]:
     """The records that add partitions to a topic."""
     for index in indexes:
-        yield PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
-            replicas=[node_id],
-            isr=[node_id],
-            leader=node_id,
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=[NO_DIRECTORY],
-        )
+        yield placed(topic_id, index, place(index))

@@ -20,6 +20,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.java import parse_double, parse_long
 from coordinator.topics.config import TopicsConfig
 
+SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 VALUE_LENGTH_MAX = 2**15 - 1
@@ -31,6 +32,8 @@ SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+BROKER_RESOURCE = 4
+"""ConfigRecord.resource_type of brokers; the name \"\" stands for all of them."""
 LARGER_UNITS = {"log.retention.ms": ("log.retention.hours", "168"), "log.roll.ms": ("log.roll.hours", "168")}
 """Settings of the server that Kafka has in hours, too, with the default there."""
 
@@ -67,8 +70,8 @@ class Row(NamedTuple):
 
 
 def number(kind: str, low: int | None, high: int | None = None) -> Callable[[str], str | None]:
-    """Why a text is no number of Kafka's type INT or LONG in this range."""
-    limit = {"INT": INT_MAX, "LONG": LONG_MAX}[kind]
+    """Why a text is no number of Kafka's type SHORT, INT or LONG in this range."""
+    limit = {"SHORT": SHORT_MAX, "INT": INT_MAX, "LONG": LONG_MAX}[kind]
 
     def why_invalid(text: str) -> str | None:
         value = parse_long(text)

@@ -25,8 +25,9 @@ from coordinator.topics.fetch_sessions import FetchSessions
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.metadata_log import MetadataLog, messages_in
 from coordinator.topics.metadata_records import TOPIC_RESOURCE
-from coordinator.topics.partition import LEADER_EPOCH, Done, Partition, State, nobody_waits
+from coordinator.topics.partition import Done, Partition, State, nobody_waits
 from coordinator.topics.partition_folders import PartitionFolders
+from coordinator.topics.placements import NO_LEADER, NOWHERE, REPLICAS_DEFAULT, Place, Placements, on_one
 from coordinator.topics.producer_id_blocks import ProducerIdBlocks
 from coordinator.topics.record_walks import RecordWalks
 from coordinator.topics.registry import NO_ID, Registry, Topic, creation, growth, internal_topic
@@ -36,10 +37,9 @@ from coordinator.world.entropy import Entropy
 from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.threads import RunInThread
 
-__all__ = ["LEADER_EPOCH", "InternalPartition", "Topics"]
+__all__ = ["NO_LEADER", "InternalPartition", "Topics"]
 
 METADATA_FOLDER = f"{names.CLUSTER_METADATA}-0"
-NO_LEADER = -1
 _DASH = 62
 """The six bits that are '-' in url-safe base64."""
 
@@ -60,6 +60,7 @@ def nobody_counts(_partitions: int) -> None:
     """For changes that nobody asked for."""
 
 
+NO_REPLICA = -1
 DECLARE_AGAIN_MS = 1_000
 """How long after a failure a topic of the configuration is declared again, when servers share the metadata."""
 
@@ -87,12 +88,14 @@ class Topics:
         internal_folder: str | None = None,
         shares_metadata: bool = False,
         has_data: bool = True,
+        nodes: Sequence[int] = (),
     ) -> None:
         """Reads the registry and opens the partitions that have been written to. `catalog`: the logs that should be there.
 
         `metadata_journaled`: what the journal has of the metadata log. `schedule` goes by the machine's clock,
         `protocol_schedule`, for retention, by that of the protocol. `internal_folder`: where the metadata log is, if it is not
         the data folder. `shares_metadata`: other servers write it too. `has_data`: False if no server has any records.
+        `nodes`: the ids of the brokers that this server is, if it is several.
 
         Raises OSError, and DamagedLog or DecodeError for the metadata log. The damaged log of a user topic fails only its
         partition.
@@ -102,7 +105,11 @@ class Topics:
         self.clock = clock
         self.schedule = schedule
         self._protocol_schedule = protocol_schedule
-        self.registry = Registry()
+        self.registry = Registry(Placements(nodes) if nodes else None)
+        self.nodes = nodes or (node_id,)
+        """The ids of the brokers that this server is."""
+        self.may_move = bool(nodes)
+        """Whether partitions change their leaders."""
         self.claimed: set[str] = set()
         """Collision keys of the names that are being created or deleted."""
         self.offline: dict[str, frozenset[int]] = {}
@@ -126,6 +133,8 @@ class Topics:
         self.record_walks = RecordWalks(run_in_thread)
         self._on_fact = on_fact
         self._catalog = catalog
+        self._listed: tuple[int, Sequence[str]] = (-1, ())
+        """The names that are listed, and the state of the registry that has them: many patterns may wait with them."""
         self._partitions: dict[str, list[Partition]] = {}
         self._stopping: dict[str, list[Partition]] = {}
         """The partitions of topics that another server has removed, until their folders are deleted."""
@@ -189,7 +198,7 @@ class Topics:
         if makes_topic or name in self.registry.topics:
             segment_bytes = logs[0].settings.segment_bytes if logs else None
             records = internal_topic(
-                self.registry, name, len(logs), segment_bytes, cleanup_policy, self.new_topic_id, self.node_id
+                self.registry, name, len(logs), segment_bytes, cleanup_policy, self.new_topic_id, self.spread(name)
             )
             if records:
                 self.metadata.commit_now(records)
@@ -206,7 +215,7 @@ class Topics:
         if name in self.registry.topics:
             return False
         topic = self._declared(name, partitions, overrides)
-        self.metadata.commit_now(list(creation(topic, self.node_id)))
+        self.metadata.commit_now(list(creation(topic, self.spread(topic.name))))
         self._make_partitions(topic)
         return True
 
@@ -257,7 +266,11 @@ class Topics:
 
     def topic_names(self) -> Sequence[str]:
         """The names that lists and patterns show."""
-        return [name for name in self.registry.topics if name not in names.UNLISTED]
+        changes, listed = self._listed
+        if changes != self.registry.changes:
+            listed = tuple(name for name in self.registry.topics if name not in names.UNLISTED)
+            self._listed = self.registry.changes, listed
+        return listed
 
     def topic_id(self, name: str) -> bytes | None:
         topic = self.registry.topics.get(name)
@@ -277,6 +290,14 @@ class Topics:
             return None
         partitions: Sequence[Partition | InternalPartition] = self._internal.get(name, self._partitions.get(name, ()))
         return partitions[index] if 0 <= index < len(partitions) else None
+
+    def replica(self, name: str, index: int) -> Partition | InternalPartition | None:
+        """As `partition`, also where a follower may answer."""
+        return self.partition(name, index)
+
+    def preferred_replica(self, name: str, index: int, rack: str) -> int:  # noqa: ARG002 - of several brokers
+        """The follower that a consumer in this rack should read from (KIP-392); NO_REPLICA: this broker."""
+        return NO_REPLICA
 
     def why_absent(self, name: str, index: int) -> ErrorCode:
         """The error for a partition that is not here: NOT_LEADER_OR_FOLLOWER if it exists, else UNKNOWN_TOPIC_OR_PARTITION."""
@@ -410,8 +431,10 @@ class Topics:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def create(self, topic: Topic, done: Done) -> None:
+    def create(self, topic: Topic, done: Done, place: Place | None = None) -> None:
         """Creates a topic that has been validated and whose name is free. Calls `done` when the topic is visible.
+
+        `place`: where its partitions are; None: the server decides.
 
         `done` gets NONE or KAFKA_STORAGE_ERROR, here and in the other changes. With `topic.visibility.delay.ms` it is called
         before that.
@@ -428,16 +451,21 @@ class Topics:
                 self._make_partitions(topic)
             done(error)
 
-        self.metadata.commit(list(creation(topic, self.node_id)), on_committed, done)
+        self.metadata.commit(list(creation(topic, place or self.spread(topic.name))), on_committed, done)
 
-    def grow(self, wanted: Mapping[str, int], done: Done) -> None:
-        """Adds partitions to existing topics, to all of them or to none. `wanted`: name -> new number of partitions."""
+    def grow(self, wanted: Mapping[str, int], done: Done, places: Mapping[str, Place] = NOWHERE) -> None:
+        """Adds partitions to existing topics, to all of them or to none. `wanted`: name -> new number of partitions.
+
+        `places`: where the new ones are, of the topics for which the client says so.
+        """
         done = _once(done)
         topics = self.registry.topics
         records = [
             record
             for name, count in wanted.items()
-            for record in growth(topics[name].topic_id, range(topics[name].partitions, count), self.node_id)
+            for record in growth(
+                topics[name].topic_id, range(topics[name].partitions, count), self._grown(topics[name], places)
+            )
         ]
 
         def on_committed(error: ErrorCode) -> None:
@@ -448,6 +476,26 @@ class Topics:
             done(error)
 
         self.metadata.commit(records, on_committed, done)
+
+    def spread(self, name: str, factor: int = REPLICAS_DEFAULT) -> Place:
+        """Where the partitions of a topic are whose creator does not say so."""
+        placements = self.registry.placements
+        return on_one(self.node_id) if placements is None else placements.spread(name, factor)
+
+    def _grown(self, topic: Topic, places: Mapping[str, Place]) -> Place:
+        """Where new partitions of a topic are: they have as many replicas as its first one."""
+        if topic.name in places or self.registry.placements is None:
+            return places.get(topic.name) or on_one(self.node_id)
+        return self.spread(topic.name, len(self.registry.placements[topic.topic_id, 0].replicas))
+
+    def lacks_replicas(self, name: str, index: int) -> bool:
+        """Whether fewer replicas of a partition are in sync than its topic asks for. Not on a server that is one broker."""
+        placements, topic = self.registry.placements, self.registry.topics[name]
+        assert placements is not None
+        key = topic_settings.MIN_INSYNC_REPLICAS
+        of_cluster = self.registry.configs_of(topic_settings.BROKER_RESOURCE, "")
+        wanted = topic.configs.get(key) or of_cluster.get(key, "1")
+        return len(placements[topic.topic_id, index].isr) < int(wanted)
 
     def may_add(self, partitions: int) -> bool:
         """Whether `limit.partitions` allows this many more partitions."""

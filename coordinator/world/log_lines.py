@@ -21,6 +21,7 @@ TEXT_MAX = 8_000
 TRACEBACK_LINES_MAX = 200
 """The first and the last lines of a longer traceback are kept."""
 _INDENT = "    "
+_MINUTE_S = 60.0
 _as_json = json.JSONEncoder(default=str).encode
 """Like json.dumps, which would make an encoder for every call."""
 
@@ -43,6 +44,30 @@ class KeyValueFormatter(logging.Formatter):
         if record.exc_info:
             line += f"\n{_indented(self.formatException(record.exc_info))}"
         return line
+
+
+class OncePerMinute(logging.Filter):
+    """Of lines with the same text and the same last argument, the reason, one a minute passes. It says how many did not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[tuple[str, str], tuple[float, int]] = {}
+        """When a line passed, and how many did not since, by text and reason."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line passes."""
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        line = str(record.msg), str(arguments[-1:])
+        oldest_s = record.created - _MINUTE_S
+        passed_s, left_out = self._passed.get(line, (oldest_s, 0))
+        if passed_s > oldest_s:
+            self._passed[line] = passed_s, left_out + 1
+            return False
+        self._passed = {each: passed for each, passed in self._passed.items() if passed[0] > oldest_s}
+        self._passed[line] = record.created, 0
+        if left_out:
+            record.msg, record.args = f"{record.msg} left_out=%d", (*arguments, left_out)
+        return True
 
 
 def record_text(record: logging.LogRecord) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec import json, structs
 
 from coordinator.admin.endpoint import Request
+from coordinator.admin.faults import scope_to_clear
 from coordinator.admin.workers.asking import Ask, Workers
 from coordinator.admin.workers.on_all import OnAll, first_of
 from coordinator.rules.model import Cleared, FaultList, FaultStatus, Released, Rule
@@ -35,7 +36,7 @@ class FaultsOnAll:
 
     async def clear(self, request: Request) -> Cleared:
         """Clears the rules of a scope, or all."""
-        return Cleared(await self.rules.remove(self.rules.of_scope(request.query.scope)))
+        return Cleared(await self.rules.remove(self.rules.of_scope(scope_to_clear(request))))
 
     async def clear_one(self, request: Request) -> Cleared:
         fault_id = request.parameters["fault_id"]
@@ -93,6 +94,7 @@ class FaultsOnAll:
             acted=sum(status.acted for status in found),
             held=sum(status.held for status in found),
             active=any(status.active for status in found),
+            notice=found[0].notice if found else None,
         )
 
 

@@ -1,16 +1,22 @@
 """Health and metrics of all workers."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+from operator import itemgetter
 from typing import Any
 
-from msgspec import convert
+from msgspec import convert, json
+from msgspec.structs import replace
 
 from coordinator.admin.endpoint import RefusedRequest, Response
 from coordinator.admin.event_stream import no_events
 from coordinator.admin.fault_events import FaultEvents
 from coordinator.admin.health import NotReady, Ready
 from coordinator.admin.json_body import json_bytes
+from coordinator.admin.overview import Overview
+from coordinator.admin.worker_list import WorkerList, WorkerView
 from coordinator.admin.workers.asking import Answer, Ask, NotAnswered, NotAsked, Workers
 from coordinator.admin.workers.machine import Machine
 from coordinator.log.journaled_log import JournaledLog
@@ -19,6 +25,8 @@ from coordinator.rules.model import FaultActed
 from coordinator.topics.partition import Reader
 from coordinator.world.threads import Done
 
+Order = Callable[[Any], Any]
+"""What rows are sorted by. An `itemgetter` gets the name behind which the next page begins; another order has one page."""
 Answers = Sequence[tuple[int, Answer | None]]
 
 
@@ -89,15 +97,64 @@ def _labelled(sample: str, number: int) -> str:
     return f'{name}{{worker="{number}"}} {value}'
 
 
+def overview(
+    addresses: Sequence[str], workers: int, now_ms: int, health: Ready | Response, answers: Answers
+) -> Overview:
+    """The workers that answer, together."""
+    said = [
+        json.decode(answer.body, type=Overview) for _, answer in answers if answer is not None and answer.status == 200
+    ]
+    is_ready = isinstance(health, Ready)
+    groups: Counter[str] = Counter()
+    for each in said:
+        groups.update(each.groups)
+
+    def total(name: str) -> int | None:
+        return sum(getattr(each, name) for each in said) if len(said) == workers else None
+
+    return Overview(
+        server="kafka-group-coordinator",
+        version=version("kafka-group-coordinator"),
+        addresses=list(addresses),
+        time_ms=now_ms,
+        uptime_ms=max((each.uptime_ms or 0 for each in said), default=None),
+        status="ready" if is_ready else "not ready",
+        reasons=[] if isinstance(health, Ready) else json.decode(health.body, type=NotReady).reasons,
+        warnings=[*health.partitions_failed, *health.events_lost] if isinstance(health, Ready) else [],
+        requests=total("requests"),
+        offsets_committed=total("offsets_committed"),
+        groups=groups,
+        members=sum(each.members for each in said),
+        connections=total("connections"),
+        topics=max((each.topics or 0 for each in said), default=None),
+        partitions=max((each.partitions or 0 for each in said), default=None),
+        control=any(each.control for each in said),
+        events=any(each.events for each in said),
+        workers=workers,
+        brokers=0,
+        unknown=[],
+    )
+
+
+def workers(machine: Machine, answers: Answers) -> list[WorkerView]:
+    """Every worker, whether it answers or not. Who has a shard, the engine knows."""
+    views = []
+    for worker, (_, answer) in zip(machine.workers, answers, strict=True):
+        own = [] if answer is None or answer.status != 200 else json.decode(answer.body, type=WorkerList).workers
+        view = own[0] if own else WorkerView(worker.number, worker.pid, False, [], None, None, None, None)
+        views.append(replace(view, number=worker.number, pid=worker.pid))
+    return views
+
+
 AGAIN_S = 0.1
 ATTEMPT_S = 2.0
 """How long a worker may take: one that hangs loses its shards, and is not asked again."""
 
 
 async def whole_list(
-    workers: Workers, ask: Ask, logs: Iterable[str], key: str, name: str, limit: int, until_s: float
+    workers: Workers, ask: Ask, logs: Iterable[str], key: str, order: Order, limit: int, until_s: float
 ) -> dict[str, Any]:
-    """The page of all workers. `logs`: of its shards; `key`: of the rows, and `name` that of a row.
+    """The page of all workers. `logs`: of its shards; `key`: of the rows, and `order` what they are sorted by.
 
     Raises RefusedRequest: 503 not every shard is served in time; or as a worker refuses.
     """
@@ -113,7 +170,7 @@ async def whole_list(
                 reason = str(error)
             else:
                 if sum(part["of_worker"]["shards"] for part in parts) == len(logs):
-                    return _merged(parts, key, name, limit)
+                    return _merged(parts, key, order, limit)
         if loop.time() >= until_s:
             raise RefusedRequest(503, reason)
         await asyncio.sleep(AGAIN_S)
@@ -126,12 +183,15 @@ async def _part(workers: Workers, number: int, ask: Ask) -> Any:
     return answer.json()
 
 
-def _merged(parts: Iterable[Any], key: str, name: str, limit: int) -> dict[str, Any]:
+def _merged(parts: Iterable[Any], key: str, order: Order, limit: int) -> dict[str, Any]:
     parts = list(parts)
-    rows = sorted((row for part in parts for row in part[key]), key=lambda row: str(row[name]))
+    rows = sorted((row for part in parts for row in part[key]), key=order)
     page: dict[str, Any] = {key: rows[:limit]}
-    if len(rows) > limit or any("next" in part for part in parts):
-        page["next"] = rows[:limit][-1][name]
+    is_named = isinstance(order, itemgetter)
+    if is_named and (len(rows) > limit or any("next" in part for part in parts)):
+        page["next"] = order(rows[:limit][-1])
+    if all("total" in part for part in parts):
+        page["total"] = sum(part["total"] for part in parts)
     return page
 
 

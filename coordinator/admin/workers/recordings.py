@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import json
 
 from coordinator.admin.endpoint import Request, Response
+from coordinator.admin.faults import scope_to_clear
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.workers.asking import Ask, NotAnswered, NotAsked, Workers
 from coordinator.admin.workers.machine import Machine
@@ -78,7 +79,7 @@ class RecordingsOnAll:
 
     async def delete(self, request: Request) -> Cleared:
         """Ends the recordings of a scope, or all."""
-        return await self._end(self.all.of_scope(request.query.scope))
+        return await self._end(self.all.of_scope(scope_to_clear(request)))
 
     async def delete_one(self, request: Request) -> Cleared:
         recording_id = request.parameters["recording_id"]

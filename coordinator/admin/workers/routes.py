@@ -5,27 +5,35 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from coordinator.admin import (
     api,
     application,
+    brokers,
     browser_page,
     clock,
+    emulation,
     event_stream,
     faults,
     health,
     index,
     metrics,
     openapi,
+    overview,
     recordings,
+    records,
     topics,
+    worker_list,
 )
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
 from coordinator.admin.endpoint import Answer, Endpoint, Handler, RefusedRequest, Request, Response, wait_ms
 from coordinator.admin.event_stream import answer as answer_events
+from coordinator.admin.overview import Overview
 from coordinator.admin.routes import all_endpoints
+from coordinator.admin.worker_list import WorkerList
 from coordinator.admin.workers import merged
 from coordinator.admin.workers.asking import Ask, NotAnswered, NotAsked, Workers, ask_of, ask_owner
 from coordinator.admin.workers.clock import ClockOfAll
@@ -43,6 +51,9 @@ _log = logging.getLogger(__name__)
 
 class AllWorkers:
     """All that handlers need; in place of a server."""
+
+    brokers = None
+    emulates = None
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -111,7 +122,7 @@ def _handler(endpoint: Endpoint) -> Handler:
         return partial(_forward, endpoint, TRANSACTION_STATE, "transactional_id")
     if endpoint.handle in _LISTS:
         return partial(_list, endpoint, *_LISTS[endpoint.handle])
-    if endpoint.handle is topics.list_topics:
+    if endpoint.handle in _OF_TOPICS:
         return partial(_topics, endpoint)
     return _IN_PLACE_OF[endpoint.handle]
 
@@ -150,7 +161,8 @@ async def _list(
 ) -> dict[str, Any]:
     """Of all workers that have shards."""
     ask, limit = ask_of(endpoint, request), request.query.limit
-    return await whole_list(all_workers.workers, ask, all_workers.logs(topic), key, name, limit, all_workers.until_s())
+    order = api.trouble if getattr(request.query, "sort", "name") == "trouble" else itemgetter(name)
+    return await whole_list(all_workers.workers, ask, all_workers.logs(topic), key, order, limit, all_workers.until_s())
 
 
 async def _ready(all_workers: AllWorkers, _request: Request) -> Answer:
@@ -167,13 +179,34 @@ async def _events(all_workers: AllWorkers, request: Request) -> Answer:
     return await answer_events(all_workers.events, request)
 
 
-_SAME = frozenset({index.index, openapi.openapi, browser_page.page_file, health.live})
+async def _overview(all_workers: AllWorkers, request: Request) -> Overview:
+    """The sums of what the workers say. Topics are those of one of them."""
+    machine = all_workers.machine
+    answers = await merged.ask_all(machine, all_workers.workers, request.path)
+    health = merged.ready(machine.not_served(), await merged.ask_all(machine, all_workers.workers, "/health/ready"))
+    return merged.overview(all_workers.addresses, len(machine.workers), machine.wall_ms(), health, answers)
+
+
+async def _worker_list(all_workers: AllWorkers, request: Request) -> WorkerList:
+    machine = all_workers.machine
+    answers = await merged.ask_all(machine, all_workers.workers, request.path)
+    return WorkerList(merged.workers(machine, answers), list(machine.not_served()))
+
+
+_SAME = frozenset({
+    index.index, openapi.openapi, browser_page.page_file, health.live,
+    brokers.list_brokers, brokers.take_down, brokers.bring_up, brokers.lead, emulation.show_emulation,
+    emulation.emulate,
+})  # fmt: skip
 """Handlers whose answers are the same at every server."""
 _LISTS: Mapping[Handler, tuple[str, str, str]] = {
     api.list_groups: (CONSUMER_OFFSETS, "groups", "group_id"),
     api.list_transactions: (TRANSACTION_STATE, "transactions", "transactional_id"),
 }
+_OF_TOPICS = frozenset({topics.list_topics, topics.describe_topic, records.read_records})
 _IN_PLACE_OF: Mapping[Handler, Handler] = {
+    overview.overview: _overview,
+    worker_list.list_workers: _worker_list,
     health.ready: _ready,
     metrics.metrics: _metrics,
     event_stream.events: _events,

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.client.login.scram import Scram, ScramFailed
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import Message, SaslAuthenticateRequest, SaslHandshakeRequest
+from coordinator.protocol.messages import Request, SaslAuthenticateRequest, SaslHandshakeRequest
 
 PLAIN = "PLAIN"
 _SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -18,7 +18,7 @@ MECHANISMS = (PLAIN, *_SCRAM_HASHES)
 VERSIONS = {"SaslHandshakeRequest": 1, "SaslAuthenticateRequest": 0}
 """From version 1 of SaslAuthenticate on, a server may expect that the client authenticates again later (KIP-368)."""
 
-Dialog = Generator[Message, Any, None]
+Dialog = Generator[Request[Any], Any, None]
 """Yields requests, and gets the response to each."""
 
 
@@ -34,7 +34,7 @@ class Sasl:
     user: str
     password: str = field(repr=False)
 
-    def authenticate(self, ask: Callable[[Message], Any]) -> None:
+    def authenticate(self, ask: Callable[[Request[Any]], Any]) -> None:
         """Authenticates a connection; `ask` sends a request on it and returns the response. Raises SecurityFailed."""
         dialog = self.dialog()
         request = next(dialog, None)
@@ -45,7 +45,7 @@ class Sasl:
             except StopIteration:
                 return
 
-    async def authenticate_async(self, ask: Callable[[Message], Awaitable[Any]]) -> None:
+    async def authenticate_async(self, ask: Callable[[Request[Any]], Awaitable[Any]]) -> None:
         """As `authenticate`, on an event loop."""
         dialog = self.dialog()
         request = next(dialog, None)
@@ -74,7 +74,7 @@ class Sasl:
         except (ScramFailed, ValueError) as error:
             raise SecurityFailed(f"{self.mechanism}: {error}") from error
 
-    def _exchange(self, message: bytes) -> Generator[Message, Any, bytes]:
+    def _exchange(self, message: bytes) -> Generator[Request[Any], Any, bytes]:
         outcome = yield SaslAuthenticateRequest(auth_bytes=message)
         if outcome.error_code:
             reason = outcome.error_message or ErrorCode(outcome.error_code).name

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+_LEAVING = "LEAVING://:0"
+
 
 class Worker(NamedTuple):
     """A coordinator process, and where others reach it."""
@@ -26,6 +28,15 @@ class Worker(NamedTuple):
     """Where the other workers reach it."""
     listeners: str = ""
     """Where clients reach it, as Kafka's `advertised.listeners`: NAME://HOST:PORT, separated by commas."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it gives its shards to the others, because it is about to stop."""
+        return self.listeners.endswith(_LEAVING)
+
+    def leaving(self) -> "Worker":
+        """The same worker, which is about to stop. To a version that does not know the mark it is one more listener."""
+        return self._replace(listeners=f"{self.listeners},{_LEAVING}" if self.listeners else _LEAVING)
 
 
 class Claim(NamedTuple):

@@ -11,6 +11,7 @@ from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
 from coordinator.topics import metadata_records
 from coordinator.topics.metadata_log import messages_in
+from coordinator.topics.placements import on_one
 from coordinator.topics.registry import Registry, internal_topic
 from coordinator.topics.topics import METADATA_FOLDER
 
@@ -173,7 +174,9 @@ def _records(
     registry: Registry, topic: InternalTopic, new_topic_id: Callable[[], bytes], node_id: int
 ) -> list[Message]:
     name, partitions, segment_bytes, *_ = topic
-    return internal_topic(registry, name, partitions, segment_bytes, topic.cleanup_policy, new_topic_id, node_id)
+    return internal_topic(
+        registry, name, partitions, segment_bytes, topic.cleanup_policy, new_topic_id, on_one(node_id)
+    )
 
 
 def _batch(records: Sequence[Message], base_offset: int, time_ms: int) -> bytes:

@@ -4,10 +4,11 @@
     look    when the engine reports a change, when another worker is dead, and twice a second: who lives, who has what, what
             should this worker have
     take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
-    give    a shard of this worker that another should have: one after the other, and the next one when that has it
+    give    shards of this worker that another should have: a few at a time, and the next ones when that has them
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
             its disk takes no copy of a log, if there are others, who would wait for it otherwise
+    drain   before an orderly stop: this worker is marked as leaving, so the others should have its shards, and it gives them
     yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
 
 A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
@@ -41,6 +42,11 @@ UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
 CLAIMED_AT_ONCE = 8
 """Shards whose logs are claimed at the same time."""
+GIVEN_AT_ONCE = 2
+"""Shards that this worker has released and nobody has taken yet, unless it releases all of them."""
+DRAIN_S = 5.0
+"""How long an orderly stop waits for the others to take the shards. Docker kills after 10 s what has not stopped."""
+DRAIN_POLL_S = 0.01
 
 
 class TakeOver(NamedTuple):
@@ -88,8 +94,8 @@ class Ownership:
         self._turns = turns
         self._unfit_until_ms = 0
         """Until when this worker stays away from shards, because it could not take one."""
-        self._given: str | None = None
-        """The log that was released last, until somebody has it."""
+        self._given: set[str] = set()
+        """The logs that were released, until somebody has them."""
         self._term = 0
         """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
         lease.on_over = self._yield
@@ -115,7 +121,8 @@ class Ownership:
         await self._first_round.wait()
 
     async def stop(self) -> None:
-        """Gives every shard back, so that others can take them at once, and leaves."""
+        """Gives every shard to the others, what they do not take in time all at once, and leaves."""
+        await self._drain()
         await end([*self._tasks, *self._moves.values()])
         given = await asyncio.gather(
             *(shard.give("the server stops") for shard in self._shards.values() if shard.is_held)
@@ -126,6 +133,22 @@ class Ownership:
             await self._engine.leave(self._worker)
         except EngineUnavailable as error:
             _log.warning("event=not_released reason=%s", error)
+
+    async def _drain(self) -> None:
+        """Gives the shards to the others while there are some, so that each shard is silent for one take-over only."""
+        self._worker = self._worker.leaving()
+        with suppress(EngineUnavailable, TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._beat()
+                self._changed.set()
+                while self._has_successor and (self._cluster.held or self._moves):  # noqa: ASYNC110 - once per process
+                    await asyncio.sleep(DRAIN_POLL_S)
+
+    @property
+    def _has_successor(self) -> bool:
+        """Whether another worker can take the shards of this one, which can still give them in order."""
+        others = any(each.id != self._worker.id and not each.is_leaving for each in self._cluster.living)
+        return others and not self._is_away and not self._lease.is_over
 
     # --- beats --------------------------------------------------------------------------------------------------------
 
@@ -231,7 +254,7 @@ class Ownership:
             return
         self._take_missing(wanted)
         self._release_lost(wanted)
-        self._give_one(wanted)
+        self._give_some(wanted)
         if not self._moves:
             self._first_round.set()
 
@@ -259,10 +282,13 @@ class Ownership:
                 self._cluster.held.discard(log)
 
     def _wanted(self) -> dict[str, str]:
-        """Log -> id of the worker that should have it. This one should have none while it may not serve any."""
+        """Log -> id of the worker that should have it. This one should have none while it may not serve any.
+
+        Empty if all workers are leaving.
+        """
         cluster, mine = self._cluster, self._worker.id
-        workers = {worker.id: worker for worker in cluster.living}
-        if self._reachability.is_cut_off or self._lease.is_over:
+        workers = {worker.id: worker for worker in cluster.living if not worker.is_leaving}
+        if self._reachability.is_cut_off or self._lease.is_over or self._worker.is_leaving:
             workers.pop(mine, None)
         else:
             workers[mine] = self._worker
@@ -299,21 +325,22 @@ class Ownership:
                 if not shard.is_held and log not in self._moves:
                     self._move(log, self._engine.release([Claim(log, owner.epoch, 0, 0)]))
 
-    def _give_one(self, wanted: Mapping[str, str]) -> None:
-        if self._given is not None:
-            owner = self._cluster.owners.get(self._given)
-            if self._given in self._moves or (
-                owner is not None and owner.worker is None and wanted[self._given] != self._worker.id
-            ):
-                return
-            self._given = None
+    def _give_some(self, wanted: Mapping[str, str]) -> None:
+        mine, owners = self._worker.id, self._cluster.owners
+
+        def is_given(log: str) -> bool:
+            is_free = log in owners and owners[log].worker is None
+            return log in self._moves or (is_free and wanted.get(log, mine) != mine)
+
+        self._given = set(filter(is_given, self._given))
         for log in sorted(self._cluster.held):
-            is_another_s = wanted[log] != self._worker.id
+            if len(self._given) >= GIVEN_AT_ONCE:
+                return
+            is_another_s = wanted.get(log, mine) != mine
             if (is_another_s or self._shards[log].lacks_events) and log not in self._moves:
-                self._given = log
+                self._given.add(log)
                 reason = "another worker should have it" if is_another_s else "its event log is to be taken, too"
                 self._move(log, self._give(self._shards[log], reason))
-                return
 
     # --- moves --------------------------------------------------------------------------------------------------------
 

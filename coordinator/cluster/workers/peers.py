@@ -11,7 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from coordinator.client.asynchronous import Client, connect
 from coordinator.client.conversation import LinkFailed
@@ -23,7 +23,8 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    Message,
+    Answer,
+    Request,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -69,7 +70,7 @@ class PeerConnection:
         self._limit: asyncio.Timeout | None = None
         """Of the request under way."""
 
-    async def ask(self, request: Message, version: int) -> Message:
+    async def ask(self, request: Request[Answer], version: int) -> Answer:
         """The response. Raises PeerFailed; then the connection must not be used any more.
 
         What waits for its turn fails with the request before it: many that wait for a stopped worker would take very long.
@@ -81,8 +82,7 @@ class PeerConnection:
                 async with asyncio.timeout(ANSWER_S) as self._limit:
                     if self._client is None:
                         self._client = await self._open()
-                    response: Message = await self._client.send(request, version)
-                    return response
+                    return await self._client.send(request, version)
             except (LinkFailed, TimeoutError, UnusableTls) as error:
                 self.close()
                 self._failure = self._failure or str(error) or "no answer in time"
@@ -148,11 +148,11 @@ class Peers:
             ]
         )
 
-        def answered(response: Message | None) -> None:
+        def answered(response: WriteTxnMarkersResponse | None) -> None:
             if response is None:
                 done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
-            of_partition = cast(WriteTxnMarkersResponse, response).markers[0].topics[0].partitions[0]
+            of_partition = response.markers[0].topics[0].partitions[0]
             done(ErrorCode(of_partition.error_code))
 
         self._ask(f"{topic}-{partition}", request, _MARKERS_VERSION, answered)
@@ -177,11 +177,11 @@ class Peers:
             ]
         )
 
-        def answered(response: Message | None) -> None:
+        def answered(response: AddPartitionsToTxnResponse | None) -> None:
             if response is None:
                 done(_NOT_AVAILABLE)
                 return
-            verdicts = _verdicts(cast(AddPartitionsToTxnResponse, response))
+            verdicts = _verdicts(response)
             error = next((code for code in verdicts.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
             if error is ErrorCode.NOT_COORDINATOR or not verdicts:
                 done(_NOT_AVAILABLE)
@@ -192,7 +192,7 @@ class Peers:
 
         self._ask(log, request, _PARTITIONS_VERSION, answered)
 
-    def _ask(self, log: str, request: Message, version: int, answered: Callable[[Message | None], None]) -> None:
+    def _ask(self, log: str, request: Request[Answer], version: int, answered: Callable[[Answer | None], None]) -> None:
         is_internal = log.rpartition("-")[0] in names.INTERNAL
         worker = self._cluster.owner_of(log) if is_internal else self._cluster.data_owner()
         if worker is None or worker is self._cluster.me:
@@ -203,7 +203,7 @@ class Peers:
         task.add_done_callback(self._tasks.pop)
 
     async def _exchange(
-        self, worker: Worker, request: Message, version: int, answered: Callable[[Message | None], None]
+        self, worker: Worker, request: Request[Answer], version: int, answered: Callable[[Answer | None], None]
     ) -> None:
         connection = self._connections.setdefault(worker.id, PeerConnection(worker, self._access))
         try:

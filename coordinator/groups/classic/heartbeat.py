@@ -29,8 +29,9 @@ def heartbeat(
     if request.group_instance_id is not None:
         holder = group.static_members.get(request.group_instance_id)
         if holder is None:
-            return _refused(groups, request, _UNKNOWN_MEMBER_ID)
-        if holder != request.member_id:
+            if not context.behaviours.unknown_instance_is_ignored:
+                return _refused(groups, request, _UNKNOWN_MEMBER_ID)
+        elif holder != request.member_id:
             return _refused(groups, request, _FENCED_INSTANCE_ID)
     member = group.members.get(request.member_id)
     if member is None:

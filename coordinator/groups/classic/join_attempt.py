@@ -38,7 +38,9 @@ class JoinAttempt:
     def fresh_member_id(self) -> str:
         """The id of a new member. Raises UNKNOWN_SERVER_ERROR, as Kafka does, if it is too long to be sent."""
         instance_id = self.request.group_instance_id
-        prefix = instance_id if instance_id is not None else self.context.client_id or ""
+        prefix = self.context.client_id if instance_id is None else instance_id
+        if prefix is None:
+            prefix = "null" if self.context.behaviours.no_client_id_is_null else ""
         member_id = f"{prefix}-{self.context.fresh_id}"
         if len(member_id) > _CHARS_ALWAYS_FIT and len(member_id.encode()) > TEXT_SIZE_MAX:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -6,6 +6,8 @@ each gets its own result, in the order of the request. Before v3 a request names
 However many members a batch removes, the group reacts once, when all of them are gone.
 """
 
+from collections.abc import Sequence
+
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.rebalance import MEMBERS_NAMED_MAX, prepare_or_continue_rebalance
 from coordinator.groups.classic.responses import join_error, sync_error
@@ -22,6 +24,7 @@ from coordinator.runtime.result import RequestContext, Result
 
 BATCH_SINCE = 3
 Identity = LeaveGroupRequest.MemberIdentity
+REMOVED = "an administrator removed a member"
 MemberResult = LeaveGroupResponse.MemberResponse
 
 
@@ -47,34 +50,39 @@ def leave(
     """
     leaving = identities(request, context.api_version)
     update = GroupUpdate(request.group_id)
+    ids = [_member_id(group, each) for each in leaving]
     results = [
-        MemberResult(each.member_id, each.group_instance_id, _leave_one(groups, group, each, now_ms, update))
-        for each in leaving
+        MemberResult(each.member_id, each.group_instance_id, _leave_one(groups, group, each, member_id, now_ms, update))
+        for each, member_id in zip(leaving, ids, strict=True)
     ]
-    left = [each for each, result in zip(leaving, results, strict=True) if result.error_code == ErrorCode.NONE]
+    left = [
+        (member_id, each)
+        for member_id, each, result in zip(ids, leaving, results, strict=True)
+        if result.error_code == ErrorCode.NONE
+    ]
     if group is not None and left:
-        _react(groups, group, left, now_ms, update)
+        _react(groups, group, left, context, now_ms, update)
     return update.result(leave_response(results, context.api_version))
 
 
+def _member_id(group: ClassicGroup | None, leaving: Identity) -> str:
+    """The member that is named, perhaps by its instance id alone; "": there is none."""
+    if leaving.member_id or group is None or leaving.group_instance_id is None:
+        return leaving.member_id
+    return group.static_members.get(leaving.group_instance_id, "")
+
+
 def _leave_one(
-    groups: Groups, group: ClassicGroup | None, leaving: Identity, now_ms: int, update: GroupUpdate
+    groups: Groups, group: ClassicGroup | None, leaving: Identity, member_id: str, now_ms: int, update: GroupUpdate
 ) -> ErrorCode:
-    if group is None:
+    if group is None or not member_id:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    member_id: str | None = leaving.member_id
-    if not member_id:
-        member_id = (
-            group.static_members.get(leaving.group_instance_id) if leaving.group_instance_id is not None else None
-        )
-        if member_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-    elif member_id in group.pending_joins:
+    if leaving.member_id and member_id in group.pending_joins:
         update.disarm(pending_key(group.group_id, member_id))
         group.stop_waiting_for(member_id, now_ms)
         group.remove(member_id)
         return ErrorCode.NONE
-    else:
+    if leaving.member_id:
         try:
             fence_member(group, member_id, leaving.group_instance_id)
         except KafkaError as error:
@@ -101,15 +109,26 @@ def remove_member(group: ClassicGroup, member_id: str, now_ms: int, update: Grou
     group.remove(member_id)
 
 
-def _react(groups: Groups, group: ClassicGroup, left: list[Identity], now_ms: int, update: GroupUpdate) -> None:
-    first = left[0]
+def _react(
+    groups: Groups,
+    group: ClassicGroup,
+    left: Sequence[tuple[str, Identity]],
+    context: RequestContext,
+    now_ms: int,
+    update: GroupUpdate,
+) -> None:
+    first_id, first = left[0]
     update.emit(
         "members_left",
         count=len(left),
-        members=[each.member_id or each.group_instance_id for each in left[:MEMBERS_NAMED_MAX]],
+        members=[each for each, _ in left[:MEMBERS_NAMED_MAX]],
         client_reason=first.reason,
     )
     if group.state is not State.EMPTY:
-        what = "a member left" if len(left) == 1 else f"{len(left)} members left"
-        cause = Cause(what, first.member_id or first.group_instance_id or "", first.reason)
-        prepare_or_continue_rebalance(groups, group, cause, now_ms, update)
+        what, reason = "a member left" if len(left) == 1 else f"{len(left)} members left", first.reason
+        if not first.member_id:
+            # Consumers name their member id; only an administrator knows no more than the instance id.
+            what = REMOVED
+            who = f"{context.link.principal}, {context.client_id} on {context.client_host[1:]}"
+            reason = f"{reason or 'no reason given'}; asked for by {who}"
+        prepare_or_continue_rebalance(groups, group, Cause(what, first_id, reason), now_ms, update)

@@ -318,8 +318,7 @@ def _ended(group: Round, now_ms: int, *, is_overtaken: bool) -> Event:
 
 
 def _member_expired(group: Round, member: ClassicMember, timeout: str, timeout_ms: int) -> Event:
-    group_id, instance_id = group.group_id, member.group_instance_id
-    return member_expired(group_id, Kind.CLASSIC, member.member_id, instance_id, group.generation, timeout, timeout_ms)
+    return member_expired(group, member.member_id, member.group_instance_id, group.generation, timeout, timeout_ms)
 
 
 def emit_member_expired(

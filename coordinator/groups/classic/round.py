@@ -31,13 +31,15 @@ from coordinator.groups.group import (
     REBALANCES_KEPT,
     ExpiryBase,
     Group,
-    LastRebalance,
+    PastRebalance,
     commit_timestamp_ms,
 )
 from coordinator.groups.held_bytes import SMALL_BYTES, member_bytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.subscription import parse_assignment
+from coordinator.protocol.wire import DecodeError
 from coordinator.runtime.result import RequestContext, Timer, TimerKey
 
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE  # Looking a name up in an enum costs more than the comparison.
@@ -183,11 +185,12 @@ class Round(Group):
         return self.rebalances[-1].ended_ms if self.rebalances else None
 
     @property
-    def last_rebalance(self) -> LastRebalance | None:
-        if not self.rebalances:
-            return None
-        last = self.rebalances[-1]
-        return LastRebalance(last.started_ms, last.ended_ms, last.cause.what)
+    def last_rebalance(self) -> PastRebalance | None:
+        return _past(self.rebalances[-1]) if self.rebalances else None
+
+    @property
+    def past_rebalances(self) -> Sequence[PastRebalance]:
+        return [_past(each) for each in self.rebalances]
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -217,6 +220,20 @@ class Round(Group):
 
     def find_committer(self, member_id: str, catalog: Catalog) -> Committer | None:  # noqa: ARG002 - streams groups need it
         return classic_committer(self.generation) if member_id in self.members else None
+
+    def holder(self, topic: str, topic_id: bytes, partition: int, catalog: Catalog) -> str | None:  # noqa: ARG002 - as Group has it
+        """As the leader assigned it; None also if its assignments cannot be read."""
+        try:
+            return next(
+                (
+                    each.member_id
+                    for each in self.members.values()
+                    if each.assignment and partition in parse_assignment(each.assignment).partitions.get(topic, ())
+                ),
+                None,
+            )
+        except DecodeError:
+            return None
 
     def fencing_policies(self, settings: GroupSettings) -> None:
         """There are none: a member must have the generation."""
@@ -413,3 +430,7 @@ def resync_key(group: Round) -> TimerKey:
 def sync_key(group: Round) -> TimerKey:
     """The timer that removes members of the current generation that do not ask for their assignment."""
     return ("classic-sync", group.group_id, group.generation)
+
+
+def _past(rebalance: Rebalance) -> PastRebalance:
+    return PastRebalance(rebalance.started_ms, rebalance.ended_ms, rebalance.cause.what, rebalance.cause.member_id)

@@ -41,7 +41,7 @@ def sync(
     """
     if group.state is State.EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    fence_member(group, request.member_id, request.group_instance_id)
+    fence_member(group, request.member_id, request.group_instance_id, context.behaviours)
     fence_generation(group, request.generation_id)
     if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

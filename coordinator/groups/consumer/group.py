@@ -133,6 +133,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         """The member that holds a partition, which it may have to give up."""
         return self.owners.get(topic_id, _NO_OWNERS).get(partition)
 
+    def holder(self, topic: str, topic_id: bytes, partition: int, catalog: Catalog) -> str | None:  # noqa: ARG002 - as Group has it
+        return self.owner(topic_id, partition)
+
     def supports_classic(self, names: Iterable[str]) -> bool:
         """Whether a classic member that offers these protocols can be among the group's classic members."""
         return any(self.classic_protocols.get(name, 0) == self.classic_members for name in names)

@@ -51,6 +51,7 @@ def consumer_group_heartbeat(
     UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, COORDINATOR_NOT_AVAILABLE (the groups
     hold too much), UNKNOWN_SERVER_ERROR (the assignor failed).
     """
+    groups.note_link(request.group_id, request.member_id, context.link)
     cached = _cached(groups, request, context, now_ms)
     if cached is not None:
         return cached

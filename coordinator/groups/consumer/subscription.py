@@ -19,8 +19,6 @@ holds for all members of the group, and what changes in that client's permission
 Kafka: `Utils.computeGroupHash`, `TopicRegexResolver`, `GroupMetadataManager.maybeUpdateRegularExpressions`.
 """
 
-from collections.abc import Callable
-
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer import records
 from coordinator.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_key
@@ -122,11 +120,10 @@ def resolve(
     groups: Groups,
     group: ConsumerGroup,
     matched: Matched,
-    may_describe: Callable[[str], bool],
     version: int,
     now_ms: int,
 ) -> tuple[list[Record], set[str], set[str], bool]:
-    """Takes what the group's patterns matched of the topics in this version of the catalog, as far as it may be seen.
+    """Takes what the group's patterns matched of the topics in this version of the catalog.
 
     Returns the records of what changed, the topics to which the group no longer subscribes, those to which it newly does, and
     whether the target may have to change.
@@ -140,7 +137,7 @@ def resolve(
     counts: dict[str, int] = {}
     written: list[Record] = []
     changes_target = False
-    for regex, topics in _visible(known, may_describe).items():
+    for regex, topics in known.items():
         resolved = ResolvedRegex(topics=topics, version=version, timestamp_ms=now_ms)
         old = group.regexes.get(regex)
         if old is not None and old.topics == resolved.topics:
@@ -172,9 +169,3 @@ def _leaves_without_reader(group: ConsumerGroup, regex: str, catalog: Catalog) -
             if any(name in group.subscribed for name in names - member.topics):
                 return True
     return False
-
-
-def _visible(matched: dict[str, frozenset[str]], may_describe: Callable[[str], bool]) -> dict[str, frozenset[str]]:
-    """Pattern -> those of its names that may be seen. Only what some pattern matches is asked about, and once."""
-    hidden = [name for name in frozenset[str]().union(*matched.values()) if not may_describe(name)]
-    return {pattern: topics.difference(hidden) for pattern, topics in matched.items()} if hidden else matched

@@ -8,7 +8,7 @@
 A member whose timer fires is removed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 
@@ -61,28 +61,31 @@ def fire_regex(groups: Groups, key: TimerKey, _now_ms: int) -> Result:
     soft, catalog = group.soft, groups.catalog
     if soft.is_matching:
         return Result(timers=(Timer(key, REFRESH_INTERVAL_MS),))
-    take = partial(take_matches, group_id=group.group_id, may_describe=group.soft.may_describe, version=catalog.version)
-    patterns, names = tuple(group.regex_members), catalog.topic_names()
+    take = partial(take_matches, group_id=group.group_id, version=catalog.version)
+    patterns, names, may_describe = tuple(group.regex_members), catalog.topic_names(), soft.may_describe
     soft.may_describe, soft.is_matching = None, True
 
     def ask(run_change: RunChange) -> None:
         groups.match_patterns(
-            patterns, names, catalog.version, lambda matched: run_change(partial(take, matched=matched))
+            patterns,
+            names,
+            catalog.version,
+            lambda matched: run_change(partial(take, matched=matched)),
+            lambda: bool(group.regex_members) and groups.by_id.get(group.group_id) is group,
+            may_describe,
         )
 
     return Result(asks=(ask,))
 
 
-def take_matches(
-    groups: Groups, now_ms: int, *, group_id: str, matched: Matched, may_describe: Callable[[str], bool], version: int
-) -> Result:
+def take_matches(groups: Groups, now_ms: int, *, group_id: str, matched: Matched, version: int) -> Result:
     """Takes the topics that the group's patterns match (Kafka: `GroupMetadataManager.handleRegularExpressionsResult`)."""
     update = ConsumerUpdate.find(groups, group_id, now_ms)
     if update is None:
         return Result()
     group, soft = update.group, update.group.soft
     soft.is_matching = False
-    written, removed, added, changes_target = resolve(groups, group, matched, may_describe, version, now_ms)
+    written, removed, added, changes_target = resolve(groups, group, matched, version, now_ms)
     update.records += written
     soft.regexes_looked_at_ms = now_ms
     soft.regexes_version = version

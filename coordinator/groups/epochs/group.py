@@ -17,12 +17,13 @@ Kafka: `ModernGroup`, which `ConsumerGroup` extends and `StreamsGroup` repeats.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from coordinator.groups.epochs.member import ModernMember
-from coordinator.groups.epochs.soft_state import SoftState
+from coordinator.groups.epochs.soft_state import Rebalance, SoftState
 from coordinator.groups.fence import Fence
-from coordinator.groups.group import Group, LastRebalance
+from coordinator.groups.group import Group, PastRebalance
 
 EPOCH_AT_FIRST = 1
 """Group epoch and target assignment epoch of a new group, which has an empty target."""
@@ -90,11 +91,12 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         return rebalances[-1].ended_ms if rebalances else None
 
     @property
-    def last_rebalance(self) -> LastRebalance | None:
-        if not self.soft.rebalances:
-            return None
-        last = self.soft.rebalances[-1]
-        return LastRebalance(last.started_ms, last.ended_ms, last.cause)
+    def last_rebalance(self) -> PastRebalance | None:
+        return _past(self.soft.rebalances[-1]) if self.soft.rebalances else None
+
+    @property
+    def past_rebalances(self) -> Sequence[PastRebalance]:
+        return [_past(each) for each in self.soft.rebalances]
 
     @property
     def durable(self) -> dict[str, Any]:
@@ -218,3 +220,7 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
             del self.static_members[instance_id]
+
+
+def _past(rebalance: Rebalance) -> PastRebalance:
+    return PastRebalance(rebalance.started_ms, rebalance.ended_ms, rebalance.cause, rebalance.member_id)

@@ -50,9 +50,7 @@ def fire(
         return Result()
     timeout = str(key[0]).partition("-")[2]
     length_ms = timeout_ms(groups, update.group_id, member)
-    event = member_expired(
-        update.group_id, update.KIND, member.member_id, member.instance_id, member.member_epoch, timeout, length_ms
-    )
+    event = member_expired(update.group, member.member_id, member.instance_id, member.member_epoch, timeout, length_ms)
     update.emit("member_expired", event, member_id=member.member_id, timeout=timeout)
     update.remove([member], cause)
     return update.result(None)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.partial_commit import PartialCommit, RefusedPartition
+from coordinator.groups.offsets.rewound import rewound_facts
 from coordinator.groups.offsets.validate_partitions import Answers, Validated, validate_partitions
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -49,7 +50,7 @@ def commit(
     Raises the errors of `fence_commit`. A partition may be refused by itself with OFFSET_METADATA_TOO_LARGE.
     """
     try:
-        origin, timers = fence_commit(groups, request, context.api_version)
+        origin, timers = fence_commit(groups, request, context)
     except KafkaError as error:
         error.facts = refused_commit_facts(groups, request, context, error.code, refused)
         raise
@@ -62,7 +63,7 @@ def commit(
         facts = commit_facts(
             groups, request, context, _NONE, origin=origin, partly_refused=is_partly_refused, refused=refused
         )
-    return Result(answer, records, timers, (), facts)
+    return Result(answer, records, timers, (), facts + rewound_facts(groups, request, records, context))
 
 
 def expire_timestamp_ms(request: OffsetCommitRequest, now_ms: int) -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from coordinator.groups.commit_events import commit_facts, refused_commit_facts
 from coordinator.groups.fencing import fence_commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit
+from coordinator.groups.offsets.rewound import rewound_facts
 from coordinator.groups.offsets.validate_partitions import Answers, Validated, validate_partitions
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -56,7 +57,7 @@ def commit_in_transaction(groups: Groups, verified: VerifiedCommit, context: Req
 def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, now_ms: int) -> Result:
     partial = verified.partial
     request, refused = partial.rest, partial.refused
-    fence_commit_in_transaction(groups, request, context.api_version)
+    fence_commit_in_transaction(groups, request, context)
     answer, records, is_partly_refused = verified.validated or validate_partitions(
         request, ANSWERS, groups.config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms=None
     )
@@ -65,6 +66,7 @@ def _commit(groups: Groups, verified: VerifiedCommit, context: RequestContext, n
         _fence_producer(groups, producer, verified.guard)
     groups.counters.offsets += len(records)
     facts = commit_facts(groups, request, context, ErrorCode.NONE, partly_refused=is_partly_refused, refused=refused)
+    facts += rewound_facts(groups, request, records, context)
     return Result(partial.answer(answer), records, facts=facts, producer=producer)
 
 

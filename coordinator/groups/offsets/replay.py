@@ -34,10 +34,9 @@ def replay_offset_commit(groups: Groups, key: OffsetCommitKey, value: OffsetComm
 def replay_offset_tombstones(groups: Groups, group_id: str, partitions: Collection[Partition]) -> None:
     """Deletes the offsets of some partitions."""
     offsets = groups.offsets
-    has_pending = group_id in offsets.pending.by_group
-    for partition in partitions:
-        offsets.remove(group_id, partition)
-        if has_pending:
+    offsets.remove(group_id, partitions)
+    if group_id in offsets.pending.by_group:
+        for partition in partitions:
             offsets.pending.drop(group_id, partition)
     groups.remove_if_unknown(group_id)
 

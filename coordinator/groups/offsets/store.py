@@ -69,12 +69,15 @@ class Offsets:
                 offsets[shared_partition(topic, index)] = value
         self.count += len(offsets) - count
 
-    def remove(self, group_id: str, partition: Partition) -> None:
-        """Forgets one offset; does nothing if there is none."""
+    def remove(self, group_id: str, partitions: Collection[Partition]) -> None:
+        """Forgets the offsets of some partitions, those that there are."""
         offsets = self.by_group.get(group_id)
-        if offsets is None or offsets.pop(partition, None) is None:
+        if offsets is None:
             return
-        self.count -= 1
+        count = len(offsets)
+        for partition in partitions:
+            offsets.pop(partition, None)
+        self.count -= count - len(offsets)
         if not offsets:
             del self.by_group[group_id]
 

@@ -41,6 +41,8 @@ _HEAD_WITHOUT_METADATA = Struct(">hqiB").pack
 _PLAIN = Struct(f">hqiBq{len(_TOPIC_ID_TAG)}s16s")
 """A value without metadata and with a topic id."""
 _PLAIN_BYTES = _PLAIN.size
+read_offset = Struct(">2xq").unpack_from
+"""The offset alone, in a tuple: every version has it in the same place."""
 _read_plain = _PLAIN.unpack
 _read_times = Struct(f">h12xBq{len(_TOPIC_ID_TAG)}s16x").unpack
 _SHAPE = Struct(f">h12xB8x{len(_TOPIC_ID_TAG)}s16x").unpack

@@ -67,6 +67,7 @@ def streams_group_heartbeat(
     FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, COORDINATOR_NOT_AVAILABLE (the groups hold too much),
     UNKNOWN_SERVER_ERROR (the log has no topology).
     """
+    groups.note_link(request.group_id, request.member_id, context.link)
     cached = _cached(groups, request, context)
     if cached is not None:
         return cached

@@ -16,6 +16,7 @@ from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import Message
 from coordinator.server.data_folder import shard_folder
 from coordinator.topics import metadata_records, names
+from coordinator.topics.placements import on_one
 from coordinator.topics.registry import Topic, creation
 from coordinator.world.disk import Disk
 
@@ -80,7 +81,7 @@ class ForkedFolder:
 
     def add_topic(self, topic: Topic, ranges: Mapping[int, OffsetRange]) -> None:
         """Creates a topic. Partitions that are not in `ranges` begin at 0."""
-        for message in creation(topic, self._node_id):
+        for message in creation(topic, on_one(self._node_id)):
             self.add_metadata(message)
         for index, (start, end) in ranges.items():
             if end > 0:

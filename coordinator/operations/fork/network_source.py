@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
 
 from coordinator.client.login.tls import Security
 from coordinator.groups.group_configs import RESOURCE_TYPE
@@ -15,11 +14,8 @@ from coordinator.operations.json_values import parse_topic_id
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DescribeConfigsRequest,
-    DescribeConfigsResponse,
     FetchRequest,
-    FetchResponse,
     ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
 )
 from coordinator.topics.names import CONSUMER_OFFSETS, INTERNAL
 
@@ -110,7 +106,7 @@ class NetworkSource:
             session_epoch=-1,
             topics=[FetchRequest.FetchTopic(topic=CONSUMER_OFFSETS, partitions=[partition])],
         )
-        answer = cast(FetchResponse, self._client.to(leader).ask(request, version_max=_BY_NAME))
+        answer = self._client.to(leader).ask(request, version_max=_BY_NAME)
         refuse_error(answer.error_code, f"cannot fetch {CONSUMER_OFFSETS}-{index} of {self.name}")
         [found] = answer.responses[0].partitions
         if found.error_code in _MOVED:
@@ -170,7 +166,7 @@ def _group_configs(client: Client) -> tuple[dict[str, dict[str, str]], tuple[str
     if connection.version_of(ListConfigResourcesRequest) < _WITH_TYPES:
         return {}, ("left out, configs of groups: the server is older than Kafka 4.1 and does not list them",)
     request = ListConfigResourcesRequest(resource_types=[RESOURCE_TYPE])
-    listed = cast(ListConfigResourcesResponse, connection.ask(request))
+    listed = connection.ask(request)
     if listed.error_code:
         return {}, (f"left out, configs of groups: {error_name(listed.error_code)}",)
     wanted = [
@@ -181,7 +177,7 @@ def _group_configs(client: Client) -> tuple[dict[str, dict[str, str]], tuple[str
     ]
     if not wanted:
         return {}, ()
-    answer = cast(DescribeConfigsResponse, connection.ask(DescribeConfigsRequest(resources=wanted)))
+    answer = connection.ask(DescribeConfigsRequest(resources=wanted))
     configs = {}
     for each in answer.results:
         refuse_error(each.error_code, f"cannot describe the configs of group {each.resource_name}", each.error_message)

@@ -19,7 +19,13 @@ from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, Eng
 from coordinator.cluster.engine.kafka.address import ClusterAddress, cluster_address
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ApiVersionsResponse, Message, MetadataRequest, MetadataResponse
+from coordinator.protocol.messages import (
+    Answer,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    Request,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -134,7 +140,7 @@ class Cluster:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def ask(self, node_id: int, purpose: str, request: Message, limit_s: float | None = None) -> Any:
+    async def ask(self, node_id: int, purpose: str, request: Request[Answer], limit_s: float | None = None) -> Answer:
         """The response of a broker. Raises: EngineUnavailable; before the cluster is checked, EngineRefused."""
         link = await self._link(node_id, purpose)
         try:
@@ -150,7 +156,7 @@ class Cluster:
             link.close("a request was given up")
             raise
 
-    async def ask_leader(self, partition: Partition, purpose: str, request: Message) -> Any:
+    async def ask_leader(self, partition: Partition, purpose: str, request: Request[Answer]) -> Answer:
         """The response of the broker that leads a partition. Raises: EngineUnavailable."""
         node_id = await self.leader(partition)
         try:
@@ -159,7 +165,7 @@ class Cluster:
             self.forget([partition])
             raise
 
-    async def ask_any(self, purpose: str, request: Message) -> Any:
+    async def ask_any(self, purpose: str, request: Request[Answer]) -> Answer:
         """The response of some broker, which forwards it where needed. Raises: EngineUnavailable."""
         if not self._hosts:
             await self.refresh([])
@@ -235,7 +241,7 @@ class Cluster:
         errors: list[Exception] = []
         for target in [*random.sample(list(self._hosts), len(self._hosts)), *self._bootstraps()]:
             try:
-                answer: MetadataResponse = await self.ask(target, "metadata", request, METADATA_S)
+                answer = await self.ask(target, "metadata", request, METADATA_S)
             except (EngineUnavailable, EngineRefused) as error:
                 errors.append(error)
             else:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from coordinator.cluster.engine.engine import EngineUnavailable
 from coordinator.cluster.engine.kafka.cluster import BrokerError, Cluster, Partition, refuse_error
@@ -10,13 +10,9 @@ from coordinator.log import batch
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     FetchRequest,
-    FetchResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ProduceRequest,
-    ProduceResponse,
 )
 
 PAGE_BYTES = 4 << 20
@@ -71,7 +67,7 @@ class Partitions:
             session_epoch=-1,
             topics=[FetchRequest.FetchTopic(partition.topic, partitions=[wanted])],
         )
-        answer = cast(FetchResponse, await self._cluster.ask_leader(partition, purpose, request))
+        answer = await self._cluster.ask_leader(partition, purpose, request)
         refuse_error("Fetch", answer.error_code)
         found = answer.responses[0].partitions[0]
         refuse_error(f"Fetch of {partition.topic}", found.error_code)
@@ -122,7 +118,7 @@ class Partitions:
             wanted = ListOffsetsRequest.ListOffsetsPartition(partition.number, -1, which)
             topic = ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])
             request = ListOffsetsRequest(-1, topics=[topic])
-            answer = cast(ListOffsetsResponse, await self._cluster.ask_leader(partition, READS, request))
+            answer = await self._cluster.ask_leader(partition, READS, request)
             found = answer.topics[0].partitions[0]
             refuse_error(f"ListOffsets of {partition.topic}", found.error_code)
             return found.offset
@@ -167,7 +163,7 @@ class Partitions:
             topic_data=[ProduceRequest.TopicProduceData(topic, partition_data=data) for topic, data in topics.items()],
         )
         try:
-            answer = cast(ProduceResponse, await self._cluster.ask(leader, purpose, request))
+            answer = await self._cluster.ask(leader, purpose, request)
         except EngineUnavailable:
             return dict.fromkeys(records, Written(ErrorCode.NETWORK_EXCEPTION))
         except asyncio.CancelledError:
@@ -188,7 +184,7 @@ class Partitions:
             wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition.number, offset)
             topic = DeleteRecordsRequest.DeleteRecordsTopic(partition.topic, [wanted])
             request = DeleteRecordsRequest([topic], round(self._cluster.attempt_s * 1000))
-            answer = cast(DeleteRecordsResponse, await self._cluster.ask_leader(partition, WRITES, request))
+            answer = await self._cluster.ask_leader(partition, WRITES, request)
             code = answer.topics[0].partitions[0].error_code
             # Another trim was quicker, and went further.
             if code != ErrorCode.OFFSET_OUT_OF_RANGE:

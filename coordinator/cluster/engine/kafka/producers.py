@@ -11,14 +11,12 @@ only with the owner's first batch. Other brokers than Apache Kafka's compare seq
 """
 
 import logging
-from typing import cast
 
 from coordinator.cluster.engine.engine import EngineUnavailable
 from coordinator.cluster.engine.kafka.cluster import Cluster, refuse_error
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
@@ -87,9 +85,9 @@ class Producers:
 
     async def _init(self, transactional_id: str) -> InitProducerIdResponse:
         request = FindCoordinatorRequest(transactional_id, _TRANSACTIONAL_ID)
-        found = cast(FindCoordinatorResponse, await self._cluster.ask_any("producers", request))
+        found = await self._cluster.ask_any("producers", request)
         refuse_error("FindCoordinator", found.error_code)
         init = InitProducerIdRequest(transactional_id, TRANSACTION_TIMEOUT_MS)
-        answer = cast(InitProducerIdResponse, await self._cluster.ask(found.node_id, "producers", init))
+        answer = await self._cluster.ask(found.node_id, "producers", init)
         refuse_error("InitProducerId", answer.error_code)
         return answer

@@ -10,16 +10,13 @@ Each has one partition:
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import cast
 
 from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable
 from coordinator.cluster.engine.kafka.cluster import BrokerError, Cluster, Partition, refuse_error
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DescribeConfigsRequest,
-    DescribeConfigsResponse,
 )
 
 REPLICAS, IN_SYNC = 3, 2
@@ -126,7 +123,7 @@ class Topics:
         request = CreateTopicsRequest([topic], round(self._cluster.attempt_s * 1000))
 
         async def ask() -> None:
-            answer = cast(CreateTopicsResponse, await self._cluster.ask_any("topics", request))
+            answer = await self._cluster.ask_any("topics", request)
             made = answer.topics[0]
             if made.error_code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
                 return
@@ -159,7 +156,7 @@ class Topics:
     async def _describe(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         keys = [*KEPT, *TIMED, *REPLICATED, BATCH_BYTES]
         resources = [DescribeConfigsRequest.DescribeConfigsResource(_TOPIC, name, keys) for name in names]
-        answer = cast(DescribeConfigsResponse, await self._cluster.ask_any("topics", DescribeConfigsRequest(resources)))
+        answer = await self._cluster.ask_any("topics", DescribeConfigsRequest(resources))
         for result in answer.results:
             if result.error_code and not ErrorCode(result.error_code).retriable:
                 raise EngineRefused(

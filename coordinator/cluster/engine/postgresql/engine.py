@@ -109,8 +109,8 @@ class PostgresqlEngine:
         Raises: EngineUnavailable.
         """
         self._ended.end(claims)
-        for claim in claims:
-            await self._logs.fetch(sql.RELEASE, claim.log, claim.epoch, self._primary.schema)
+        logs, epochs = [claim.log for claim in claims], [claim.epoch for claim in claims]
+        await self._logs.fetch(sql.RELEASE, logs, epochs, self._primary.schema)
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         """Appends the pieces of all logs in one statement; returns the logs whose claims have ended.

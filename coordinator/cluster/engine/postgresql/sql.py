@@ -4,8 +4,8 @@ Names are looked up in the schema of the cluster, which each connection has as i
 
 The fence is the row of a log in `owner`. An append locks it FOR SHARE if it still has the claim's epoch; a claim updates it. So
 a claim waits for appends that are under way, and every append behind it finds another epoch. Each statement is a transaction
-of its own: between statements nothing is locked, so a worker that is paused blocks nobody. The append locks several rows of
-`owner`, in the order of the logs' names; every other statement locks one. So no two of them wait for each other.
+of its own: between statements nothing is locked, so a worker that is paused blocks nobody. Appends and releases lock several
+rows of `owner`, in the order of the logs' names; every other statement locks one. So no two of them wait for each other.
 
 `piece` has the log and the sequence as its key, so that a piece cannot be there twice.
 """
@@ -76,10 +76,13 @@ SELECT covered.upto AS covered,
 FROM (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
 """
 RELEASE = """
-WITH released AS (
-    UPDATE owner SET epoch = epoch + 1, worker_id = NULL, node_id = NULL, host = NULL, port = NULL, listeners = NULL
-    WHERE log = $1 AND epoch = $2
-    RETURNING log)
+WITH sent AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS sent (log, epoch)),
+held AS MATERIALIZED (
+    SELECT owner.log FROM owner JOIN sent USING (log, epoch) ORDER BY owner.log FOR UPDATE OF owner),
+released AS (
+    UPDATE owner SET epoch = owner.epoch + 1, worker_id = NULL, node_id = NULL, host = NULL, port = NULL, listeners = NULL
+    FROM held WHERE owner.log = held.log
+    RETURNING owner.log)
 SELECT pg_notify($3, '') FROM released
 """
 OWNERS = "SELECT log, epoch, worker_id, node_id, host, port, listeners FROM owner"

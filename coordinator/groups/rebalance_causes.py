@@ -13,7 +13,7 @@ same time, are not counted twice.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
@@ -22,22 +22,48 @@ OPENED = "EventLogOpened"
 STARTED, COMPLETED, OVERTAKEN = "RebalanceStarted", "RebalanceCompleted", "RebalanceOvertaken"
 JOINED, LEFT, EXPIRED, FENCED = "MemberJoined", "MemberLeft", "MemberExpired", "MemberFenced"
 FAILED = "AssignmentFailed"
-TYPES = (OPENED, STARTED, COMPLETED, JOINED, LEFT, EXPIRED, FENCED, FAILED, OVERTAKEN)
+REWOUND = "OffsetsRewound"
+TYPES = (OPENED, STARTED, COMPLETED, JOINED, LEFT, EXPIRED, FENCED, FAILED, OVERTAKEN, REWOUND)
 """The types of events that matter here."""
 
-START, SILENT, LATE, STUCK, JOINS, LEAVES, OTHER = (
-    "the group starts", "falls silent", "is too late", "stops polling", "joins", "leaves", "other",
+START, SILENT, LATE, STUCK, JOINS, LEAVES, ROLLOUT, TOPIC, ADMINISTRATOR, OTHER = (
+    "the group starts", "falls silent", "is too late", "stops polling", "joins", "leaves", "rollout", "topic", "administrator",
+    "other",
 )  # fmt: skip
-KINDS = (SILENT, STUCK, LATE, JOINS, LEAVES, START, OTHER)
+KINDS = (SILENT, STUCK, LATE, JOINS, LEAVES, ROLLOUT, TOPIC, ADMINISTRATOR, START, OTHER)
 """What may happen to the member that a rebalance names."""
 _TEXTS = {
     START: "the group starts",
     LATE: "does not follow a rebalance within its rebalance timeout",
     STUCK: "stops polling for longer than its poll timeout",
 }
+_DERIVED_TEXTS = {
+    JOINS: "joins",
+    LEAVES: "goes: it left, expired or was removed (Kafka's log does not say which)",
+    "both": "comes and goes: it left, expired or was removed (Kafka's log does not say which)",
+}
+"""For events that were derived from Kafka's log."""
+KILLED = "killed: its connection was closed without a leave"
+PAUSED = "paused: it went on with the same connection"
+CUT_OFF = "cut off: its connection stayed open here, and it came back over another one"
+PAUSED_OR_CUT_OFF = "paused or cut off: its connection stayed open"
+BACK_ON_ITS_CONNECTION = "stops polling: leaves without a reason and comes back over the same connection"
+WENT = "a member left, expired or was removed"
+"""The cause of a rebalance as Kafka's log shows it (coordinator/watch)."""
+NOT_IN_KAFKAS_LOG = "Kafka's log does not say why"
+"""The reason of departures and rebalances that were derived from that log."""
 _UUID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_TOPIC = re.compile(r"topic changed|matches other topics|metadata has changed|metadata change", re.IGNORECASE)
+"""In the cause or reason of a rebalance that a topic causes, whichever member notices it. Java's consumer: "cached metadata has
+changed from ..."."""
+_BY_ADMINISTRATOR = "an administrator "
+ROLLOUT_PAUSE_MS = 180_000
+"""Between two members that a rollout replaces."""
 _POLL_TIMEOUT = re.compile(r"poll timeout", re.IGNORECASE)
 _SESSION = "session"
+_ENDS_OF_PROCESSES = frozenset({"closed", "reset"})
+_AWAY = -2
+"""The epoch of a static member that leaves and will come back."""
 
 Interval = tuple[int, int]
 
@@ -47,6 +73,16 @@ class Client(NamedTuple):
 
     client_id: str
     host: str
+
+
+class Step(NamedTuple):
+    """An offset that went back. `owner_id`: the member that had the partition; "": none, or not known."""
+
+    topic: str
+    partition: int
+    previous: int
+    offset: int
+    owner_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +107,14 @@ class GroupEvent:
     timeout: str = ""
     timeout_ms: int = -1
     undone_from_offset: int = -1
+    port: int = -1
+    """The client's, of the connection that the member joined over, or used last."""
+    connection_end: str = ""
+    """Of MemberExpired: how that connection ended; empty: it was open, or is unknown."""
+    principal: str = ""
+    """Of OffsetsRewound."""
+    steps: Sequence[Step] = ()
+    """Of OffsetsRewound."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +151,24 @@ class Silence:
     from_ms: int
     session_ms: int
     until_ms: int | None = None
+    ports: set[int] = field(default_factory=set)
+    """Of the connections of these members; empty: unknown."""
+    ends: set[str] = field(default_factory=set)
+    """How the connections ended; empty if one was still open."""
+    back_ports: set[int] = field(default_factory=set)
+    """Of the connections that the client came back over."""
+
+    @property
+    def nature(self) -> str:
+        """What the connections show: the process was killed, paused or cut off; empty if they do not show it."""
+        if not self.ports:
+            return ""
+        if self.ends and "" not in self.ends:
+            by_client = self.ends <= _ENDS_OF_PROCESSES
+            return KILLED if by_client else f"the server had closed its connection ({', '.join(sorted(self.ends))})"
+        if self.back_ports & self.ports:
+            return PAUSED
+        return CUT_OFF if self.back_ports else "" if self.ends != {""} else PAUSED_OR_CUT_OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +181,25 @@ class Cause:
     client: Client | None
     rebalances: int
     ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind:
+    """An offset that went back: these records are read again, or were lost to the next owner's work."""
+
+    time_ms: int
+    cause: str
+    """Who committed: a member, an administrator, a consumer without a group."""
+    client: Client
+    principal: str
+    member_id: str
+    step: Step
+    owner: Client | None
+
+    @property
+    def records(self) -> int:
+        """How many come again."""
+        return self.step.previous - self.step.offset
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,6 +231,8 @@ class Findings:
     """The most frequent first."""
     clients: Sequence[ClientCounts]
     """Those that caused most rebalances first."""
+    rewinds: Sequence[Rewind]
+    """The offsets that went back, in order."""
 
     @property
     def share(self) -> float:
@@ -170,7 +253,7 @@ def find_causes(
             walk.take(event)
     walk.name_clients()
     rebalances = [each for each in walk.rebalances if _end(each, to_ms) >= from_ms]
-    causes = _Causes(walk, rebalances)
+    causes = _Causes(walk, rebalances, len(walk.present if known is None else known))
     intervals = [_clipped(each, from_ms, to_ms) for each in rebalances]
     counts = _counts(walk, causes, rebalances, from_ms, to_ms)
     for client in (walk.present if known is None else known).values():
@@ -193,6 +276,7 @@ def find_causes(
         rebalances=rebalances,
         causes=sorted(found, key=lambda cause: (-cause.rebalances, -cause.ms)),
         clients=sorted(counts.values(), key=lambda each: (-each.rebalances, -each.waited_ms, each.client)),
+        rewinds=[each for each in walk.rewinds() if each.time_ms >= from_ms],
     )
 
 
@@ -228,6 +312,24 @@ def _clipped(rebalance: Rebalance, from_ms: int, to_ms: int) -> Interval:
     return max(from_ms, rebalance.started_ms), min(to_ms, _end(rebalance, to_ms))
 
 
+class _Change(NamedTuple):
+    """A member that joined or went."""
+
+    event: GroupEvent
+    client: Client | None
+    more: int
+    """By how many the group grew."""
+
+
+class _Rollout(NamedTuple):
+    """Members that were replaced one after another."""
+
+    from_ms: int
+    to_ms: int
+    members: frozenset[str]
+    text: str
+
+
 class _Walk:
     """Reads the events in order."""
 
@@ -237,17 +339,23 @@ class _Walk:
         self.present: dict[str, Client] = {}
         """The members that are in the group, of those whose join is among the events."""
         self.rebalances: list[Rebalance] = []
+        self._rewound: list[GroupEvent] = []
         self.silences: dict[Client, list[Silence]] = {}
         """In order; only the last one of a client may have no end."""
         self.happened: dict[str, list[GroupEvent]] = {}
         """Member id -> its joins, departures and expiries."""
-        self.changes: list[tuple[int, str, Client]] = []
-        """Time, type and client of each of them."""
+        self.changes: list[_Change] = []
         self._holders: dict[str, str] = {}
         """Instance id -> the member that joined with it last; it replaces the one before."""
         self._last_ms = 0
         self._knows_members = False
         """Whether `present` has all members: the events begin with the log, or the group was empty since."""
+        self.ports: dict[str, int] = {}
+        """Member id -> the port of the connection that it joined over."""
+        self.goes_on: set[tuple[str, int]] = set()
+        """Member id and time of each departure whose process came back, and of each join by which it did."""
+        self._departures: dict[Client, list[GroupEvent]] = {}
+        """The departures without a reason."""
         self.first_joins: set[tuple[str, int]] = set()
         """Member id and time of each join of a group that had no members."""
 
@@ -271,17 +379,53 @@ class _Walk:
                 self._complete(event)
             case "AssignmentFailed":
                 self._end_all(event.time_ms)
+            case "OffsetsRewound":
+                self._rewound.append(event)
 
     def name_clients(self) -> None:
-        """Every rebalance gets the client of the member that its start names."""
+        """Every rebalance gets the client of the member that its start names, unless nobody knows it."""
         for each in self.rebalances:
-            each.client = self.client(each.member_id) if each.member_id else None
+            each.client = self.known(each.member_id)
+
+    def known(self, member_id: str) -> Client | None:
+        """The client of a member that joined, or whose id shows its client; instance ids and unknown ids have none."""
+        is_known = member_id in self.clients or _UUID.search(member_id)
+        return self.client(member_id) if is_known else None
+
+    def rollouts(self, members: int) -> list[_Rollout]:
+        """The times in which most members of the group were replaced one after another. `members`: at the end."""
+        found: list[_Rollout] = []
+        cluster: list[_Change] = []
+        for change in reversed(self.changes):
+            if cluster and cluster[-1].event.time_ms - change.event.time_ms > ROLLOUT_PAUSE_MS:
+                found += _rollout(cluster[::-1], members, self.goes_on)
+                cluster = []
+            cluster.append(change)
+            members -= change.more
+        return found + _rollout(cluster[::-1], members, self.goes_on)
+
+    def rewinds(self) -> Iterator[Rewind]:
+        """The offsets that went back."""
+        for event in self._rewound:
+            for step in event.steps:
+                yield Rewind(
+                    time_ms=event.time_ms,
+                    cause=event.cause,
+                    client=Client(event.client_id, event.client_host),
+                    principal=event.principal,
+                    member_id=event.member_id,
+                    step=step,
+                    owner=self.client(step.owner_id) if step.owner_id else None,
+                )
 
     def client(self, member_id: str) -> Client:
         return self.clients.get(member_id) or client_of_member_id(member_id)
 
     def _member(self, event: GroupEvent) -> None:
+        more = 0 if event.type == LEFT and event.epoch == _AWAY else -1
         if event.type == JOINED:
+            is_there = event.member_id in self.present or self._holders.get(event.instance_id, "") in self.present
+            more = 0 if is_there else 1
             self.clients[event.member_id] = Client(event.client_id, event.client_host)
             if event.instance_id:
                 self.present.pop(self._holders.get(event.instance_id, ""), None)
@@ -290,21 +434,41 @@ class _Walk:
                 self.first_joins.add((event.member_id, event.time_ms))
             self.present[event.member_id] = self.clients[event.member_id]
             self._back(event)
+            self._comes_back(event)
+            self.ports[event.member_id] = event.port
         else:
             self.present.pop(event.member_id, None)
+            if event.type == LEFT and not event.reason and event.epoch != _AWAY:
+                self._departures.setdefault(self.client(event.member_id), []).append(event)
             if event.type == EXPIRED and event.timeout == _SESSION:
                 self._silent(event)
         self.happened.setdefault(event.member_id, []).append(event)
-        self.changes.append((event.time_ms, event.type, self.client(event.member_id)))
+        self.changes.append(_Change(event, self.known(event.member_id), more))
+
+    def _comes_back(self, event: GroupEvent) -> None:
+        """Notes what a join shows of an earlier silence, or of a departure without a reason, of the same client."""
+        client = self.client(event.member_id)
+        for silence in self.silences.get(client, ())[-1:]:
+            if silence.until_ms is not None and event.time_ms - silence.until_ms <= max(0, silence.session_ms):
+                silence.back_ports |= {event.port} - {-1}
+        for left in self._departures.get(client, ()):
+            port = self.ports.get(left.member_id, -1)
+            if left.member_id == event.member_id or (port >= 0 and port == event.port):
+                self._departures[client].remove(left)
+                self.goes_on |= {(left.member_id, left.time_ms), (event.member_id, event.time_ms)}
+                return
 
     def _silent(self, event: GroupEvent) -> None:
         client, from_ms = self.client(event.member_id), event.time_ms - max(0, event.timeout_ms)
         silence = self._open_silence(client)
         if silence is None:
-            self.silences.setdefault(client, []).append(Silence(from_ms, event.timeout_ms))
+            silence = Silence(from_ms, event.timeout_ms)
+            self.silences.setdefault(client, []).append(silence)
         else:
             # The last heartbeat of any member says until when the process was well.
             silence.from_ms = max(silence.from_ms, from_ms)
+        silence.ports |= {event.port} - {-1}
+        silence.ends.add(event.connection_end)
 
     def _back(self, event: GroupEvent) -> None:
         silence = self._open_silence(self.client(event.member_id))
@@ -343,8 +507,8 @@ class _Walk:
         rebalance.ended_ms = event.time_ms
         rebalance.delay_ms = event.delay_ms
         for member_id, waited_ms in event.waited_for:
-            client = self.client(member_id)
-            if waited_ms:
+            client = self.known(member_id)
+            if waited_ms and client is not None:
                 rebalance.waits[client] = max(waited_ms, rebalance.waits.get(client, 0))
         if event.members == 0:
             self.present.clear()
@@ -357,33 +521,90 @@ class _Walk:
             each.ended_ms = max(time_ms, each.started_ms)
 
 
+def _rollout(cluster: Sequence[_Change], members: int, goes_on: Container[tuple[str, int]]) -> list[_Rollout]:
+    """The rollout that these changes are, if they are one. `members`: before them."""
+    went = {each.event.member_id: each for each in cluster if each.event.type != JOINED and _is_stopped(each.event)}
+    if not went:
+        return []
+    first_old = min(each.event.time_ms for each in went.values())
+    joins = [each for each in cluster if each.event.type == JOINED]
+    early = [each for each in joins if each.event.time_ms < first_old]
+    members += sum(each.more for each in early)
+    surge = sum(each.event.member_id not in went for each in early)
+    joined = {each.event.member_id: each for each in joins if each.event.time_ms >= first_old}
+    comes_and_goes = joined.keys() & went.keys()
+    new = [each for name, each in joined.items() if name not in comes_and_goes]
+    old = [each for name, each in went.items() if name not in comes_and_goes]
+    if any((each.event.member_id, each.event.time_ms) in goes_on for each in old):
+        return []
+    times = [each.event.time_ms for each in (*old, *new)]
+    is_replaced = len(new) + surge >= 0.75 * len(old) and len(new) <= 1.25 * len(old)
+    if not new or len(old) < 2 or 2 * len(old) <= members or not is_replaced:
+        return []
+    first_new, last_old = min(each.event.time_ms for each in new), max(each.event.time_ms for each in old)
+    if first_new > last_old:
+        return []  # All stopped, and then all started.
+    names = {each.client.client_id for each in (*old, *new) if each.client is not None}
+    whose = f" of {next(iter(names))}" if len(names) == 1 else ""
+    length = seconds(max(times) - min(times))
+    text = (
+        f"a rollout{whose}: {len(old)} of {max(members, len(old))} members were replaced within {length}; "
+        "static members that return within their session timeout would have caused none of these rebalances"
+    )
+    return [_Rollout(min(times), max(times), frozenset(each.event.member_id for each in (*old, *new)), text)]
+
+
+def _is_stopped(event: GroupEvent) -> bool:
+    """Whether a departure is that of a process that ended."""
+    return event.type == LEFT or event.connection_end in _ENDS_OF_PROCESSES
+
+
 class _Causes:
     """The rebalances by cause."""
 
-    def __init__(self, walk: _Walk, rebalances: Sequence[Rebalance]) -> None:
+    def __init__(self, walk: _Walk, rebalances: Sequence[Rebalance], members: int) -> None:
         self._walk = walk
+        self._rollouts = walk.rollouts(members)
         self.by_cause: dict[tuple[str, Client | None], list[Rebalance]] = {}
         for each in rebalances:
             each.kind = self._kind(each)
         seen = Counter((each.kind, each.client) for each in rebalances)
         for each in rebalances:
             each.because = self._text(each, seen)
-            client = None if each.kind == START else each.client
+            client = None if each.kind in (START, ROLLOUT, TOPIC, ADMINISTRATOR) else each.client
             self.by_cause.setdefault((each.because, client), []).append(each)
 
     def _kind(self, rebalance: Rebalance) -> str:
         """What happened to the member that the start names, at that moment."""
+        if rebalance.cause.startswith(_BY_ADMINISTRATOR):
+            return ADMINISTRATOR
+        if self._rollout_of(rebalance) is not None:
+            return ROLLOUT
+        if _TOPIC.search(f"{rebalance.cause} {rebalance.reason}"):
+            return TOPIC
         events = self._walk.happened.get(rebalance.member_id, ())
         event = next((each for each in reversed(events) if each.time_ms == rebalance.started_ms), None)
         if event is None:
             return OTHER
         if event.type == EXPIRED:
             return SILENT if event.timeout == _SESSION else LATE
+        if _POLL_TIMEOUT.search(rebalance.reason) or (event.member_id, event.time_ms) in self._walk.goes_on:
+            return STUCK
         if event.type == LEFT:
-            return STUCK if _POLL_TIMEOUT.search(rebalance.reason) else LEAVES
+            return LEAVES
         if self._comes_back(rebalance):
             return SILENT
         return START if (event.member_id, event.time_ms) in self._walk.first_joins else JOINS
+
+    def _rollout_of(self, rebalance: Rebalance) -> _Rollout | None:
+        return next(
+            (
+                each
+                for each in self._rollouts
+                if each.from_ms <= rebalance.started_ms <= each.to_ms and rebalance.member_id in each.members
+            ),
+            None,
+        )
 
     def _comes_back(self, rebalance: Rebalance) -> bool:
         """Whether the member that joins belongs to a client that just ended a silence."""
@@ -401,19 +622,31 @@ class _Causes:
             return _silence_text(self._silences(rebalance))
         if kind in (JOINS, LEAVES):
             both = seen[JOINS, client] and seen[LEAVES, client]
+            if rebalance.reason == NOT_IN_KAFKAS_LOG:
+                return _DERIVED_TEXTS["both" if both else kind]
             return "joins and leaves" if both else kind
-        if kind == OTHER:
+        if kind == ROLLOUT:
+            rollout = self._rollout_of(rebalance)
+            return "" if rollout is None else rollout.text
+        if kind == TOPIC:
+            return f"a topic appeared or changed: {rebalance.reason or rebalance.cause}"
+        if kind in (OTHER, ADMINISTRATOR):
             return f"{rebalance.cause}: {rebalance.reason}" if rebalance.reason else rebalance.cause or "unknown"
+        if kind == STUCK and not rebalance.reason:
+            return BACK_ON_ITS_CONNECTION
         return _TEXTS[kind]
 
 
 def _silence_text(silences: Sequence[Silence]) -> str:
+    natures = {each.nature for each in silences}
+    nature = natures.pop() if len(natures) == 1 else "sometimes " + ", sometimes ".join(sorted(natures - {""}))
+    said = f", {nature}" if nature else ""
     lengths = [each.until_ms - each.from_ms for each in silences if each.until_ms is not None]
     if not lengths:
-        return "falls silent and does not come back"
+        return f"falls silent and does not come back{said}"
     timeout = max(each.session_ms for each in silences)
     length = seconds(round(median(lengths)))
-    return f"falls silent for {length}" + (f" (session timeout {seconds(timeout)})" if timeout > 0 else "")
+    return f"falls silent for {length}" + (f" (session timeout {seconds(timeout)})" if timeout > 0 else "") + said
 
 
 def seconds(ms: int) -> str:
@@ -437,12 +670,12 @@ def _counts(
     def of(client: Client) -> ClientCounts:
         return counts.setdefault(client, ClientCounts(client=client))
 
-    for time_ms, kind, client in walk.changes:
-        if time_ms >= from_ms:
+    for event, client, _ in walk.changes:
+        if event.time_ms >= from_ms and client is not None:
             each = of(client)
-            each.joined += kind == JOINED
-            each.left += kind == LEFT
-            each.expired += kind == EXPIRED
+            each.joined += event.type == JOINED
+            each.left += event.type == LEFT
+            each.expired += event.type == EXPIRED
     for (_, culprit), mine in causes.by_cause.items():
         if culprit is not None:
             of(culprit).rebalances += len(mine)

@@ -1,0 +1,254 @@
+"""The brokers of a server that is several: where clients reach each, what it leads, and which one is the controller.
+
+A change of placements is decided as Kafka's controller decides it, and takes effect when the metadata log has it. Nobody has to
+catch up, because there is one copy of each log: a broker that is up again is in sync at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from coordinator.api.cluster import Node
+from coordinator.log.log import Log
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message, PartitionRecord
+from coordinator.topics.leader_epochs import LeaderEpochs
+from coordinator.topics.partition import Partition
+from coordinator.topics.placements import NO_LEADER, Placement, Placements, placed
+from coordinator.topics.registry import Topic
+from coordinator.topics.topics import NO_REPLICA, Topics
+
+NOT_NEEDED = "Leader election not needed for topic partition."
+NOT_AVAILABLE = "The preferred leader was not available."
+Address = tuple[str, int]
+Done = Callable[[ErrorCode], None]
+Placed = tuple[Topic, int, Placement]
+"""A partition, and where it is from now on."""
+
+
+class Broker(NamedTuple):
+    """One of them. `addresses`: where clients reach it, by listener."""
+
+    id: int
+    rack: str | None
+    addresses: list[Address]
+
+
+class Brokers:
+    """All of them, as a `Cluster` (api/cluster.py). A client learns of the addresses of the listener that it uses."""
+
+    moves = True
+
+    def __init__(self, ids: Sequence[int], racks: Sequence[str], topics: Topics) -> None:
+        """`racks`: by broker, in the order of the ids; empty if they have none."""
+        assert topics.registry.placements is not None
+        self.by_id = {
+            broker_id: Broker(broker_id, racks[number % len(racks)] if racks else None, [])
+            for number, broker_id in enumerate(ids)
+        }
+        self.up = set(ids)
+        self.controller = ids[0]
+        """The broker that Metadata names. As with KRaft, every broker takes requests for it."""
+        self.changing = asyncio.Lock()
+        """Held by a tester's change, from its check until it is in effect."""
+        self.on_moved: Callable[[str, int], None] = lambda _topic, _index: None
+        """Called with a partition that has a new leader."""
+        self._topics = topics
+        self._placements: Placements = topics.registry.placements
+
+    def begin(self) -> None:
+        """Gives partitions back to the brokers that were down, and places those that brokers with other ids had."""
+        changes: list[Placed] = []
+        for topic, index, before in self._all():
+            if not self.by_id.keys() >= {*before.replicas}:
+                place = self._placements.spread(topic.name)(index)
+                changes.append((topic, index, place._replace(leader_epoch=before.leader_epoch + 1)))
+            elif len(before.isr) < len(before.replicas) or before.leader == NO_LEADER:
+                changes.append((topic, index, _joined(before, before.replicas)))
+        if changes:
+            self._topics.metadata.commit_now(_records(changes))
+        for topic, index, placement in self._all():
+            partition = self._topics.partition(topic.name, index)
+            if placement.leader_epoch and partition is not None:
+                log = partition.log if isinstance(partition, Partition) else None
+                partition.epochs = _epochs_of(log, placement.leader_epoch)
+        self._topics.metadata_observers.append(self._changed)
+
+    def leads(self, broker_id: int, topic: str, index: int) -> bool:
+        """Whether the broker leads this partition."""
+        placement = self.placement(topic, index)
+        return placement is not None and placement.leader == broker_id
+
+    def has(self, broker_id: int, topic: str, index: int) -> bool:
+        """Whether the broker has a replica of this partition."""
+        placement = self.placement(topic, index)
+        return placement is not None and broker_id in placement.replicas
+
+    def nearest(self, broker_id: int, topic: str, index: int, rack: str) -> int:
+        """The replica in sync that is in the consumer's rack, as Kafka's RackAwareReplicaSelector finds it for the leader.
+
+        NO_REPLICA: there is none, or it is the leader, or this broker does not lead the partition.
+        """
+        placement = self.placement(topic, index)
+        if placement is None or placement.leader != broker_id or self.by_id[broker_id].rack == rack:
+            return NO_REPLICA
+        return next((each for each in placement.isr if self.by_id[each].rack == rack), NO_REPLICA)
+
+    def placement(self, name: str, index: int) -> Placement | None:
+        """Where a partition is; None if it does not exist."""
+        topic = self._topics.registry.topics.get(name)
+        return None if topic is None else self._placements.get((topic.topic_id, index))
+
+    def led(self, broker_id: int) -> int:
+        """How many partitions the broker leads."""
+        return sum(placement.leader == broker_id for placement in self._placements.values())
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def change(self, plan: Callable[[], Sequence[Placed]], done: Done) -> None:
+        """Makes the changes that `plan` decides on when all earlier ones are in effect.
+
+        `done` gets NONE when they are durable and in effect, or KAFKA_STORAGE_ERROR.
+        """
+
+        def act() -> None:
+            records = _records(plan())
+            if records:
+                metadata.commit(records, done)
+            else:
+                done(ErrorCode.NONE)
+
+        metadata = self._topics.metadata
+        metadata.in_turn(act)
+
+    async def changed(self, plan: Callable[[], Sequence[Placed]]) -> ErrorCode:
+        """As `change`; returns what `done` gets."""
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.change(plan, outcome.set_result)
+        return await outcome
+
+    def lead(self, broker_id: int, topic: Topic, index: int) -> list[Placed]:
+        """Lets a broker that is up lead a partition. One that has no replica takes the place of the leader."""
+        before = self._placements.get((topic.topic_id, index))
+        if before is None or before.leader == broker_id:  # the topic may be gone by now
+            return []
+        replicas = before.replicas
+        if broker_id not in replicas:
+            gone = before.leader if before.leader in replicas else replicas[0]
+            replicas = tuple(broker_id if each == gone else each for each in replicas)
+        isr = tuple(each for each in replicas if each in before.isr or each == broker_id)
+        return [(topic, index, Placement(replicas, isr, broker_id, before.leader_epoch + 1))]
+
+    def take_down(self, broker_id: int) -> list[Placed]:
+        """The broker leaves every ISR, and the next replica in sync leads what it led.
+
+        As in Kafka, the last one in sync stays in the ISR, and its partition has no leader until it is up again.
+        """
+        self.up.discard(broker_id)
+        if self.controller == broker_id:
+            self.controller = min(self.up, default=broker_id)
+        changes: list[Placed] = []
+        for topic, index, before in self._all():
+            isr = tuple(each for each in before.isr if each != broker_id) or before.isr
+            if before.leader == broker_id:
+                leader = next((each for each in before.replicas if each in isr and each in self.up), NO_LEADER)
+                after = before._replace(isr=isr, leader=leader, leader_epoch=before.leader_epoch + 1)
+                changes.append((topic, index, after))
+            elif isr != before.isr:
+                changes.append((topic, index, before._replace(isr=isr)))
+        return changes
+
+    def bring_up(self, broker_id: int) -> list[Placed]:
+        """The broker is in sync again; it leads what has no leader, and else nothing until the next election."""
+        self.up.add(broker_id)
+        return [
+            (topic, index, _joined(before, (broker_id,)))
+            for topic, index, before in self._all()
+            if broker_id in before.replicas and (broker_id not in before.isr or before.leader == NO_LEADER)
+        ]
+
+    def elect(self, topic: Topic, index: int) -> Placement:
+        """The partition with its preferred leader. Raises ELECTION_NOT_NEEDED and PREFERRED_LEADER_NOT_AVAILABLE."""
+        before = self._placements[topic.topic_id, index]
+        preferred = before.replicas[0]
+        if before.leader == preferred:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
+        if preferred not in before.isr or preferred not in self.up:
+            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NOT_AVAILABLE)
+        return before._replace(leader=preferred, leader_epoch=before.leader_epoch + 1)
+
+    def _changed(self, records: Sequence[Message]) -> None:
+        """Partitions have other leaders: their epochs begin, and fetches and groups that wait are notified."""
+        for record in records:
+            if not isinstance(record, PartitionRecord):
+                continue
+            topic = self._topics.registry.by_id.get(record.topic_id)
+            partition = None if topic is None else self._topics.partition(topic.name, record.partition_id)
+            if topic is None or partition is None or record.leader_epoch <= partition.epochs.current:
+                continue
+            if not partition.epochs.current:
+                partition.epochs = LeaderEpochs()
+            end_offset = partition.next_offset if isinstance(partition, Partition) else partition.high_watermark
+            partition.epochs.begin(record.leader_epoch, end_offset)
+            for reader in [*partition.readers, *partition.stable_readers]:
+                reader.notify(0)
+            self.on_moved(topic.name, record.partition_id)
+
+    def _all(self) -> Iterator[Placed]:
+        for topic in list(self._topics.registry.topics.values()):
+            for index in range(topic.partitions):
+                yield topic, index, self._placements[topic.topic_id, index]
+
+    # --- as a Cluster -------------------------------------------------------------------------------------------------
+
+    def nodes(self, advertised: Address) -> list[Node]:
+        return [self._node(broker, advertised) for broker in self.by_id.values() if broker.id in self.up]
+
+    def named_nodes(self, advertised: Address) -> list[Node]:
+        return self.nodes(advertised)
+
+    def leader(self, topic: str, index: int, advertised: Address) -> Node | None:
+        placement = self.placement(topic, index)
+        if placement is None or placement.leader == NO_LEADER:
+            return None
+        return self._node(self.by_id[placement.leader], advertised)
+
+    def coordinator(self, topic: str, index: int, advertised: Address) -> Node | None:
+        return self.leader(topic, index, advertised)
+
+    def data_leader(self) -> int | None:
+        return None
+
+    def _node(self, broker: Broker, advertised: Address) -> Node:
+        """`advertised`: the address of any broker's listener; the node has that of the broker's own one."""
+        listener = next(
+            (each.addresses.index(advertised) for each in self.by_id.values() if advertised in each.addresses), None
+        )
+        host, port = ("", 0) if listener is None else broker.addresses[listener]
+        return Node(broker.id, host, port, broker.rack)
+
+
+def _records(changes: Iterable[Placed]) -> list[Message]:
+    return [placed(topic.topic_id, index, placement) for topic, index, placement in changes]
+
+
+def _joined(before: Placement, joining: Sequence[int]) -> Placement:
+    """A partition with these replicas in sync, too. The first of them that is leads it, if nobody does."""
+    isr = (*before.isr, *(each for each in joining if each not in before.isr))
+    if before.leader != NO_LEADER:
+        return before._replace(isr=isr)
+    leader = next(each for each in isr if each in joining)
+    return before._replace(isr=isr, leader=leader, leader_epoch=before.leader_epoch + 1)
+
+
+def _epochs_of(log: Log | None, current: int) -> LeaderEpochs:
+    """The epochs that the batches of a log have, and the current one."""
+    epochs, end_offset = LeaderEpochs(), 0
+    if log is not None:
+        for _, _, header in log.batches(log.start_offset):
+            if header.leader_epoch > epochs.current:
+                epochs.begin(header.leader_epoch, header.base_offset)
+        end_offset = log.end_offset
+    if current > epochs.current:
+        epochs.begin(current, end_offset)
+    return epochs
