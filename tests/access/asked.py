@@ -44,7 +44,7 @@ LISTED = {
     "ListGroups": ("groups", "group_id", {"g-mine", "g-yours", "classic", "consumer", "streams"}),
     "ListTransactions": ("transaction_states", "transactional_id", {"x-mine", "x-yours"}),
     "Metadata": ("topics", "name", {*SHARED_TOPICS, "missing", "gone", "bad name", "new one", None}),
-    "DescribeTopicPartitions": ("topics", "name", {*SHARED_TOPICS, "missing"}),
+    "DescribeTopicPartitions": ("topics", "name", {*SHARED_TOPICS, "missing", "gone"}),
 }
 """Of lists of everything, the resources that no request makes or deletes."""
 HASHED = {

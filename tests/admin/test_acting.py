@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.admin.acting_world import SETTINGS, Kind, commit, member
 from tests.support.admin_client import act, ask, view
 from tests.support.group_members import (
     ILLEGAL_GENERATION,
@@ -17,44 +18,16 @@ from tests.support.group_members import (
     UNKNOWN_MEMBER_ID,
     Classic,
     Consumer,
-    Streams,
 )
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
-
-SETTINGS: dict[str, Any] = {
-    "admin.control.enable": True,
-    "offsets.topic.num.partitions": 1,
-    "transaction.state.log.num.partitions": 1,
-    "group.initial.rebalance.delay.ms": 0,
-    "group.streams.initial.rebalance.delay.ms": 0,
-    "group.consumer.assignment.interval.ms": 0,
-    "group.streams.assignment.interval.ms": 0,
-    "topics": '[{"name": "t", "partitions": 2}, {"name": "u", "partitions": 1}]',
-}
-Kind = type[Classic | Consumer | Streams]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("acting"), settings=SETTINGS).start() as server:
         yield server
-
-
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-def member(server: ServerProcess, kind: Kind, group: str, closing: ExitStack, **options: Any) -> Any:
-    """A member that has joined the group."""
-    joined = kind(server, group, **options)
-    closing.callback(joined.connection.close)
-    joined.join()
-    assert joined.beat() == NONE
-    return joined
 
 
 def path(member: Any, *rest: str) -> str:
@@ -120,16 +93,6 @@ def test_a_member_of_a_larger_classic_group_stays_evicted_after_kill_9(
     act(server, f"/v1/groups/g/members/{second.id}/evict")
     server.restart(kill=True)
     assert [each["member_id"] for each in view(server, "/v1/groups/g")["members"]] == [first.id]
-
-
-def commit(server: ServerProcess, group: str, *topics: str) -> None:
-    with Connection(server.bootstrap) as connection:
-        partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
-        answer = connection.call(
-            "OffsetCommit", 8, group_id=group, generation_id_or_member_epoch=-1,
-            topics=[{"name": topic, "partitions": partitions} for topic in topics],
-        )  # fmt: skip
-        assert not any(each["error_code"] for topic in answer["topics"] for each in topic["partitions"])
 
 
 def test_offsets_expire_by_topic_and_a_group_goes_with_its_last_one(server: ServerProcess) -> None:

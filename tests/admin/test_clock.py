@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.admin.test_acting import SETTINGS, commit, member
+from tests.admin.acting_world import SETTINGS, commit, member
 from tests.support.admin_client import act, ask, view
 from tests.support.group_members import KINDS, NONE, UNKNOWN_MEMBER_ID, Classic, Consumer
 from tests.support.server_process import ServerProcess
@@ -29,12 +29,6 @@ def server(running: ServerProcess) -> Iterator[ServerProcess]:
     act(running, CLOCK, mode="manual")
     yield running
     act(running, CLOCK, mode="real")
-
-
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def advance(server: ServerProcess, ms: int) -> Any:

@@ -26,7 +26,7 @@ def world():
 
 
 def view(world, path):
-    server = SimpleNamespace(groups=Router([world.shard]), cluster_statistics=None)
+    server = SimpleNamespace(groups=Router([world.shard]), cluster_statistics=None, clock=world.clock, unknown=())
     if path == "groups":
         return list_groups(server, SimpleNamespace(query=GroupPage(), parameters={}))
     return describe_group(server, SimpleNamespace(query=WhichGroup(), parameters={"group_id": "g"}))

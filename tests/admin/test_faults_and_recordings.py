@@ -22,8 +22,8 @@ def server(tmp_path_factory):
 def http(server):
     with httpx.Client(base_url=f"{server.admin}/v1", timeout=httpx.Timeout(WITHIN_S)) as client:
         yield client
-        client.delete("/faults")
-        client.delete("/recordings")
+        client.delete("/faults", params={"all": True}).raise_for_status()
+        client.delete("/recordings", params={"all": True}).raise_for_status()
 
 
 @pytest.fixture
@@ -80,6 +80,22 @@ def test_a_scope_is_cleared_alone(http):
     assert [recording["scope"] for recording in http.get("/recordings").json()["recordings"]] == ["b"]
 
 
+@pytest.mark.parametrize("path", ["/faults", "/recordings"])
+@pytest.mark.parametrize(
+    ("query", "is_all"), [("", False), ("?all=false", False), ("?scope=a&all=true", False), ("?all=true", True)]
+)
+def test_what_everybody_has_set_is_cleared_only_if_one_says_all(http, path, query, is_all):
+    http.post(path, json={"match": {"api": "Heartbeat"}} | ({"action": {"close": True}} if path == "/faults" else {}))
+    answer = http.delete(path + query)
+    assert (answer.status_code, answer.json().get("cleared")) == ((200, 1) if is_all else (422, None))
+
+
+def test_a_rule_that_leaves_a_ghost_in_its_group_says_so_and_names_the_tool(http):
+    rule = {"match": {"api": "Heartbeat"}, "action": {"error": "UNKNOWN_MEMBER_ID"}}
+    assert "/evict" in http.post("/faults", json=rule).json()["notice"]
+    assert "notice" not in http.post("/faults", json=rule | {"action": {"error": "ILLEGAL_GENERATION"}}).json()
+
+
 @pytest.mark.parametrize(
     ("rule", "status", "reason", "allowed"),
     [
@@ -93,7 +109,7 @@ def test_a_scope_is_cleared_alone(http):
         ({"match": {"api": "WriteTxnMarkers"}, "action": {"throttle_ms": 5}}, 422, "throttle time", "Fetch"),
         ({"match": {"group_state": "Happy"}, "action": {"close": True}}, 422, "Happy", "Stable"),
         ({"match": {"grup": "g"}, "action": {"close": True}}, 422, "grup", "group"),
-        ({"match": {"api": "Heartbeat"}, "action": {}}, 422, "exactly one of error, lose", None),
+        ({"match": {"api": "Heartbeat"}, "action": {}}, 422, "at least one of error, coordinator", None),
         ({"match": {"api": "Fetch", "per": "member"}, "action": {"close": True}}, 422, "member_id", "Heartbeat"),
     ],
 )  # fmt: skip

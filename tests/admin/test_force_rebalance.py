@@ -3,7 +3,6 @@
 import asyncio
 import http.client
 import json
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -22,13 +21,6 @@ GROUP = "orders/eu"
 PATH = "/v1/groups/orders%2Feu/rebalance"
 JSON = {"Content-Type": "application/json"}
 REASON = 'racks "moved"'
-
-
-@pytest.fixture
-def closing():
-    """A function that registers a context manager, which ends with the test."""
-    with ExitStack() as stack:
-        yield stack.enter_context
 
 
 def post(server: ServerProcess, body: Any, path: str = PATH, headers: dict[str, str] = JSON) -> tuple[int, Any]:
@@ -69,7 +61,7 @@ REBALANCE_IN_PROGRESS = 27
 
 def test_a_post_starts_a_rebalance_whose_reason_is_in_view_log_and_metrics(coordinator_process, closing):
     server = coordinator_process()
-    connection = closing(Connection(server.bootstrap))
+    connection = closing.enter_context(Connection(server.bootstrap))
     member_id = stable_member(connection)
     started = {"group_id": GROUP, "kind": "classic", "started": True, "state": "Stable", "epoch": 2}
     assert post(server, {"reason": REASON}) == (200, started)
@@ -84,11 +76,11 @@ def test_a_post_starts_a_rebalance_whose_reason_is_in_view_log_and_metrics(coord
 
 def test_the_rebalance_that_was_acknowledged_survives_kill_9(coordinator_process, closing):
     server = coordinator_process()
-    member_id = stable_member(closing(Connection(server.bootstrap)))
+    member_id = stable_member(closing.enter_context(Connection(server.bootstrap)))
     assert post(server, {"reason": REASON})[0] == 200
     server.kill()
     server.start()
-    connection = closing(Connection(server.bootstrap))
+    connection = closing.enter_context(Connection(server.bootstrap))
     assert heartbeat(connection, member_id) == REBALANCE_IN_PROGRESS
 
 
@@ -123,7 +115,7 @@ def shared_server(tmp_path_factory):
 
 
 def test_a_group_without_members_is_refused(shared_server, closing):
-    connection = closing(Connection(shared_server.bootstrap))
+    connection = closing.enter_context(Connection(shared_server.bootstrap))
     partitions = [{"partition_index": 0, "committed_offset": 1}]
     connection.call("OffsetCommit", 8, group_id="simple", topics=[{"name": "events", "partitions": partitions}])
     status, answer = post(shared_server, {"reason": "x"}, "/v1/groups/simple/rebalance")
@@ -140,7 +132,7 @@ def run(server: ServerProcess, capsys: Any, *arguments: str) -> tuple[int, str, 
 
 def test_the_command_prints_what_was_done(coordinator_process, closing, capsys):
     server = coordinator_process()
-    stable_member(closing(Connection(server.bootstrap)))
+    stable_member(closing.enter_context(Connection(server.bootstrap)))
     code, out, _ = run(server, capsys, GROUP, "--reason", REASON)
     assert code == 0
     assert out.splitlines()[1].split() == [GROUP, "classic", "Stable", "started", "2"]

@@ -1,6 +1,5 @@
 """The JSON views of groups, on a running server."""
 
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,13 +11,6 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 GROUP = "orders/eu & more"
-
-
-@pytest.fixture
-def closing():
-    """A function that registers a context manager, which ends with the test."""
-    with ExitStack() as stack:
-        yield stack.enter_context
 
 
 def subscription(owned: dict[str, tuple[int, ...]], generation_id: int) -> bytes:
@@ -41,7 +33,7 @@ def join(connection: Connection, member_id: str, metadata: bytes) -> dict[str, A
 
 def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offsets(coordinator_process, closing):
     server = coordinator_process()
-    connection = closing(Connection(server.bootstrap, client_id="viewer"))
+    connection = closing.enter_context(Connection(server.bootstrap, client_id="viewer"))
     member_id = join(connection, "", b"")["member_id"]
     joined = join(connection, member_id, subscription({"orders": (0, 1)}, 7))
     assert joined["error_code"] == 0
@@ -68,6 +60,9 @@ def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offse
 
     [listed] = view(server, "/v1/groups")["groups"]
     last = listed.pop("last_rebalance")
+    assert [each["cause"] for each in listed.pop("rebalances")] == ["a new member joins"]
+    assert 0 <= listed.pop("rebalancing_share") < 1
+    assert (listed.pop("culprit"), listed.pop("culprit_rebalances")) == ("viewer", 1)
     assert listed == {
         "group_id": GROUP,
         "kind": "classic",
@@ -100,7 +95,7 @@ def test_the_view_of_a_group_has_members_assignments_rebalances_claims_and_offse
 
 def test_the_view_of_a_streams_group_has_its_topology_and_tasks(coordinator_process, closing):
     server = coordinator_process(settings={"group.streams.initial.rebalance.delay.ms": 0})
-    connection = closing(Connection(server.bootstrap, client_id="viewer"))
+    connection = closing.enter_context(Connection(server.bootstrap, client_id="viewer"))
     joined = connection.call(
         "StreamsGroupHeartbeat", 1, group_id="app", member_id="m", member_epoch=0, rebalance_timeout_ms=1_000,
         process_id="p", active_tasks=[], standby_tasks=[], warmup_tasks=[],
@@ -109,6 +104,8 @@ def test_the_view_of_a_streams_group_has_its_topology_and_tasks(coordinator_proc
     assert joined["member_epoch"] == 2
     [listed] = view(server, "/v1/groups")["groups"]
     assert listed.pop("last_rebalance")["cause"] == "a member joined"
+    for name in ("rebalances", "rebalancing_share", "culprit", "culprit_rebalances"):
+        del listed[name]
     assert listed == {
         "group_id": "app",
         "kind": "streams",
@@ -129,7 +126,7 @@ def test_the_view_of_a_streams_group_has_its_topology_and_tasks(coordinator_proc
 
 def test_groups_show_their_lag_and_a_list_can_be_of_those_whose_names_contain_a_text(coordinator_process, closing):
     server = coordinator_process()
-    connection = closing(Connection(server.bootstrap))
+    connection = closing.enter_context(Connection(server.bootstrap))
     topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
     connection.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
     records = Batch(values=[b"x"] * 5).encode()
@@ -150,7 +147,7 @@ def test_groups_show_their_lag_and_a_list_can_be_of_those_whose_names_contain_a_
 @pytest.mark.parametrize("group_id", ["only-offsets"])
 def test_a_group_that_only_has_offsets_is_of_the_kind_simple(coordinator_process, closing, group_id):
     server = coordinator_process()
-    connection = closing(Connection(server.bootstrap))
+    connection = closing.enter_context(Connection(server.bootstrap))
     commit = {
         "group_id": group_id,
         "generation_id_or_member_epoch": -1,
@@ -164,7 +161,7 @@ def test_a_group_that_only_has_offsets_is_of_the_kind_simple(coordinator_process
 
 def test_the_view_of_a_group_has_pending_offsets_with_their_transaction(coordinator_process, closing):
     server = coordinator_process()
-    connection = closing(Connection(server.bootstrap))
+    connection = closing.enter_context(Connection(server.bootstrap))
     topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
     connection.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
     began = connection.call("InitProducerId", 5, transactional_id="tx", transaction_timeout_ms=60_000)

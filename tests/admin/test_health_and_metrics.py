@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.admin import named_groups
 from coordinator.admin.endpoint import Request, Response
 from coordinator.admin.health import NAMED_MAX, live, ready
 from coordinator.admin.json_body import json_bytes
@@ -108,7 +107,8 @@ def server(
         has_interceptor=False,
         quotas=None,
         cluster_statistics=None,
-        awaits_cluster=False,
+        cluster_problem="",
+        end_offset=lambda _topic, _index: 70,
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
         shards=[*shards, *transactions],
@@ -283,20 +283,15 @@ def test_rebalances_are_counted_by_kind_and_cause_and_timed():
 
 
 def test_a_named_group_has_the_lag_of_partitions_that_are_known_in_at_most_a_hundred_topics(monkeypatch):
-    monkeypatch.setattr(named_groups, "TOPICS_MAX", 2)
+    monkeypatch.setattr("coordinator.admin.metrics.TOPICS_MAX", 2)
     groups = shard(groups=1)
     groups.state.offsets.by_group = {
         "group-0": {("offline", 2): STORED} | {(topic, index): STORED for topic in "cba" for index in range(4)}
     }
     served = server(groups, named=("group-0", "unknown"))
-    partitions = [
-        SimpleNamespace(high_watermark=70, is_offline=False),
-        SimpleNamespace(high_watermark=20, is_offline=False),  # created again
-        SimpleNamespace(high_watermark=0, is_offline=True),
-        None,
-    ]
-    served.topics.user_partition = lambda _topic, index: partitions[index]
-    assert dict(named_groups.lags(served)) == {("group-0", "a"): 40, ("group-0", "b"): 40}
+    served.end_offset = lambda _topic, index: (70, 20, None, None)[index]  # the second was created again
+    (lags,) = (each for each in METRICS if each.name == "coordinator_group_lag")
+    assert lags.read(served) == {("group-0", "a"): 40, ("group-0", "b"): 40}
 
 
 def test_syncs_are_timed_and_failures_counted():

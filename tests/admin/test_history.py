@@ -4,12 +4,14 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.admin.history import differences
-from tests.admin.test_acting import SETTINGS, commit, member
+from tests.admin.acting_world import SETTINGS, commit, member
 from tests.support.admin_client import act, ask, view
 from tests.support.group_members import KINDS, Classic, Consumer
 from tests.support.server_process import ServerProcess
@@ -19,12 +21,6 @@ from tests.support.server_process import ServerProcess
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("history"), settings=SETTINGS).start() as server:
         yield server
-
-
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def end(server: ServerProcess) -> int:
@@ -113,3 +109,27 @@ def test_differences_are_found_by_name_and_not_by_place() -> None:
         ("members[c]", None, {"member_id": "c", "x": 1}),
         ("old", [1], [2]),
     ]
+
+
+def test_why_a_group_rebalances_and_which_offsets_went_back_is_known_also_after_a_restart(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, settings=SETTINGS).start() as server, ExitStack() as closing:
+        one = member(server, Consumer, "why-now", closing)
+        for offset in (50, 18):
+            partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+            one.connection.call(
+                "OffsetCommit", 9, group_id="why-now", member_id=one.id, generation_id_or_member_epoch=one.epoch,
+                topics=[{"name": "t", "partitions": [partition]}],
+            )  # fmt: skip
+        act(server, "/v1/groups/why-now/bump-epoch")
+        first = view(server, "/v1/groups/why-now/why")
+        closing.close()
+        server.restart(kill=True)
+        again = view(server, "/v1/groups/why-now/why")
+        assert ask(server, "GET", "/v1/groups/nobody/why")[0] == HTTPStatus.NOT_FOUND
+    assert {each["kind"] for each in first["causes"]} == {"the group starts", "administrator"}
+    assert [each["joined"] for each in first["clients"]] == [1]
+    (back,) = first["rewound_offsets"]
+    assert (back["previous"], back["offset"], back["records"], back["owner_id"]) == (50, 18, 32, one.id)
+    assert "Offsets went back, so that 32 records come again" in first["sentence"]
+    assert {each["cause"] for each in again["causes"]} == {each["cause"] for each in first["causes"]}
+    assert again["rewound_offsets"] == first["rewound_offsets"]

@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 
 from coordinator.admin.openapi import document
 from coordinator.admin.routes import all_endpoints
+from coordinator_testing.throwaway_server import ThrowawayServer
 from tests.support import coordinators
 from tests.support.coordinators import coordinator_of
 from tests.support.group_members import KINDS
@@ -60,7 +61,7 @@ def settled(server):
     """The server after whatever other operations did to it."""
     yield server
     httpx.post(f"{server.admin}/v1/clock", json={"mode": "real"}, timeout=WITHIN_S).raise_for_status()
-    httpx.delete(f"{server.admin}/v1/faults", timeout=WITHIN_S).raise_for_status()
+    httpx.delete(f"{server.admin}/v1/faults?all=true", timeout=WITHIN_S).raise_for_status()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
@@ -99,11 +100,23 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/health/live", {}),
     ("GET", "/health/ready", {}),
     ("GET", "/metrics", {}),
+    ("GET", "/v1/overview", {}),
+    ("GET", "/v1/workers", {}),
     ("GET", "/v1/topics", {}),
+    ("GET", "/v1/topics/{topic}", {"topic": "t"}),
+    ("GET", "/v1/topics/{topic}/partitions/{partition}/records", {"topic": "t", "partition": "0"}),
+    ("GET", "/v1/brokers", {}),
     ("GET", "/v1/groups", {}),
+    ("GET", "/v1/groups", {"query": {"sort": "trouble", "limit": 5}}),
     ("GET", GROUP, {}),
+    ("GET", f"{GROUP}/why", {}),
     ("GET", GROUP, {"query": {"until": "members:1", "timeout_ms": 1}}),
     ("GET", "/v1/events", {"query": {"follow": "false", "limit": 5}}),
+    (
+        "GET",
+        "/v1/events",
+        {"query": {"follow": "false", "type": "MemberJoined,FaultActed", "client": "c", "since_ms": 1}},
+    ),
     ("POST", "/v1/recordings", {"body": {"match": {"api": "Heartbeat"}, "scope": "s"}}),
     ("GET", "/v1/recordings", {}),
     ("GET", "/v1/recordings/{recording_id}", RECORDING),
@@ -131,11 +144,21 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"{TRANSACTION}/reload", {}),
 ]
 """Method, path, and what is sent: `query`, `body`, and values of the path's segments. `next`: a member has joined again."""
+BROKER = {"broker_id": "2"}
+CALLS_OF_BROKERS: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/v1/emulation", {}),
+    ("POST", "/v1/emulation", {"body": {"release": "3.9"}}),
+    ("POST", "/v1/brokers/{broker_id}/lead", BROKER | {"body": {"group": "g"}}),
+    ("POST", "/v1/brokers/{broker_id}/down", BROKER),
+    ("GET", "/v1/brokers", {}),
+    ("POST", "/v1/brokers/{broker_id}/up", BROKER),
+]
+"""The calls that only a server of several brokers answers with success."""
 BY_NAME = {operation.label: operation for operation in OPERATIONS}
 
 
 def test_every_operation_is_called_for_what_is_there():
-    assert {f"{method} {path}" for method, path, _ in CALLS} == BY_NAME.keys()
+    assert {f"{method} {path}" for method, path, _ in (*CALLS, *CALLS_OF_BROKERS)} == BY_NAME.keys()
 
 
 WORKERS = [pytest.param((), each, id=each.kind) for each in KINDS]
@@ -169,15 +192,29 @@ def test_what_is_there_is_answered_with_success_as_the_document_says(coordinator
         for method, path, sent in CALLS:
             if sent.get("next"):
                 names["member_id"] = join()
-            operation = BY_NAME[f"{method} {path}"]
-            case = operation.Case(
-                path_parameters=names | {name: value for name, value in sent.items() if isinstance(value, str)},
-                query=sent.get("query", {}),
-                **({"body": sent["body"], "media_type": "application/json"} if "body" in sent else {}),
-            )
-            answer = case.call(base_url=server.admin, timeout=WITHIN_S)
-            case.validate_response(answer, checks=SHAPE)
-            assert answer.status_code in {200, 201}, (method, path, answer.text)
+            check_success(server.admin, method, path, sent, names)
+
+
+def test_several_brokers_answer_with_success_as_the_document_says(tmp_path):
+    server = ThrowawayServer(tmp_path, ["nodes=3"]).start()
+    try:
+        for method, path, sent in CALLS_OF_BROKERS:
+            check_success(server.admin_url, method, path, sent, {})
+    finally:
+        server.stop()
+
+
+def check_success(url: str, method: str, path: str, sent: dict[str, Any], names: dict[str, str]) -> None:
+    """Sends the call. `names`: values of the path's segments that the call does not have itself."""
+    operation = BY_NAME[f"{method} {path}"]
+    case = operation.Case(
+        path_parameters=names | {name: value for name, value in sent.items() if isinstance(value, str)},
+        query=sent.get("query", {}),
+        **({"body": sent["body"], "media_type": "application/json"} if "body" in sent else {}),
+    )
+    answer = case.call(base_url=url, timeout=WITHIN_S)
+    case.validate_response(answer, checks=SHAPE)
+    assert answer.status_code in {200, 201}, (method, path, answer.text)
 
 
 def begin_transaction(link: Connection, transactional_id: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.config.settings import AdminConfig
-from tests.admin.test_acting import SETTINGS, member
+from tests.admin.acting_world import SETTINGS, member
 from tests.support.admin_client import act, ask, view
 from tests.support.group_members import KINDS, Classic
 from tests.support.server_process import ServerProcess
@@ -18,12 +18,6 @@ from tests.support.server_process import ServerProcess
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("waiting"), settings=SETTINGS).start() as server:
         yield server
-
-
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 class Waiter(threading.Thread):

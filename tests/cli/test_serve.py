@@ -125,7 +125,7 @@ def test_health_checks_metrics_and_views_of_groups_are_served(coordinator_proces
     assert status == 200
     assert 'coordinator_requests_total{api="ApiVersions",error="NONE"} 1.0' in text
     assert "process_cpu_seconds_total" in text
-    assert json.loads(get(f"{server.admin}/v1/groups")[1]) == {"groups": []}
+    assert json.loads(get(f"{server.admin}/v1/groups")[1]) == {"groups": [], "total": 0}
     assert get(f"{server.admin}/v1/groups/none")[0] == 404
 
 

@@ -38,8 +38,8 @@ def go_program(folder: Path) -> list[str]:
     return [str(program)]
 
 
-def node_program(folder: Path) -> list[str]:
-    """The command that runs `client.js` of this folder."""
+def node_program(folder: Path, script: str = "client.js") -> list[str]:
+    """The command that runs a script of this folder."""
     _needs("node")
     _needs("npm")
     kept = _kept("node", folder)
@@ -52,11 +52,12 @@ def node_program(folder: Path) -> list[str]:
         done = _run(command, building, dict(os.environ))
         if done.returncode:
             pytest.skip(f"npm could not install what {folder.name} needs: {done.stderr[-500:]}")
-        shutil.copy(folder / "client.js", kept)
+        for source in folder.glob("*.js"):
+            shutil.copy(source, kept)
         with suppress(OSError):  # another run was first
             (building / "node_modules").rename(kept / "node_modules")
         shutil.rmtree(building)
-    return ["node", str(kept / "client.js")]
+    return ["node", str(kept / script)]
 
 
 def _needs(tool: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from tests.compatibility.foreign_programs import go_program, node_program
 from tests.support.java_support import KAFKA_VERSION, archive_to_make, compile_java, java, kafka_classpath
 from tests.support.waiting import WITHIN_S, wait_until
+from tests.support.wire import Connection
 
 HERE = Path(__file__).parent
 JAVA_ARTIFACTS = (
@@ -222,8 +223,16 @@ class Program:
     def __str__(self) -> str:
         history = [(event["event"], [partition for _, partition in partitions_of(event)]) for event in self.events[1:]]
         owned = sorted(partition for _, partition in self.owned)
-        state = self.name if self.alive else f"{self.name} (ended)"
+        state = self.name if self.alive else f"{self.name} (ended: {self._last_words()})"
         return f"{state} owns {owned}, read {len(self.records)} records, events {history}"
+
+    def _last_words(self) -> str:
+        """The end of what the program wrote to its stderr."""
+        return Path(self._log.name).read_text(errors="replace")[-2_000:]
+
+    def signal(self, number: int) -> None:
+        """Sends a signal, such as SIGSTOP: the process keeps its connections and says nothing."""
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """SIGKILL: the member does not leave its group."""
@@ -291,3 +300,48 @@ def shared(members: list[Program], partitions: set[Partition]) -> bool:
     """Whether every partition has exactly one owner among the members, and every member has some."""
     owned = [partition for member in members for partition in member.owned]
     return sorted(owned) == sorted(partitions) and all(member.owned for member in members)
+
+
+TOPOLOGY = {
+    "epoch": 1,
+    "subtopologies": [
+        {"subtopology_id": "0", "source_topics": ["t"], "repartition_sink_topics": ["app-repartition"]},
+        {
+            "subtopology_id": "1",
+            "repartition_source_topics": [{"name": "app-repartition", "topic_configs": []}],
+            "state_changelog_topics": [
+                {"name": "app-changelog", "topic_configs": [{"key": "cleanup.policy", "value": "compact"}]}
+            ],
+        },
+    ],
+}
+
+
+NO_TASKS: dict[str, list[Any]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+
+
+ALL_TASKS = NO_TASKS | {"active_tasks": [{"subtopology_id": each, "partitions": [0, 1, 2]} for each in ("0", "1")]}
+
+
+def join_application(link: Connection) -> int:
+    """Creates a streams group of one member that has all tasks; returns its epoch."""
+    settings = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
+    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+    link.call(
+        "IncrementalAlterConfigs", 1,
+        resources=[{"resource_type": 32, "resource_name": "app", "configs": configs}],
+    )  # fmt: skip
+    about = {"group_id": "app", "member_id": "m"}
+    joining = {"rebalance_timeout_ms": 60_000, "process_id": "p", "topology": TOPOLOGY, **NO_TASKS}
+    answers: list[Any] = []
+
+    def has_all() -> bool:
+        # The request is repeated until the internal topics exist.
+        answer = link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=0, **joining)
+        answers.append(answer)
+        return answer["active_tasks"] == ALL_TASKS["active_tasks"] and not answer["status"]
+
+    wait_until(has_all, "all tasks")
+    epoch: int = answers[-1]["member_epoch"]
+    assert link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=epoch, **ALL_TASKS)["error_code"] == 0
+    return epoch

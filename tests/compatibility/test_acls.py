@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -108,6 +109,45 @@ def test_a_client_that_may_not_change_acls_gets_an_error(guarded: ServerProcess)
     (created,) = alice.create_acls([binding(ResourceType.TOPIC, "mine", AclOperation.ALL)]).values()
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
         created.result(WITHIN_S)
+
+
+def test_a_client_of_librdkafka_uses_the_topics_that_are_its_own_and_gets_an_error_for_each_other(
+    guarded: ServerProcess,
+) -> None:
+    admin, alice = (AdminClient(librdkafka(guarded, user)) for user in ("admin", "alice"))
+    topics = [NewTopic(name, num_partitions=1, replication_factor=1) for name in ("own-open", "own-secret", "others")]
+    rules = [
+        binding(ResourceType.TOPIC, "own-", AclOperation.ALL, pattern=ResourcePatternType.PREFIXED),
+        binding(ResourceType.TOPIC, "own-secret", AclOperation.READ, AclPermissionType.DENY),
+        binding(ResourceType.GROUP, "*", AclOperation.READ),
+    ]
+    for future in (*admin.create_topics(topics).values(), *admin.create_acls(rules).values()):
+        future.result(WITHIN_S)
+    assert set(alice.list_topics(timeout=WITHIN_S).topics) == {"own-open", "own-secret"}
+    errors: dict[str, str | None] = {}
+    producer = Producer(librdkafka(guarded, "alice") | {"message.timeout.ms": 10_000})
+    for each in topics:
+        producer.produce(
+            each.topic,
+            b"v",
+            on_delivery=lambda error, message: errors.update({message.topic(): error and error.name()}),
+        )
+    producer.flush(WITHIN_S)
+    assert errors == {"own-open": None, "own-secret": None, "others": "TOPIC_AUTHORIZATION_FAILED"}
+    consumer = Consumer(librdkafka(guarded, "alice") | {"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("own-open", 0, 0), TopicPartition("own-secret", 0, 0)])
+    errors.clear()
+
+    def has_both() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None:
+            errors[message.topic()] = message.error() and message.error().name()
+        return len(errors) == 2
+
+    wait_until(has_both, lambda: f"a record and an error; there are {errors}", WITHIN_S)
+    consumer.close()
+    assert errors == {"own-open": None, "own-secret": "TOPIC_AUTHORIZATION_FAILED"}
+    admin.delete_acls([ALL])[ALL].result(WITHIN_S)
 
 
 def kafka_python(server: ServerProcess, user: str) -> KafkaAdminClient:

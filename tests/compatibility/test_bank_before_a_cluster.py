@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.test_bank_transfers import (
+from tests.compatibility.bank_world import (
     CHUNK,
     GROUP,
     SETTINGS,

@@ -117,6 +117,8 @@ FIELDS: dict[str, Callable[[ServerProcess, Pair], tuple[Any, Any]]] = {
     "topic": lambda server, pair: ("orders", "events"),
     "client_host": lambda server, pair: ("127.0.0.*", "10.*"),
     "listener": lambda server, pair: (server.bootstrap, "kafka:9092"),
+    "principal": lambda server, pair: ("User:ANON*", "User:alice"),
+    "where": lambda server, pair: ({"Topics[].Name": "ord*"}, {"Topics[].Name": "events"}),
     "group_state": lambda server, pair: ("Stable", ("Empty", "PreparingRebalance")),
 }
 """Fields that the members of a group have in common: a value that matches both, and one that matches neither."""

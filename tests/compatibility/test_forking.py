@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from coordinator import cli
 from tests.compatibility.members import CLIENTS, Client, Program
-from tests.compatibility.test_transactional_offset_logs import Producer as TransactionalProducer
+from tests.compatibility.transaction_programs import Producer as TransactionalProducer
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.java_support import java, kafka_classpath
 from tests.support.kafka_broker import TOOLS, KafkaBroker

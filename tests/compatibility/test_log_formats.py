@@ -1,9 +1,9 @@
 """Our log is Kafka's: Kafka's own tool reads our segments, and our server takes over what a Kafka broker wrote."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -16,12 +16,13 @@ from coordinator.operations.log_folders import find_log_folders
 from coordinator.protocol.errors import ErrorCode
 from coordinator_testing.control import Control
 from tests.compatibility.extending_leader import ExtendingLeader
+from tests.compatibility.members import ALL_TASKS, join_application
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.catalog import Catalog
 from tests.support.kafka_broker import KafkaBroker, dump_segments
+from tests.support.ports import HeldPort
 from tests.support.protocol_client import ProtocolMember, wait_for_correct_group
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
 from tests.support.wire import Connection, commit
 
 pytestmark = pytest.mark.java
@@ -103,9 +104,9 @@ class Halted:
 
 
 def what_a_client_sees(bootstrap: str) -> dict[str, Any]:
-    """Every group and its offsets, sorted."""
+    """Every classic group and its offsets, sorted."""
     with Connection(bootstrap) as link:
-        names = sorted(group["group_id"] for group in link.call("ListGroups", 5)["groups"])
+        names = sorted(group["group_id"] for group in link.call("ListGroups", 5, types_filter=["classic"])["groups"])
         described = link.call("DescribeGroups", 5, groups=names)["groups"]
         for group in described:
             group["members"].sort(key=lambda member: member["member_id"])
@@ -126,7 +127,7 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
     for member in members:
         member.die()
     server.terminate()
-    (segment,) = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
+    (segment,) = sorted((server.data_dir / OFFSETS).glob("*.log"))
     said = dump_segments(segment, options=("--offsets-decoder", "--print-data-log"))
     assert "isvalid: true" in said
     assert "isvalid: false" not in said
@@ -143,95 +144,126 @@ def test_kafkas_own_tool_reads_our_segments(coordinator_process: Callable[..., S
     assert "payload: null" in said or "payload:null" in said or "<DELETE>" in said, "no tombstone"
 
 
-def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(tmp_path: Path) -> None:
-    """Its members too: they continue in their generation against our server."""
-    kafka = KafkaBroker(tmp_path / "kafka")
-    kafka.start()
+class Written(NamedTuple):
+    """What a Kafka broker has written, and what its clients saw before it stopped."""
+
+    folder: Path
+    members: list[ProtocolMember]
+    """Of a classic group. They cannot reach the broker any more, and go on."""
+    classic: dict[str, Any]
+    joined: dict[str, Any]
+    """The answer to the member of the consumer group."""
+    consumer_group: dict[str, Any]
+    application_epoch: int
+    streams_group: dict[str, Any]
+    topic_ids: dict[str, bytes]
+    """Of `SIZES`."""
+
+    def copied(self, folder: Path, *logs: str) -> Path:
+        """A folder for a server with some of the logs."""
+        for log in logs:
+            shutil.copytree(self.folder / log, folder / "data" / log)
+        return folder
+
+
+OFFSETS, METADATA = "__consumer_offsets-0", "__cluster_metadata-0"
+SIZES = {"one": 1, "some.other_topic": 7}
+SUBSCRIBERS = {"both": ["some.other_topic", "nowhere", "one"], "single": ["one"], "none": ["nowhere"]}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    kafka = KafkaBroker(tmp_path_factory.mktemp("kafka")).start()
+    nowhere = HeldPort()
+    members: list[ProtocolMember] = []
     try:
         wait_until_serving(kafka.bootstrap)
-        members = make_history(kafka.bootstrap)
-        wanted = what_a_client_sees(kafka.bootstrap)
-    finally:
+        members += make_history(kafka.bootstrap)
+        with Connection(kafka.bootstrap) as link:
+            wanted = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in SIZES.items()]
+            made = link.call("CreateTopics", 7, topics=wanted, timeout_ms=10_000)["topics"]
+            for group, topics in SUBSCRIBERS.items():
+                join_all(link, group, topics, sum(SIZES.get(name, 0) for name in topics))
+            joined = join_all(link, "modern", ["t"], 3)
+            commit_one(link, "modern", joined["member_epoch"])
+            epoch = join_application(link)
+            commit_one(link, "app", epoch)
+            (consumer_group,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
+            (streams_group,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
+        classic = what_a_client_sees(kafka.bootstrap)
+        for member in members:
+            member.bootstrap = nowhere.address
         kafka.stop()
-    folder = tmp_path / "ours"
-    shutil.copytree(kafka.data_dir / "__consumer_offsets-0", folder / "data" / "__consumer_offsets-0")
-    with ServerProcess(folder) as server:
-        seen = what_a_client_sees(server.bootstrap)
-        assert seen["offsets"] == wanted["offsets"]
-        assert seen["groups"] == wanted["groups"]
-        before = [(member.generation, member.assignment) for member in members]
+        ids = {topic["name"]: topic["topic_id"] for topic in made}
+        yield Written(kafka.data_dir, members, classic, joined, consumer_group, epoch, streams_group, ids)
+    finally:
         for member in members:
+            member.die()
+        kafka.stop()
+        nowhere.release()
+
+
+def join_all(link: Connection, group: str, topics: list[str], partitions: int) -> dict[str, Any]:
+    """Joins until the member has all partitions: Kafka's coordinator learns of new topics a moment later."""
+    while owned(joined := join_modern(link, group, topics)) != partitions:
+        pass
+    return joined
+
+
+def commit_one(link: Connection, group: str, epoch: int) -> None:
+    committed = [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 5}]}]
+    who = {"member_id": "m", "generation_id_or_member_epoch": epoch}
+    answer = link.call("OffsetCommit", 9, group_id=group, **who, topics=committed)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+
+def fetched(link: Connection, group: str) -> list[int]:
+    found = link.call("OffsetFetch", 7, group_id=group, topics=None)["topics"]
+    return [each["committed_offset"] for topic in found for each in topic["partitions"]]
+
+
+def test_a_folder_that_kafka_wrote_has_the_same_groups_and_offsets_here(written: Written, tmp_path: Path) -> None:
+    """Its members too: they continue in their generation against our server."""
+    with ServerProcess(written.copied(tmp_path, OFFSETS)) as server:
+        assert what_a_client_sees(server.bootstrap) == written.classic
+        before = [(member.generation, member.assignment) for member in written.members]
+        for member in written.members:
             member.bootstrap = server.bootstrap
-        wait_for_correct_group(server.bootstrap, members)
-        assert [(member.generation, member.assignment) for member in members] == before
-        for member in members:
+        wait_for_correct_group(server.bootstrap, written.members)
+        assert [(member.generation, member.assignment) for member in written.members] == before
+        for member in written.members:
             member.die()
 
 
-def test_a_consumer_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_consumer_group_of_kafka_goes_on_here_as_if_nothing_had_happened(written: Written, tmp_path: Path) -> None:
     """With its topics, whose ids are in Kafka's metadata log: the group's epoch and every assignment are unchanged."""
-    kafka = KafkaBroker(tmp_path / "kafka").start()
-    try:
-        wait_until_serving(kafka.bootstrap)
-        with Connection(kafka.bootstrap) as link:
-            wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
-            link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)
-            while owned(joined := join_modern(link, "modern", ["t"])) != 3:
-                pass
-            committed = [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 5}]}]
-            who = {"member_id": "m", "generation_id_or_member_epoch": joined["member_epoch"]}
-            answer = link.call("OffsetCommit", 9, group_id="modern", **who, topics=committed)
-            assert answer["topics"][0]["partitions"][0]["error_code"] == 0
-            (before,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
-    finally:
-        kafka.stop()
-    folder = tmp_path / "ours"
-    for log in ("__cluster_metadata-0", "__consumer_offsets-0"):
-        shutil.copytree(kafka.data_dir / log, folder / "data" / log)
-    with ServerProcess(folder) as server, Connection(server.bootstrap) as link:
-        owns = joined["assignment"]["topic_partitions"]
-        beat = {"group_id": "modern", "member_id": "m", "member_epoch": joined["member_epoch"]}
+    epoch, owns = written.joined["member_epoch"], written.joined["assignment"]["topic_partitions"]
+    with (
+        ServerProcess(written.copied(tmp_path, METADATA, OFFSETS)) as server,
+        Connection(server.bootstrap) as link,
+    ):
+        beat = {"group_id": "modern", "member_id": "m", "member_epoch": epoch}
         for what in ({"topic_partitions": owns}, {}):
             answer = link.call("ConsumerGroupHeartbeat", 1, **beat, **what)
-            assert (answer["error_code"], answer["member_epoch"]) == (0, joined["member_epoch"])
-            assert answer["assignment"] is None
-        (after,) = link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"]
-        assert after == before
-        found = link.call("OffsetFetch", 7, group_id="modern", topics=None)["topics"]
-        assert [each["committed_offset"] for topic in found for each in topic["partitions"]] == [5]
+            assert (answer["error_code"], answer["member_epoch"], answer["assignment"]) == (0, epoch, None)
+        assert link.call("ConsumerGroupDescribe", 1, group_ids=["modern"])["groups"] == [written.consumer_group]
+        assert fetched(link, "modern") == [5]
 
 
-def test_a_streams_group_of_kafka_goes_on_here_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_streams_group_of_kafka_goes_on_here_as_if_nothing_had_happened(written: Written, tmp_path: Path) -> None:
     """With its topology and internal topics: epochs, tasks and offsets are unchanged, and so is the hash of its topics."""
-    kafka = KafkaBroker(tmp_path / "kafka").start()
-    try:
-        wait_until_serving(kafka.bootstrap)
-        with Connection(kafka.bootstrap) as link:
-            wanted = {"name": "t", "num_partitions": 3, "replication_factor": 1}
-            link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)
-            epoch = join_application(link)
-            committed = [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 5}]}]
-            who = {"member_id": "m", "generation_id_or_member_epoch": epoch}
-            answer = link.call("OffsetCommit", 9, group_id="app", **who, topics=committed)
-            assert answer["topics"][0]["partitions"][0]["error_code"] == 0
-            (before,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
-    finally:
-        kafka.stop()
-    folder = tmp_path / "ours"
-    for log in ("__cluster_metadata-0", "__consumer_offsets-0"):
-        shutil.copytree(kafka.data_dir / log, folder / "data" / log)
-    with ServerProcess(folder) as server, Connection(server.bootstrap) as link:
+    epoch = written.application_epoch
+    with (
+        ServerProcess(written.copied(tmp_path, METADATA, OFFSETS)) as server,
+        Connection(server.bootstrap) as link,
+    ):
         for what in (ALL_TASKS, {}):
-            answer = link.call(
-                "StreamsGroupHeartbeat", 1, group_id="app", member_id="m", member_epoch=epoch, **what
-            )  # fmt: skip
+            answer = link.call("StreamsGroupHeartbeat", 1, group_id="app", member_id="m", member_epoch=epoch, **what)
             assert (answer["error_code"], answer["member_epoch"], answer["status"]) == (0, epoch, [])
             assert answer["active_tasks"] is None
-        (after,) = link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"]
-        assert after == before
-        assert after["group_state"] == "Stable"
-        found = link.call("OffsetFetch", 7, group_id="app", topics=None)["topics"]
-        assert [each["committed_offset"] for topic in found for each in topic["partitions"]] == [5]
+        assert link.call("StreamsGroupDescribe", 1, group_ids=["app"])["groups"] == [written.streams_group]
+        assert written.streams_group["group_state"] == "Stable"
+        assert fetched(link, "app") == [5]
 
 
 def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
@@ -263,14 +295,14 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         with Control(server.admin) as control:
             assert control.group("pair").rebalance("a test").started
         server.terminate()
-        ours = sorted((server.data_dir / "__consumer_offsets-0").glob("*.log"))
+        ours = sorted((server.data_dir / OFFSETS).glob("*.log"))
         kafka = KafkaBroker(tmp_path / "kafka")
         kafka.start()
         try:
             wait_until_serving(kafka.bootstrap)
         finally:
             kafka.stop()
-        theirs = kafka.data_dir / "__consumer_offsets-0"
+        theirs = kafka.data_dir / OFFSETS
         for file in theirs.iterdir():
             if file.name != "partition.metadata":
                 file.unlink()
@@ -292,7 +324,7 @@ def test_a_kafka_broker_serves_the_groups_of_our_log(tmp_path: Path) -> None:
         finally:
             kafka.stop()
         again = tmp_path / "again"
-        shutil.copytree(theirs, again / "data" / "__consumer_offsets-0")
+        shutil.copytree(theirs, again / "data" / OFFSETS)
         assert any(FORMING in segment.read_bytes() for segment in theirs.glob("*.log"))
     with ServerProcess(again) as server, Connection(server.bootstrap) as link:
         assert halted.assignment(link) == ("Stable", b"of Kafka")
@@ -339,47 +371,6 @@ def modern_groups(bootstrap: str) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
-TOPOLOGY = {
-    "epoch": 1,
-    "subtopologies": [
-        {"subtopology_id": "0", "source_topics": ["t"], "repartition_sink_topics": ["app-repartition"]},
-        {
-            "subtopology_id": "1",
-            "repartition_source_topics": [{"name": "app-repartition", "topic_configs": []}],
-            "state_changelog_topics": [
-                {"name": "app-changelog", "topic_configs": [{"key": "cleanup.policy", "value": "compact"}]}
-            ],
-        },
-    ],
-}
-NO_TASKS: dict[str, list[Any]] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-ALL_TASKS = NO_TASKS | {"active_tasks": [{"subtopology_id": each, "partitions": [0, 1, 2]} for each in ("0", "1")]}
-
-
-def join_application(link: Connection) -> int:
-    """Creates a streams group of one member that has all tasks; returns its epoch."""
-    settings = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
-    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
-    link.call(
-        "IncrementalAlterConfigs", 1,
-        resources=[{"resource_type": 32, "resource_name": "app", "configs": configs}],
-    )  # fmt: skip
-    about = {"group_id": "app", "member_id": "m"}
-    joining = {"rebalance_timeout_ms": 60_000, "process_id": "p", "topology": TOPOLOGY, **NO_TASKS}
-    answers: list[Any] = []
-
-    def has_all() -> bool:
-        # The request is repeated until the internal topics exist.
-        answer = link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=0, **joining)
-        answers.append(answer)
-        return answer["active_tasks"] == ALL_TASKS["active_tasks"] and not answer["status"]
-
-    wait_until(has_all, "all tasks")
-    epoch: int = answers[-1]["member_epoch"]
-    assert link.call("StreamsGroupHeartbeat", 1, **about, member_epoch=epoch, **ALL_TASKS)["error_code"] == 0
-    return epoch
-
-
 def application(bootstrap: str) -> dict[str, Any]:
     """The streams group, as far as it does not depend on topics, which the broker lacks."""
     with Connection(bootstrap) as link:
@@ -391,33 +382,18 @@ def application(bootstrap: str) -> dict[str, Any]:
     return group
 
 
-def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(tmp_path: Path) -> None:
+def test_the_hash_of_a_groups_topics_is_the_one_that_kafka_writes(written: Written) -> None:
     """Otherwise every group would rebalance when it moves to a server of the other kind."""
-    sizes = {"one": 1, "some.other_topic": 7}
-    groups = {"both": ["some.other_topic", "nowhere", "one"], "single": ["one"], "none": ["nowhere"]}
-    kafka = KafkaBroker(tmp_path / "kafka").start()
-    try:
-        wait_until_serving(kafka.bootstrap)
-        with Connection(kafka.bootstrap) as link:
-            wanted = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in sizes.items()]
-            made = link.call("CreateTopics", 7, topics=wanted, timeout_ms=10_000)
-            ids = {topic["name"]: topic["topic_id"] for topic in made["topics"]}
-            for group, topics in groups.items():
-                # Kafka's coordinator learns of new topics a moment later.
-                while owned(join_modern(link, group, topics)) != sum(sizes.get(name, 0) for name in topics):
-                    pass
-    finally:
-        kafka.stop()
-    written: list[dict[str, Any]] = []
-    (folder,) = find_log_folders(kafka.data_dir / "__consumer_offsets-0")
-    log_dump(folder, written.append, lambda problem: pytest.fail(str(problem)))
+    records: list[dict[str, Any]] = []
+    (folder,) = find_log_folders(written.folder / OFFSETS)
+    log_dump(folder, records.append, lambda problem: pytest.fail(str(problem)))
     hashes = {
         each["key"]["group_id"]: each["value"]["metadata_hash"]
-        for each in written
-        if each["type"] == "ConsumerGroupMetadata" and each["value"]
+        for each in records
+        if each["type"] == "ConsumerGroupMetadata" and each["key"]["group_id"] in SUBSCRIBERS and each["value"]
     }
-    catalog = Catalog(sizes, ids)
-    assert hashes == {group: hash_of(catalog, topics) for group, topics in groups.items()}
+    catalog = Catalog(SIZES, written.topic_ids)
+    assert hashes == {group: hash_of(catalog, topics) for group, topics in SUBSCRIBERS.items()}
 
 
 def join_modern(link: Connection, group: str, topics: list[str]) -> dict[str, Any]:

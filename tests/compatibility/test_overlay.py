@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.compatibility.members import CLIENTS, Program
-from tests.compatibility.test_zombies_in_transactions import Rounds
+from tests.compatibility.transaction_programs import Rounds
 from tests.support.before_cluster import before, offsets_in
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.server_process import ServerProcess

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.compatibility.transaction_programs import COORDINATOR_LOAD_IN_PROGRESS, Producer
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.kafka_broker import KafkaBroker, dump_segments
 from tests.support.server_process import ServerProcess
@@ -20,41 +21,8 @@ from tests.support.wire import Connection
 pytestmark = pytest.mark.java
 
 UNSTABLE = "unstable"
-UNSTABLE_OFFSET_COMMIT, CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS = 88, 51, 14
 LOGS = ("__consumer_offsets-0", "__transaction_state-0")
 PARTITIONS = range(6)
-
-
-class Producer:
-    """One transactional id, under transaction.version 2."""
-
-    def __init__(self, link: Connection, name: str) -> None:
-        self.link, self.name = link, name
-        response = link.call("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=600_000)
-        assert response["error_code"] == 0, response
-        self.id, self.epoch = response["producer_id"], response["producer_epoch"]
-
-    def commits(self, offsets: dict[int, int]) -> None:
-        partitions = [
-            {"partition_index": partition, "committed_offset": offset, "committed_metadata": self.name}
-            for partition, offset in offsets.items()
-        ]
-        while True:
-            response = self.link.call(
-                "TxnOffsetCommit", 5, transactional_id=self.name, group_id="g", producer_id=self.id,
-                producer_epoch=self.epoch, topics=[{"name": "t", "partitions": partitions}],
-            )  # fmt: skip
-            errors = {each["error_code"] for each in response["topics"][0]["partitions"]}
-            if errors != {CONCURRENT_TRANSACTIONS}:  # the markers of the previous transaction are in flight
-                assert errors == {0}
-                return
-
-    def ends(self, *, committed: bool) -> None:
-        response = self.link.call(
-            "EndTxn", 5, transactional_id=self.name, producer_id=self.id, producer_epoch=self.epoch, committed=committed
-        )
-        assert response["error_code"] == 0, response
-        self.id, self.epoch = response["producer_id"], response["producer_epoch"]
 
 
 def make_history(bootstrap: str) -> tuple[int, int]:

@@ -81,14 +81,29 @@ def test_every_option_of_a_rule_reaches_the_server(run, fresh):
         "--scope",
         scope,
     )
-    run("faults", "add", "--api", "JoinGroup", "--error", "GROUP_MAX_SIZE_REACHED", "--message", "no", "--scope", scope)
+    run("faults", "add", "--api", "CreateTopics", "--error", "POLICY_VIOLATION", "--message", "no", "--scope", scope)
     run("faults", "add", "--api", "Heartbeat", "--error", "OFFSET_OUT_OF_RANGE", "--force", "--scope", scope)
     run(
         "faults", "add", "--api", "Metadata", "--client-id", "nobody", "--close", "--until", "cleared", "--scope", scope
     )
     run("faults", "add", "--api", "Fetch", "--client-id", "nobody", "--throttle-ms", "1", "--scope", scope)
     run("faults", "add", "--group", "nobody", "--coordinator", "loading", "--scope", scope)
+    run(
+        "faults", "add", "--api", "Heartbeat", "--principal", "User:x", "--where", '{"GenerationId": {">": 3}}',
+        "--answer", '{"ErrorCode": 27}', "--instead", "--flip-bits", "1", "--size", "2", "--cut-after", "3",
+        "--bytes-per-s", "4", "--probability", "0.5", "--seed", "6", "--scope", scope,
+    )  # fmt: skip
+    run("faults", "add", "--api", "Heartbeat", "--client-id", "x", "--observe", "--in-progress", "--scope", scope)
     listed = json.loads(run("faults", "list", "--scope", scope, "--json"))["faults"]
+    assert listed.pop()["rule"] | {"scope": None} == {
+        "match": {"api": "Heartbeat", "client_id": "x"}, "action": {"observe": True}, "extent": {"in_progress": True},
+        "scope": None,
+    }  # fmt: skip
+    damaged = listed.pop()["rule"]
+    assert (damaged["match"]["principal"], damaged["match"]["where"]) == ("User:x", {"GenerationId": {">": 3}})
+    changed = {"answer": {"ErrorCode": 27}, "instead": True}
+    assert damaged["action"] == changed | {"flip_bits": 1, "size": 2, "cut_after": 3, "bytes_per_s": 4}
+    assert damaged["extent"] == {"probability": 0.5, "seed": 6}
     first = listed[0]["rule"]
     expected = {name.replace("-", "_"): value for name, value in about.items()}
     assert first["match"] == expected | {"api": "OffsetCommit", "nth": 2}
@@ -96,22 +111,24 @@ def test_every_option_of_a_rule_reaches_the_server(run, fresh):
     assert first["extent"] == {"for_ms": 60000}
     assert [each["rule"]["action"] for each in listed[1:]] == [
         {"delay_ms": 5, "when": "after"},
-        {"error": "GROUP_MAX_SIZE_REACHED", "message": "no"},
+        {"error": "POLICY_VIOLATION", "message": "no"},
         {"error": "OFFSET_OUT_OF_RANGE", "force": True},
         {"close": True},
         {"throttle_ms": 1},
         {"coordinator": "loading"},
     ]
     assert listed[4]["rule"]["extent"] == {"until": "cleared"}
-    assert run("faults", "clear", "--scope", scope) == "cleared 7\n"
+    assert run("faults", "clear", "--scope", scope) == "cleared 9\n"
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
         (("faults", "add", "--api", "Hartbeat", "--close"), "Heartbeat"),
-        (("faults", "add", "--api", "Heartbeat"), "exactly one of"),
+        (("faults", "add", "--api", "Heartbeat"), "at least one of"),
         (("faults", "add", "--version", "3-x", "--close"), "no version"),
+        (("faults", "add", "--where", "MemberEpoch>3", "--close"), "no JSON"),
+        (("faults", "add", "--api", "Heartbeat", "--where", '{"Generation": 3}', "--close"), "GenerationId"),
         (("faults", "clear"), "Exactly one of --fault, --scope and --all"),
         (("faults", "wait", "f1"), "Exactly one of --acted, --matched and --held"),
         (("groups", "wait", "g"), "At least one of --state, --members and --epoch"),

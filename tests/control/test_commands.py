@@ -16,6 +16,7 @@ from coordinator_testing.control import (
     NotReached,
     faults,
     keywords,
+    recordings,
     steps,
 )
 from coordinator_testing.control.clock import ClockCommands
@@ -128,8 +129,8 @@ def test_keywords_become_match_action_and_extent():
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({"api": "Heartbeat"}, "exactly one of"),
-        ({"error": "X", "close": True}, "exactly one of"),
+        ({"api": "Heartbeat"}, "at least one of"),
+        ({"error": "X", "lose": "answer"}, "cannot be combined"),
         ({"error": "X", "when": "after"}, "when belongs to delay_ms"),
         ({"delay_ms": -1}, "action.delay_ms"),
         ({"lose": "both"}, "action.lose"),
@@ -238,16 +239,39 @@ def test_a_wait_for_a_fault_ends_when_all_that_is_wanted_is_reached():
         fault.wait()
 
 
+ENTRY = {
+    "number": 1, "time_ms": 1, "answered_ms": 2, "api": "Fetch", "version": 4, "correlation_id": 7, "client_id": "c",
+    "client_host": "127.0.0.1", "connection": 1, "listener": "h:1", "request": {}, "response": {},
+    "outcome": "answered", "fault": None,
+}  # fmt: skip
+
+
 def test_a_wait_for_a_recording_returns_all_entries():
-    entry = {
-        "number": 1, "time_ms": 1, "answered_ms": 2, "api": "Fetch", "version": 4, "correlation_id": 7, "client_id": "c",
-        "client_host": "127.0.0.1", "connection": 1, "listener": "h:1", "request": {}, "response": {},
-        "outcome": "answered", "fault": None,
-    }  # fmt: skip
-    pages = [{"entries": rows, "next": 2, "dropped": 0} for rows in ([], [entry], [entry], [entry | {"number": 2}], [])]
+    pages = [{"entries": rows, "next": 2, "dropped": 0} for rows in ([], [ENTRY], [ENTRY], [ENTRY | {"number": 2}], [])]
     recording = Recording(*[(200, page) for page in pages])
     assert [each.number for each in recording.wait(2)] == [1, 2]
     assert [each.query["after"] for each in recording.requests] == [1, 1, 0, 2, 2]
+
+
+def test_a_wait_for_an_entry_reads_what_is_pending_again_and_sees_only_what_is_certain():
+    def page(*outcomes):
+        rows = [ENTRY | {"number": number, "outcome": outcome} for number, outcome in outcomes]
+        return 200, {"entries": rows, "next": rows[-1]["number"] if rows else 0, "dropped": 0}
+
+    pages = [((1, "lost"), (2, "pending"), (3, "lost")), (), ((2, "answered"), (3, "lost")), ()]
+    recording = Recording(*[page(*each) for each in pages])
+    assert [each.number for each in recording.wait(lambda entry: entry.outcome == "answered")] == [2]
+    assert [each.query["after"] for each in recording.requests] == [0, 3, 1, 3]
+    with pytest.raises(NotReached, match="no such entry in recording"):
+        Recording(page((1, "pending")), page()).wait(lambda _: True, timeout_s=0)
+
+
+@pytest.mark.parametrize(("scope", "query"), [("s", {"scope": "s"}), (None, {"all": "true"})])
+@pytest.mark.parametrize("kind", [faults, recordings])
+def test_clearing_without_a_scope_says_that_it_means_all(kind, scope, query):
+    script = Script((200, {"cleared": 2}))
+    assert script.run(kind.clear_all(scope)) == 2
+    assert script.requests[0].query == query
 
 
 def test_lists_are_read_page_by_page():

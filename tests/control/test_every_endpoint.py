@@ -1,9 +1,11 @@
 """The client has a command for each endpoint of the server under /v1, and asks for nothing that is none."""
 
 import re
+from typing import ClassVar
 
 from coordinator.admin.routes import all_endpoints
 from coordinator_testing.control import faults, recordings
+from coordinator_testing.control.brokers import BrokerCommands
 from coordinator_testing.control.clock import ClockCommands
 from coordinator_testing.control.events import EventStream
 from coordinator_testing.control.faults import FaultCommands
@@ -12,8 +14,16 @@ from coordinator_testing.control.recordings import RecordingCommands
 from coordinator_testing.control.session import ControlCommands
 from coordinator_testing.control.transactions import TransactionCommands
 
-WITHOUT_COMMAND = {("GET", "/v1/openapi.json")}
-"""For programs that make a client."""
+WITHOUT_COMMAND = {
+    ("GET", "/v1/openapi.json"),
+    ("GET", "/v1/groups/{group_id}/why"),
+    ("GET", "/v1/overview"),
+    ("GET", "/v1/workers"),
+    ("GET", "/v1/topics/{topic}"),
+    ("GET", "/v1/topics/{topic}/partitions/{partition}/records"),
+}
+"""The first is for programs that make a client; `coordinator groups why` has the answer of the second from the log. The others
+are the page's; a program has metrics, and clients of Kafka for topics and their records."""
 
 
 class First:
@@ -49,13 +59,17 @@ class Recording(First, RecordingCommands):
     pass
 
 
+class Broker(First, BrokerCommands):
+    made_down: ClassVar[set[str]] = set()
+
+
 class Clock(First, ClockCommands):
     pass
 
 
 def requests():
-    whole, fault, group, transaction, recording, clock = (
-        Whole(), Fault(), Group(), Transaction(), Recording(), Clock()
+    whole, fault, group, transaction, recording, broker, clock = (
+        Whole(), Fault(), Group(), Transaction(), Recording(), Broker(), Clock()
     )  # fmt: skip
     yield from (whole.faults(), whole.clear_faults(), whole.recordings(), whole.groups(), whole.transactions())
     yield from (whole.topics(), whole.run(whole.leave()), ("GET", EventStream.PATH))
@@ -67,6 +81,8 @@ def requests():
     yield from (group.expire_session("m"), group.bump_epoch(), group.expire_offsets(), group.reload(), group.diff(1, 2))
     yield from (transaction.describe(), transaction.wait("Ongoing"), transaction.expire(), transaction.reload())
     yield from (recording.entries(), recording.wait(1), recording.page(), recording.clear())
+    yield from (whole.emulation(), whole.emulate("3.9"))
+    yield from (whole.brokers(), broker.down(), broker.up(), broker.lead(group="g"))
     yield from (
         clock.read(),
         clock.manual(),

@@ -31,7 +31,7 @@ def test_what_is_written_is_read_and_is_the_ordinary_bytes(sample, others, tail,
     first, (middle, epoch), last = others
     wanted = message(*others, **constant)
     assert len(wanted) == reads.size_bytes
-    assert reads.values_of(wanted) == (first, middle, epoch, last)
+    assert reads.match(wanted).values == (first, middle, epoch, last)
     for field, value in zip(writes.fields, (first, middle, epoch, last), strict=True):
         writes.parts[field] = value
     assert writes.pack(*writes.parts) == wanted
@@ -45,4 +45,4 @@ def test_a_message_that_differs_outside_the_variable_fields_does_not_match(sampl
     fixed = [place for place in range(len(other)) if not (4 <= place < 12 or 13 <= place < 25 or 26 <= place < 34)]
     place = data.draw(st.sampled_from(fixed))
     other[place] ^= data.draw(st.integers(1, 255))
-    assert template.values_of(bytes(other)) is None
+    assert template.match(bytes(other)) is None

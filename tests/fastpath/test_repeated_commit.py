@@ -27,7 +27,9 @@ from coordinator.protocol.messages import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
+from coordinator.protocol.releases import AS_NEWEST
 from coordinator.requests import consumer_group_heartbeat, join_group, offset_commit, sync_group
+from coordinator.runtime.result import NO_LINK
 from coordinator.runtime.router import Router
 from coordinator.security.access import READ_GROUP, READ_TOPIC, AclOperation, ResourceType
 from coordinator.security.acls import Acl, PatternType, PermissionType
@@ -63,7 +65,9 @@ class Connection:
 
     advertised = ("localhost", 9092)
     client_host = "/127.0.0.1"
+    link = NO_LINK
     dialect = None
+    behaviours = AS_NEWEST
 
     def __init__(self, principal):
         self.principal = principal

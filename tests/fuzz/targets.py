@@ -85,6 +85,7 @@ from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.settings import TransactionsConfig
 from coordinator_lab.simulation.clock import ManualClock
 from coordinator_lab.simulation.disk import SimulatedDisk
+from tests.log.log_helpers import at_time, latest
 from tests.protocol.message_making import SCHEMAS, make_message
 from tests.support.catalog import Catalog
 from tests.support.wire import is_flexible
@@ -375,8 +376,8 @@ def _read_all(log: Log) -> None:
         log.aborted_between(offset, log.end_offset)
         log.upper_bound(offset, 100)
     for timestamp in (0, NOW_MS):
-        _expect(lambda at=timestamp: log.offset_for_time(at), CorruptBatch, UnsupportedCompression)
-    _expect(log.latest_timestamp, CorruptBatch, UnsupportedCompression)
+        _expect(lambda at=timestamp: at_time(log, at), CorruptBatch, UnsupportedCompression)
+    _expect(lambda: latest(log), CorruptBatch, UnsupportedCompression)
     log.known("id")
     log.apply_retention(NOW_MS)
 

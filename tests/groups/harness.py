@@ -26,10 +26,11 @@ from coordinator.protocol.messages import (
     Message,
     SyncGroupRequest,
 )
+from coordinator.protocol.releases import AS_NEWEST
 from coordinator.protocol.subscription import Subscription, encode_subscription
 from coordinator.requests import heartbeat as heartbeat_api
 from coordinator.requests import join_group, leave_group, sync_group
-from coordinator.runtime.result import Fact, Record, Result, TimerKey
+from coordinator.runtime.result import NO_LINK, Fact, Record, Result, TimerKey
 from coordinator.runtime.serde import Serde
 from coordinator_lab.simulation.derived_state_invariants import held_bytes
 from tests.support.catalog import Catalog
@@ -55,7 +56,9 @@ class SentRequest:
         self.api_version = api_version
         self.client_id = client_id
         self.client_host = client_host
+        self.link = NO_LINK
         self.dialect = dialect
+        self.behaviours = AS_NEWEST
         self.fresh_id = fresh_id
         self.permits = EVERYTHING
         self.may_describe: Callable[[str], bool] = lambda _name: True

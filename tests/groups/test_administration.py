@@ -16,8 +16,8 @@ from coordinator.groups.administration import (
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from tests.groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
+from tests.groups.converged import consumer_group, converge, streams_group
 from tests.groups.harness import GroupHarness
-from tests.groups.test_force_rebalance import consumer_group, converge, streams_group
 
 REASON = "a test"
 CHANGED = (("range", b"changed"),)

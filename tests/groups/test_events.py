@@ -5,6 +5,7 @@ import pytest
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
+from coordinator.groups.offsets.rewound import BY_ADMINISTRATOR, BY_CONSUMER, BY_MEMBER
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
@@ -19,6 +20,7 @@ from tests.groups.consumer.consumer_world import (
     settle,
 )
 from tests.groups.harness import GroupHarness
+from tests.groups.offsets.group_states import emptied_group
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 ACCEPTS, REFUSES, CANNOT_SAY = Verdict.ACCEPTS, Verdict.REFUSES, Verdict.CANNOT_SAY
@@ -449,3 +451,65 @@ def test_a_group_that_changes_its_kind_and_back_has_events():
 
 def test_policies_are_named_as_in_the_settings():
     assert FENCING_POLICIES == (STRICT, REVOCATION_EPOCH, ASSIGNMENT_EPOCH)
+
+
+# --- offsets that go back ---------------------------------------------------------------------------------------------
+
+
+def rewound(record):
+    value = record.value
+    return value.cause, value.member_id, [
+        (topic.topic_name, each.partition, each.previous_offset, each.committed_offset, each.owner_id)
+        for topic in value.topics
+        for each in topic.partitions
+    ]  # fmt: skip
+
+
+def test_a_member_that_takes_back_the_offset_of_another_one_is_named_with_the_owner():
+    h = halved()
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", h.catalog.topic_id("t"))
+    for member_id, partition, offset in [("b", 3, 52), ("a", 3, 20), ("a", 0, 9), ("a", 0, 9), ("a", 0, 4)]:
+        topic.partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset, -1, "")]
+        h.call(commit, OffsetCommitRequest("g", 3, member_id, None, topics=[topic]), 9, offset_commit.API)
+    found = [rewound(each) for each in h.events if each.key.NAME == "OffsetsRewoundKey"]
+    assert found == [
+        (BY_MEMBER, "a", [("t", 3, 52, 20, "b")]),
+        (BY_MEMBER, "a", [("t", 0, 9, 4, "a")]),
+    ]
+    (first, _) = [each for each in h.facts if each.name == "offsets_rewound"]
+    assert (first.fields["records"], first.fields["partitions"]) == (32, ["t-3: 52 -> 20"])
+
+
+def test_in_a_classic_group_the_owner_is_the_member_that_the_leader_gave_the_partition_to():
+    h = GroupHarness()
+    (leader, follower) = h.stable(members=2)
+    for member_id, partitions in ((leader, (0,)), (follower, (1,))):
+        h.groups.by_id["g"].members[member_id].assignment = encode_assignment(Assignment({"t": partitions}, None, 3))
+    classic_commit(h, leader, 1, offset=9)
+    classic_commit(h, leader, 1, offset=7)
+    (found,) = [rewound(each) for each in h.events if each.key.NAME == "OffsetsRewoundKey"]
+    assert found == (BY_MEMBER, leader, [("t", 1, 9, 7, follower)])
+
+
+def test_a_reset_is_an_operators_and_a_consumer_without_a_group_is_none():
+    coordinator = OffsetCoordinator()
+    coordinator.topics.add("topic", 2)
+    emptied_group(coordinator, "empty")
+    for group_id in ("simple", "empty"):
+        coordinator.commit(group_id, {("topic", 0): 50, ("topic", 1): -1})
+        coordinator.commit(group_id, {("topic", 0): 10, ("topic", 1): 5})
+        coordinator.commit(group_id, {("topic", 0): 10, ("topic", 1): -1})
+    found = [rewound(each) for each in coordinator.shards[0].events if each.key.NAME == "OffsetsRewoundKey"]
+    step = [("topic", 0, 50, 10, None)]
+    assert found == [(BY_CONSUMER, "", step), (BY_ADMINISTRATOR, "", step)]
+
+
+def test_a_member_that_an_administrator_removes_by_its_instance_id_is_named_with_who_asked_for_it():
+    h = GroupHarness()
+    (leader, follower) = h.stable(members=2, static=True)
+    h.leave("g", ("", "i1"), reason="scale down")
+    started = h.events_of("RebalanceStarted")[-1]
+    assert (started.cause, started.member_id) == ("an administrator removed a member", follower)
+    assert started.reason == "scale down; asked for by , client on 127.0.0.1"
+    h.leave("g", (leader, "i0"))
+    assert h.events_of("MemberLeft")[-1].member_id == leader

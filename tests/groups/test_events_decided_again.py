@@ -10,6 +10,8 @@ from coordinator.groups.offsets.commit import commit
 from coordinator.groups.settings import FENCING_POLICIES
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import OffsetCommitRequest
+from coordinator.protocol.releases import AS_NEWEST
+from coordinator.runtime.result import NO_LINK
 from tests.groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness, Modern
 
 STEPS = st.lists(
@@ -91,7 +93,9 @@ def decide_again(h, chosen, event, version):
 
 class Caller:
     client_host = "/127.0.0.1"
+    link = NO_LINK
     dialect = None
+    behaviours = AS_NEWEST
     fresh_id = ""
 
     def __init__(self, api_version, client_id):

@@ -16,6 +16,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ClassicGroupForcedRebalanceKey, GroupMetadataKey
 from coordinator.runtime.result import Record
 from tests.groups.consumer.consumer_world import Classic, ConsumerHarness, Modern
+from tests.groups.converged import consumer_group, converge, streams_group
 from tests.groups.harness import GroupHarness
 from tests.groups.streams.streams_world import StreamsHarness
 
@@ -30,33 +31,6 @@ def force(h: GroupHarness, group_id: str = "g") -> Forced:
 
 def last_started(h: GroupHarness) -> Any:
     return h.events_of("RebalanceStarted")[-1]
-
-
-def consumer_group(**config: Any) -> ConsumerHarness:
-    """A Stable consumer group of two members, at epoch 3."""
-    h = ConsumerHarness(**{"group_consumer_assignment_interval_ms": 0} | config)
-    h.join_modern("g", "a")
-    h.join_modern("g", "b")
-    converge(h)
-    return h
-
-
-def converge(h: ConsumerHarness, members: str = "ab") -> None:
-    """Members beat until each has confirmed its part of the target."""
-    for _ in range(4):
-        for member_id in members:
-            member = h.consumer().members[member_id]
-            owned = {h.catalog.topic_name(topic_id) or "": list(held) for topic_id, held in member.assigned.items()}
-            h.beat("g", member_id, member.member_epoch, owned=owned)
-    assert not h.consumer().is_rebalancing
-
-
-def streams_group(**config: Any) -> StreamsHarness:
-    """A Stable streams group of one member."""
-    h = StreamsHarness(**{"group_streams_assignment_interval_ms": 0} | config)
-    h.arrive("m")
-    assert not h.streams().is_rebalancing
-    return h
 
 
 # --- classic groups ---------------------------------------------------------------------------------------------------

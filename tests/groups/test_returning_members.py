@@ -9,16 +9,13 @@ from itertools import product
 
 import pytest
 
-from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
-from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, REVOCATION_EPOCH
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import TxnOffsetCommitRequest
-from coordinator.runtime.result import Result
+from coordinator.protocol.errors import ErrorCode
 from tests.groups.consumer.consumer_world import ChangeableSettings, Classic, ConsumerHarness, Modern
 from tests.groups.consumer.consumer_world import assert_sound as consumers_are_sound
 from tests.groups.consumer.consumer_world import settle as settle_consumers
 from tests.groups.harness import subscription
+from tests.groups.staged_commit import stage
 from tests.groups.streams.streams_world import StreamsHarness, Thread
 from tests.groups.streams.streams_world import assert_sound as streams_are_sound
 from tests.groups.streams.streams_world import settle as settle_streams
@@ -131,25 +128,6 @@ class Story:
 
     def commit(self, member_id, epoch):
         return ConsumerHarness.commit(self.h, "g", member_id, epoch, [self.lost])
-
-
-def stage(h, member_id, epoch, partition):
-    """The error of a TxnOffsetCommit."""
-    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    entry = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-    name, index = partition
-    topics = [topic(name, h.catalog.topic_id(name), [entry(index, 1, -1, "")])]
-    request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
-
-    def facts_only(groups, request, context, now_ms):
-        verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
-        return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
-
-    try:
-        h.call(facts_only, request, 6)
-    except KafkaError as error:
-        return error.code
-    return NONE
 
 
 def written(h, key):

@@ -6,6 +6,8 @@ follows from a seed, except the order in which connections take turns.
 """
 
 import asyncio
+import os
+import re
 import struct
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
@@ -325,3 +327,9 @@ def request_frame(
     if is_flexible(f"{name}Request", version):
         header += b"\0"
     return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+SEED = int(os.environ.get("COORDINATOR_TEST_FUZZ_SEED", "1"))
+
+
+BUGS = re.compile(r"event=(?:operation_failed|request_failed|change_failed|callback_failed)|Traceback|never retrieved")

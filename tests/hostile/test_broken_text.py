@@ -8,7 +8,7 @@ import contextlib
 
 import pytest
 
-from tests.hostile.test_hostile_clients import HonestMember
+from tests.hostile.honest_member import HonestMember
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection, ConnectionClosed, encode
 

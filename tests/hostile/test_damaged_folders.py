@@ -224,7 +224,7 @@ def test_damage_to_what_all_need_stops_the_start(server, capsys, damage, named):
     damage(server.data_dir)
     found = problems(server.data_dir, capsys)
     before = content(server.data_dir)
-    assert cli.main(server.command()[3:]) == 1
+    assert cli.main(server.command()[4:]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     line = printed.err.splitlines()[-1]
@@ -247,7 +247,7 @@ def test_a_refused_start_after_a_kill_leaves_what_only_the_journal_has_in_the_jo
         server.kill()
     flipped(folder, first_batch_end(segments(server.data_dir / folder)[0].read_bytes()) - 1, 0)(server.data_dir)
     before = content(server.data_dir)
-    assert cli.main(server.command()[3:]) == 1
+    assert cli.main(server.command()[4:]) == 1
     assert content(server.data_dir) == before
 
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from tests.hostile.extremes import send_extremes
-from tests.hostile.test_fuzzed_requests import BUGS
-from tests.hostile.test_hostile_clients import HonestMember
+from tests.hostile.fuzzer import BUGS
+from tests.hostile.honest_member import HonestMember
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the honest member's helpers read /proc")
 

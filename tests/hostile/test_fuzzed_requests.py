@@ -5,20 +5,17 @@ COORDINATOR_TEST_FUZZ_FRAMES sets the number of frames (default 20,000) and COOR
 
 import asyncio
 import os
-import re
 import sys
 
 import pytest
 
-from tests.hostile.fuzzer import bombard
-from tests.hostile.test_hostile_clients import HonestMember
+from tests.hostile.fuzzer import BUGS, SEED, bombard
+from tests.hostile.honest_member import HonestMember
 from tests.support.server_process import ServerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the honest member's helpers read /proc")
 
 FRAMES = int(os.environ.get("COORDINATOR_TEST_FUZZ_FRAMES", "20000"))
-SEED = int(os.environ.get("COORDINATOR_TEST_FUZZ_SEED", "1"))
-BUGS = re.compile(r"event=(?:operation_failed|request_failed|change_failed|callback_failed)|Traceback|never retrieved")
 
 
 def test_every_fuzzed_request_is_answered_or_closed_and_an_honest_member_is_served(tmp_path):

@@ -7,21 +7,16 @@ that no test waits long. That no connection is closed too early is tested in tes
 
 import contextlib
 import random
-import re
 import resource
 import socket
 import sys
-import threading
 import time
-import urllib.request
-import uuid
-from pathlib import Path
-from typing import Self
 
 import pytest
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.network.log_once import LINES_PER_MINUTE_MAX
+from tests.hostile.honest_member import MIB, HonestMember, metric, resident_bytes
 from tests.support.background import Background
 from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
@@ -30,7 +25,6 @@ from tests.support.wire import Connection, ConnectionClosed, encode, frame
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the server's memory from /proc")
 
-MIB = 1024 * 1024
 FRAME_BYTES_MAX = MIB
 PRODUCE_BYTES_MAX = 2 * MIB
 ELEMENTS_MAX = 1_000
@@ -46,54 +40,6 @@ TCP_REPAIR = 19
 """A socket closed in this mode (Linux, privileged) closes without notifying its peer."""
 
 
-class HonestMember:
-    """The only member of a group, which sends heartbeats until `stop`."""
-
-    def __init__(self, bootstrap: str):
-        self.answers = 0
-        self.worst_s = 0.0
-        """The longest time that a heartbeat took."""
-        self.failure: BaseException | None = None
-        self._over = False
-        self._link = Connection(bootstrap, "honest")
-        group = f"honest-{uuid.uuid4()}"
-        asked = {"group_id": group, "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
-        asked |= {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
-        member_id = self._link.call("JoinGroup", 5, **asked, member_id="")["member_id"]
-        generation = self._link.call("JoinGroup", 5, **asked, member_id=member_id)["generation_id"]
-        self._identity = {"group_id": group, "generation_id": generation, "member_id": member_id}
-        assert self._link.call("SyncGroup", 3, **self._identity, assignments=[])["error_code"] == 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over = True
-        self._thread.join()
-        self._link.close()
-        if self.failure is not None:
-            raise self.failure
-
-    def is_served(self) -> None:
-        """Waits until ten more heartbeats have been answered."""
-        wanted = self.answers + 10
-        wait_until(lambda: self.answers >= wanted or not self._thread.is_alive(), "the honest member to be served")
-        assert self.answers >= wanted, f"the honest member was not served: {self.failure!r}"
-
-    def _run(self) -> None:
-        try:
-            while not self._over:
-                asked = time.monotonic()
-                assert self._link.call("Heartbeat", 4, **self._identity)["error_code"] == 0
-                self.worst_s = max(self.worst_s, time.monotonic() - asked)
-                self.answers += 1
-                time.sleep(0.005)  # enough to notice if it is not served, without loading the server
-        except BaseException as error:
-            self.failure = error
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with ServerProcess(tmp_path_factory.mktemp("server"), settings=LIMITS) as server:
@@ -106,17 +52,6 @@ def honest(server):
         member.is_served()
         yield member
         member.is_served()
-
-
-def resident_bytes(server: ServerProcess) -> int:
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s*(\d+) kB", status)[1]) * 1024
-
-
-def metric(server: ServerProcess, line: str) -> float:
-    with urllib.request.urlopen(f"{server.admin}/metrics", timeout=30) as answer:
-        found = re.search(rf"^{re.escape(line)} (\S+)$", answer.read().decode(), re.MULTILINE)
-    return float(found[1]) if found else 0.0
 
 
 def closed(server: ServerProcess, reason: str) -> float:

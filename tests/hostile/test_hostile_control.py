@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.rules.faults import RULES_MAX
-from coordinator.rules.model import KINDS
-from tests.hostile.test_fuzzed_requests import BUGS
-from tests.hostile.test_hostile_clients import MIB, HonestMember, resident_bytes
+from tests.hostile.fuzzer import BUGS
+from tests.hostile.honest_member import MIB, HonestMember, resident_bytes
 from tests.rules.samples import APIS, GROUP, MEMBER, TOPIC, TRANSACTIONAL_ID, sample
 from tests.support.record_batch import Batch
 from tests.support.server_process import ServerProcess
@@ -54,8 +53,8 @@ def honest(server: ServerProcess) -> Iterator[HonestMember]:
 def http(server: ServerProcess) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"{server.admin}/v1", timeout=WITHIN_S) as client:
         yield client
-        client.delete("/faults")
-        client.delete("/recordings")
+        client.delete("/faults", params={"all": True})
+        client.delete("/recordings", params={"all": True})
 
 
 def held(http: httpx.Client, fault: str) -> int:
@@ -83,7 +82,25 @@ SENSIBLE = {
     "close": st.just(value=True),
     "throttle_ms": SMALL,
     "coordinator": st.sampled_from(("moved", "loading", "unavailable")),
+    "answer": st.dictionaries(
+        st.sampled_from(
+            ("ErrorCode", "ThrottleTimeMs", "ErrorMessage", "Topics[].Name", "Groups[].ErrorCode", "Topics")
+        ),
+        st.one_of(st.none(), SMALL, NAMES, ANYTHING),
+        max_size=2,
+    ),
+    "cut_after": SMALL,
+    "bytes_per_s": st.just(1_000_000),
+    "observe": st.just(value=True),
 }
+"""Without `flip_bits` and `size`, whose answers have no shape."""
+WHERE = st.dictionaries(
+    st.sampled_from(
+        ("GroupId", "MemberEpoch", "MemberId", "Topics[].Name", "Topics[0]", "Groups[]", "Nothing", "[", "")
+    ),
+    st.one_of(NAMES, ANYTHING, st.dictionaries(st.sampled_from(("<", ">=", "!=", "=")), st.one_of(SMALL, NAMES))),
+    max_size=2,
+)
 ERRORS = st.fixed_dictionaries({"error": SENSIBLE["error"], "force": st.just(value=True)})
 
 
@@ -91,10 +108,12 @@ ERRORS = st.fixed_dictionaries({"error": SENSIBLE["error"], "force": st.just(val
 def sensible_cases(draw: st.DrawFn) -> tuple[Any, str]:
     """A rule about an API, and the API."""
     api = draw(st.sampled_from(sorted(APIS)))
-    kinds = [st.fixed_dictionaries({kind: SENSIBLE[kind]}) for kind in KINDS if kind != "error"]
+    kinds = [st.fixed_dictionaries({kind: SENSIBLE[kind]}) for kind in SENSIBLE if kind != "error"]
     rule = {"match": {"client_id": VICTIM, "api": api}, "action": draw(st.one_of(ERRORS, ERRORS, ERRORS, *kinds))}
     if draw(st.booleans()):
         rule["match"][draw(st.sampled_from(GLOBS))] = draw(NAMES)
+    if draw(st.booleans()):
+        rule["match"]["where"] = draw(WHERE)
     if draw(st.booleans()):
         rule["extent"] = draw(st.fixed_dictionaries({}, optional={"times": SMALL, "for_ms": st.just(60_000)}))
     return rule, api
@@ -105,7 +124,11 @@ WILD_RULES = st.fixed_dictionaries(
         "match": st.fixed_dictionaries(
             {"client_id": st.just(VICTIM)},
             optional={field: st.one_of(TEXTS, ANYTHING) for field in (*GLOBS, "group_state", "role", "per", "api")}
-            | {"version": st.one_of(NUMBERS, st.lists(NUMBERS, max_size=3)), "nth": NUMBERS},
+            | {
+                "version": st.one_of(NUMBERS, st.lists(NUMBERS, max_size=3)),
+                "nth": NUMBERS,
+                "where": st.one_of(WHERE, ANYTHING),
+            },
         ),
         "action": st.fixed_dictionaries(
             {},
@@ -147,7 +170,7 @@ def test_a_rule_at_random_is_set_or_refused_and_never_breaks_the_server(
         outcomes[meet(server, api, seed)] += 1
         fault = http.get("/faults").json()["faults"][0]
         outcomes["acted"] += fault["acted"]
-        assert http.delete("/faults").json() == {"cleared": 1}
+        assert http.delete("/faults", params={"all": True}).json() == {"cleared": 1}
         assert http.get(f"/faults/{fault['id']}").status_code == 404
 
     set_and_meet()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.test_hostile_clients import HonestMember, metric, resident_bytes
+from tests.hostile.honest_member import HonestMember, metric, resident_bytes
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 

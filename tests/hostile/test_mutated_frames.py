@@ -15,7 +15,9 @@ import pytest
 from coordinator.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.hostile.fuzzer import (
     API_VERSIONS,
+    BUGS,
     CODEC,
+    SEED,
     Outcome,
     RequestMaker,
     close,
@@ -24,8 +26,7 @@ from tests.hostile.fuzzer import (
     send_every_version,
     supported,
 )
-from tests.hostile.test_fuzzed_requests import BUGS, SEED
-from tests.hostile.test_hostile_clients import HonestMember
+from tests.hostile.honest_member import HonestMember
 from tests.support.ports import HeldPort
 from tests.support.server_process import ServerProcess
 from tests.support.tls import certificates

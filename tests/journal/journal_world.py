@@ -6,6 +6,7 @@ what the journal promises about the content of the logs.
 
 from collections import deque
 
+from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.batch import key_values
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import LogSettings
@@ -263,3 +264,25 @@ class _Timer:
 
     def cancel(self):
         self.is_cancelled = True
+
+
+STEPS = 150
+
+
+def work(world, random, steps=STEPS):
+    """A server at work; which of the worker's jobs ends next is random."""
+    for _ in range(steps):
+        choice = random.random()
+        if choice < 0.35:
+            for name in random.sample(LOGS, random.choice([1, 1, 2, 3])):
+                sizes = [random.choice([10, 100, 400]) for _ in range(random.randrange(1, 4))]
+                world.write(name, *sizes, pieces=random.choice([1, 1, 2]))
+            world.turn()
+        elif choice < 0.63:
+            world.work(random.randrange(3))
+        elif choice < 0.91:
+            world.deliver(random.randrange(3))
+        elif choice < 0.98:
+            world.advance(WRITE_BEHIND_MS)
+        else:
+            world.settle()

@@ -8,8 +8,15 @@ import pytest
 from coordinator.journal.journal import RETRY_MS, SLOTS_MAX, WRITE_BEHIND_MS
 from coordinator_lab.simulation import disk
 from coordinator_lab.simulation.disk import SECTOR_BYTES, Inode, SimulatedFile
-from tests.journal.journal_world import BEST_EFFORT, FILE_BYTES, FOLDER, SEGMENT_BYTES, JournalWorld, is_checkpoint
-from tests.journal.test_power_cuts import work
+from tests.journal.journal_world import (
+    BEST_EFFORT,
+    FILE_BYTES,
+    FOLDER,
+    SEGMENT_BYTES,
+    JournalWorld,
+    is_checkpoint,
+    work,
+)
 
 A, B = "groups-0", "groups-1"
 

@@ -10,6 +10,8 @@ from coordinator.log.compaction import clean
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import DamagedLog, LogSettings
 from coordinator_lab.simulation.disk import SimulatedDisk
+from tests.log.log_helpers import at_time, latest
+from tests.support.journal import Oldest
 
 FOLDER = "data/groups-0"
 SETTINGS = LogSettings(segment_bytes=500, segment_ms=None, retention_ms=None)
@@ -234,9 +236,9 @@ def test_a_time_is_found_in_what_moved_to_a_new_segment(log):
     journaled(log)
     append(log, timestamp=5_000)
     log.begin_segment()
-    assert log.offset_for_time(2_000).offset == 1
-    assert log.offset_for_time(1_000).offset == 0
-    assert log.latest_timestamp().offset == 1
+    assert at_time(log, 2_000).offset == 1
+    assert at_time(log, 1_000).offset == 0
+    assert latest(log).offset == 1
 
 
 # --- the start --------------------------------------------------------------------------------------------------------
@@ -403,15 +405,5 @@ def test_a_log_that_may_lose_its_end_is_synced_when_the_journal_has_something_of
     log = opened(disk, [batch(0)], is_best_effort=True)
     assert log.is_unsettled
     log.sync()
-    disk.crash(_Oldest())
+    disk.crash(Oldest())
     assert keys(opened(disk, is_best_effort=True)) == [0]
-
-
-class _Oldest:
-    """A power cut that loses everything unsynced."""
-
-    def random(self):
-        return 1.0
-
-    def choice(self, states):
-        return states[0]

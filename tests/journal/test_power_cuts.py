@@ -8,32 +8,11 @@ from random import Random
 
 import pytest
 
-from coordinator.journal.journal import SLOTS_MAX, WRITE_BEHIND_MS
+from coordinator.journal.journal import SLOTS_MAX
 from coordinator_lab.simulation.disk import PowerCut
-from tests.journal.journal_world import LOGS, JournalWorld
+from tests.journal.journal_world import LOGS, JournalWorld, work
 
 pytestmark = pytest.mark.long
-
-STEPS = 150
-
-
-def work(world, random, steps=STEPS):
-    """A server at work; which of the worker's jobs ends next is random."""
-    for _ in range(steps):
-        choice = random.random()
-        if choice < 0.35:
-            for name in random.sample(LOGS, random.choice([1, 1, 2, 3])):
-                sizes = [random.choice([10, 100, 400]) for _ in range(random.randrange(1, 4))]
-                world.write(name, *sizes, pieces=random.choice([1, 1, 2]))
-            world.turn()
-        elif choice < 0.63:
-            world.work(random.randrange(3))
-        elif choice < 0.91:
-            world.deliver(random.randrange(3))
-        elif choice < 0.98:
-            world.advance(WRITE_BEHIND_MS)
-        else:
-            world.settle()
 
 
 def run(world, random, cut=None, *, stops=True):

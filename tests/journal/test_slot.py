@@ -19,6 +19,7 @@ from coordinator.journal.slot import (
 from coordinator.log.recovery import DamagedLog
 from coordinator_lab.simulation.disk import SimulatedDisk
 from tests.journal.journal_world import FOLDER
+from tests.support.journal import Oldest
 
 PATH = f"{FOLDER}/{PREFIX}1"
 HEADER = SlotHeader(b"saltsalt", 8, 5)
@@ -64,18 +65,8 @@ def test_a_header_of_another_version_is_refused_with_the_file_and_the_version():
 
 def test_a_slot_that_was_made_survives_a_power_cut_with_its_full_size(disk):
     Slot.create(disk, PATH, 300_000)
-    disk.crash(_Oldest())
+    disk.crash(Oldest())
     assert disk.read(PATH) == bytes(300_000)
-
-
-class _Oldest:
-    """A power cut that loses everything unsynced."""
-
-    def random(self):
-        return 1.0
-
-    def choice(self, states):
-        return states[0]
 
 
 def test_a_slot_for_which_there_is_no_space_leaves_no_file(disk):

@@ -5,6 +5,7 @@ from collections import deque
 from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.log import Log, LogSettings
+from coordinator.log.timestamps import search_latest_timestamp, search_timestamp
 from coordinator_lab.simulation.disk import SimulatedDisk
 
 FOLDER = "/data/topic-0"
@@ -36,6 +37,25 @@ def append(log, *pairs, timestamp=1000):
 def content(log):
     """Every record of the log, as a load reads it."""
     return [pair for batch in log.replay_batches() for pair in batch]
+
+
+def at_time(log, timestamp):
+    """The first record with this timestamp or a later one, as ListOffsets finds it; None if all are earlier."""
+    return _found(search_timestamp(log.segments, log.start_offset, timestamp))
+
+
+def latest(log):
+    """The first record with the highest timestamp; None if the log has no record."""
+    return _found(search_latest_timestamp(log.segments, log.start_offset))
+
+
+def _found(search):
+    try:
+        batch = next(search)
+        while True:
+            batch = search.send(batch.records())
+    except StopIteration as found:
+        return found.value
 
 
 def offsets(buffer):

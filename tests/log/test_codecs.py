@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coordinator.log.batch import RECORDS_MAX, OversizeBatch, decode_records, key_values, read_header
 from coordinator.log.codecs import DECOMPRESSED_BYTES_MAX, NAMES, BadCompression, compress, decompress
 from coordinator_lab.simulation.disk import SimulatedDisk
-from tests.log.log_helpers import append, open_log
+from tests.log.log_helpers import append, at_time, open_log
 
 CODECS = range(1, len(NAMES))
 TEXT = b"".join(b"key %d and some value %d " % (number, number * 7919 % 65_521) for number in range(10_000))
@@ -111,4 +111,4 @@ def test_a_batch_of_too_many_records_is_not_decompressed_and_one_of_the_limit_is
     for offset in range(7):
         append(log, (b"k", b"v"), timestamp=offset % 2)
     log.append(batch, RECORDS_MAX + 1, 5)
-    assert log.offset_for_time(5).offset == 7
+    assert at_time(log, 5).offset == 7

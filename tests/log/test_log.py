@@ -7,12 +7,24 @@ import pytest
 from coordinator.log.batch import decode_records, read_header
 from coordinator.log.batch_builder import encode_batch, reduce_batch, seal
 from coordinator.log.codecs import compress
-from coordinator.log.log import Log, OffsetOutOfRange, TimestampOffset
+from coordinator.log.log import Log, OffsetOutOfRange
 from coordinator.log.record import LogRecord
 from coordinator.log.segment import segment_name
+from coordinator.log.timestamps import TimestampOffset
 from coordinator.world.disk import RealDisk
 from coordinator_lab.simulation.disk import SimulatedDisk
-from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, offsets, open_log, reopened
+from tests.log.log_helpers import (
+    FOLDER,
+    append,
+    at_time,
+    content,
+    filled,
+    latest,
+    make_batch,
+    offsets,
+    open_log,
+    reopened,
+)
 
 
 @pytest.fixture
@@ -24,8 +36,8 @@ def test_an_empty_log_has_no_file_and_answers_at_its_end(disk):
     log = open_log(disk)
     assert (log.start_offset, log.end_offset, log.read(0, 100), content(log)) == (0, 0, b"", [])
     assert disk.list(FOLDER) == []
-    assert log.offset_for_time(0) is None
-    assert log.latest_timestamp() is None
+    assert at_time(log, 0) is None
+    assert latest(log) is None
     log.close()
 
 
@@ -97,11 +109,11 @@ def test_an_offset_is_found_by_time_even_where_times_run_backwards(disk):
     for restart in (False, True):
         log_now = reopened(disk, segment_bytes=300) if restart else log
         for wanted in range(62):
-            found = log_now.offset_for_time(wanted)
+            found = at_time(log_now, wanted)
             first = next((i for i, at in enumerate(times) if at >= wanted), None)
             assert (found and (found.offset, found.timestamp)) == (None if first is None else (first, times[first]))
-        latest = log_now.latest_timestamp()
-        assert (latest.offset, latest.timestamp) == (6, 60)
+        newest = latest(log_now)
+        assert (newest.offset, newest.timestamp) == (6, 60)
 
 
 def test_the_latest_timestamp_is_that_of_a_remaining_record(disk):
@@ -113,10 +125,10 @@ def test_the_latest_timestamp_is_that_of_a_remaining_record(disk):
     assert len(log.segments) > 1
     for start in range(len(times)):
         log.truncate_before(start)
-        latest, left = log.latest_timestamp(), times[start:]
-        assert (latest.offset, latest.timestamp) == (start + left.index(max(left)), max(left))
+        newest, left = latest(log), times[start:]
+        assert (newest.offset, newest.timestamp) == (start + left.index(max(left)), max(left))
     log.truncate_before(len(times))
-    assert log.latest_timestamp() is None
+    assert latest(log) is None
 
 
 def test_the_latest_timestamp_of_a_log_whose_last_records_were_compacted_away(disk):
@@ -126,7 +138,7 @@ def test_the_latest_timestamp_of_a_log_whose_last_records_were_compacted_away(di
     header = read_header(batch)
     log.append(reduce_batch(header, decode_records(batch, 0, header)[:1], None), 3, 1002)
     log.truncate_before(1)
-    assert log.latest_timestamp() is None
+    assert latest(log) is None
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
@@ -139,9 +151,9 @@ def test_a_timestamp_in_a_compressed_batch_is_found_exactly_if_it_can_be_read(di
     body[1] |= kind
     for sealed in (compress(kind, plain[61:]), b"nonsense"):
         log.append(seal(log.end_offset, 0, bytes(body), [sealed]), 3, 23)
-    assert log.offset_for_time(22) == TimestampOffset(2, 22, 0)
+    assert at_time(log, 22) == TimestampOffset(2, 22, 0)
     log.truncate_before(4)
-    assert log.offset_for_time(22) == TimestampOffset(4, 23, 0)
+    assert at_time(log, 22) == TimestampOffset(4, 23, 0)
 
 
 def test_every_offset_is_found_through_a_sparse_index(disk):

@@ -129,6 +129,15 @@ CASES = {
         {"reason": "ILLEGAL_GENERATION"},
         "The server has refused 30 commits of former members in five minutes with ILLEGAL_GENERATION.",
     ),
+    "CoordinatorOffsetsRewound": Case(
+        {'coordinator_events_total{event="offsets_rewound"}': "0+0.1x300"},
+        {
+            'coordinator_events_total{event="offsets_rewound"}': "3x300",
+            'coordinator_events_total{event="joined"}': "0+1x300",
+        },
+        {"event": "offsets_rewound"},
+        "Consumers have committed offsets that are earlier than the committed ones 6 times in five minutes.",
+    ),
     "CoordinatorAssignmentsInvalid": Case(
         {'coordinator_invalid_assignments_total{rule="two_members"}': "0x230 3x70"},
         {'coordinator_invalid_assignments_total{rule="two_members"}': "3x300"},

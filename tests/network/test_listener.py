@@ -44,6 +44,7 @@ async def listening(clock, **changes):
             "connections_per_ip_max": 10,
             "connections_per_second_max": 100,
             "now_ms": lambda: clock.now,
+            "wall_ms": lambda: clock.now,
         }
         | changes,
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.api.sliced_work import SLICE_PIECES
+from coordinator.api.sliced_work import SLICE_PIECES, BackgroundWork
 from coordinator.network.turn import LOOK_BYTES, REQUEST_BYTES, SLICE_REQUESTS, TURN_MS, TURN_RESPONSE_BYTES, WAITING_MS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatResponse
@@ -285,6 +285,25 @@ def test_connections_whose_responses_leave_together_do_not_all_begin_their_next_
     for _ in range(20):
         first.turn()
     assert all(len(peer.exchanges) == 2 for peer in peers)
+
+
+def test_background_work_goes_on_behind_a_piece_that_fails(caplog):
+    peer, done = Peer(held=False), []
+
+    def work(number):
+        peer.now += TURN_MS
+        yield
+        done.append(number)
+        if number == 1:
+            raise ValueError("a bug")
+
+    background = BackgroundWork(peer.connection.turn)
+    for number in range(3):
+        background.add(work(number))
+    for _ in range(10):
+        peer.turn()
+    assert done == [0, 1, 2]
+    assert "event=background_work_failed" in caplog.text
 
 
 class Taker:

@@ -14,6 +14,7 @@ from coordinator import cli
 from coordinator.log import catalog
 from coordinator.operations.client import Client
 from coordinator.protocol.messages import OffsetFetchRequest
+from coordinator_testing.throwaway_server import DidNotStart
 from tests.support.server_process import REPOSITORY, TOPICS, ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
@@ -124,7 +125,7 @@ def test_a_copy_with_files_of_different_moments_is_refused(tmp_path, coordinator
     assert checked(copy) == 1
     assert "problem" in capsys.readouterr().out
     broken = restored(tmp_path, copy)
-    with pytest.raises(AssertionError, match=early.name):
+    with pytest.raises(DidNotStart, match=early.name):
         broken.start()
     broken.stop()
 

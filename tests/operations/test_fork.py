@@ -27,7 +27,7 @@ from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.registry import Topic
 from coordinator.world.disk import RealDisk
-from tests.compatibility.test_log_formats import join_application
+from tests.compatibility.members import join_application
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
@@ -404,7 +404,7 @@ def test_a_fork_that_is_stopped_while_it_waits_for_the_source_cleans_up(tmp_path
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         forked = ServerProcess(tmp_path, arguments=("--from", address, "--from-timeout", "600"))
-        forked._spawn()
+        forked.begin_to_start()
         silent.settimeout(60)
         with silent.accept()[0]:
             assert forked.terminate() == 128 + 15

@@ -6,30 +6,18 @@ import socket
 import subprocess
 import sys
 import uuid
+from functools import partial
 
 import pytest
 
 from coordinator import cli
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.support.background import Background
-from tests.support.kafka_broker import KafkaBroker
 from tests.support.record_batch import Batch
-from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 SUBSCRIPTION = encode_subscription(Subscription(("t",), None, {}, -1, None, 1))
-
-
-@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
-def bootstrap(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("server")
-    server = ServerProcess(folder) if request.param == "ours" else KafkaBroker(folder)
-    try:
-        server.start()
-        yield server.bootstrap
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -90,14 +78,8 @@ def join(connection, group, topic):
 
 
 @pytest.fixture
-def run(bootstrap, capsys):
-    def run(*arguments, expect=0):
-        code = cli.main(["groups", *arguments, "--bootstrap", bootstrap])
-        printed = capsys.readouterr()
-        assert code == expect, printed.err or printed.out
-        return printed.err if expect and printed.err else printed.out
-
-    return run
+def run(command):
+    return partial(command, "groups")
 
 
 def test_the_list_has_types_and_states_and_can_be_filtered_by_them(run, connection, topic, group):

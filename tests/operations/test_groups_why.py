@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 
 from coordinator import cli
-from coordinator.operations.group_events import group_event
-from coordinator.operations.rebalance_causes import TYPES, Client, GroupEvent, find_causes, union_ms
+from coordinator.groups.group_events import group_event
+from coordinator.groups.rebalance_causes import (
+    BACK_ON_ITS_CONNECTION,
+    CUT_OFF,
+    KILLED,
+    PAUSED,
+    PAUSED_OR_CUT_OFF,
+    TYPES,
+    Client,
+    GroupEvent,
+    find_causes,
+    union_ms,
+)
 from tests.groups.consumer.consumer_world import INTERVAL_MS, ConsumerHarness, Modern, settle
 from tests.support.wire import Connection
 
@@ -61,12 +72,13 @@ def test_the_first_cause_is_the_client_that_stops_polling_and_for_how_long(recor
     words = first["cause"].split()
     assert words[:3] == ["falls", "silent", "for"]
     assert 0 <= int(words[3]) - truth["paused"]["for_s"] <= 3, "its last heartbeat was up to three seconds earlier"
+    assert first["cause"].endswith(PAUSED)
     assert answer["sentence"].startswith("orders spent 35 % of the last 5 min rebalancing; 11 of 17 rebalances because")
 
 
 def test_the_killed_client_and_the_visitor_are_causes_of_their_own(recorded_storm, answer):
     causes = by_client(answer["causes"])
-    assert causes[recorded_storm.truth["killed"]["client"]]["cause"] == "falls silent and does not come back"
+    assert causes[recorded_storm.truth["killed"]["client"]]["cause"] == f"falls silent and does not come back, {KILLED}"
     visitor = causes[recorded_storm.truth["joined_and_left"]["client"]]
     assert (visitor["cause"], visitor["rebalances"]) == ("joins and leaves", 4)
     assert {each["cause"] for each in answer["causes"] if each["client_id"] is None} == {"the group starts"}
@@ -289,3 +301,110 @@ def test_the_only_member_of_a_group_that_falls_silent_does_not_start_it_again():
 def test_a_static_member_that_comes_back_replaces_its_old_id():
     findings = found(joined(1, "a", "x", instance_id="i"), joined(2, "b", "x", instance_id="i"))
     assert [(each.joined, each.members) for each in findings.clients] == [(2, 1)]
+
+
+def silence_of(port, end, back_port):
+    expired = event("MemberExpired", 50, "a", timeout="session", timeout_ms=10_000, port=port, connection_end=end)
+    back = [joined(57, "b", "x", port=back_port)] if back_port else []
+    findings = found(joined(1, "a", "x", port=1000), expired, started(50, 2, "a"), completed(50, 2), *back)
+    return findings.causes[0].text
+
+
+@pytest.mark.parametrize(
+    ("port", "end", "back_port", "text"),
+    [
+        (1000, "closed", 0, f"falls silent and does not come back, {KILLED}"),
+        (1000, "reset", 2000, f"falls silent for 17 s (session timeout 10 s), {KILLED}"),
+        (1000, "", 1000, f"falls silent for 17 s (session timeout 10 s), {PAUSED}"),
+        (1000, "", 2000, f"falls silent for 17 s (session timeout 10 s), {CUT_OFF}"),
+        (1000, "", 0, f"falls silent and does not come back, {PAUSED_OR_CUT_OFF}"),
+        (1000, "idle", 0, "falls silent and does not come back, the server had closed its connection (idle)"),
+        (-1, "", 2000, "falls silent for 17 s (session timeout 10 s)"),
+    ],
+)
+def test_the_connection_shows_whether_a_member_was_killed_paused_or_cut_off(port, end, back_port, text):
+    assert silence_of(port, end, back_port) == text
+
+
+@pytest.mark.parametrize(
+    ("again", "port", "texts"),
+    [
+        ("b", 1000, {BACK_ON_ITS_CONNECTION}),
+        ("a", -1, {BACK_ON_ITS_CONNECTION}),
+        ("b", 2000, {"joins and leaves"}),
+        ("b", -1, {"joins and leaves"}),
+    ],
+)
+def test_a_departure_without_a_reason_is_a_consumer_that_stops_polling_if_its_process_comes_back(again, port, texts):
+    findings = found(
+        joined(0, "first", "y"), joined(1, "a", "x", port=1000),
+        event("MemberLeft", 9, "a"), started(9, 2, "a"), completed(9, 2),
+        joined(30, again, "x", port=port), started(30, 3, again), completed(31, 3),
+    )  # fmt: skip
+    assert {each.text for each in findings.causes} == texts
+    assert [each.rebalances for each in findings.causes] == [2]
+
+
+def rolled(pairs, pause_s=20, stays=(), restarts=2):
+    """Members that leave and come back as others, one after another."""
+    events = [replace(event("EventLogOpened", 0), offset=0)]
+    events += [joined(1, name, "api") for name in (*(old for old, _ in pairs), *stays)]
+    events += [started(1, 1, pairs[0][0]), completed(2, 1)]
+    at, epoch = 100, 2
+    for old, new in pairs:
+        events += [event("MemberLeft", at, old), started(at, epoch, old), completed(at + 1, epoch)]
+        events += [joined(at + restarts, new, "api"), started(at + restarts, epoch + 1, new)]
+        events += [completed(at + restarts + 1, epoch + 1)]
+        at, epoch = at + pause_s, epoch + 2
+    return {
+        (each.kind, each.rebalances, each.client and each.client.client_id)
+        for each in found(*events, to_s=9_999).causes
+    }
+
+
+def test_a_rollout_is_one_cause_with_its_rebalances_counted_and_no_culprit():
+    pairs = [("a", "A"), ("b", "B"), ("c", "C")]
+    assert rolled(pairs) == {("the group starts", 1, None), ("rollout", 6, None)}
+    assert rolled(pairs, stays=("d",)) == {("the group starts", 1, None), ("rollout", 6, None)}
+
+
+@pytest.mark.parametrize(
+    ("arguments"),
+    [
+        {"pairs": [("a", "A"), ("b", "B")], "stays": ("c", "d")},
+        {"pairs": [("a", "A"), ("b", "B"), ("c", "C")], "pause_s": 3_000},
+        {"pairs": [("a", "A"), ("b", "B"), ("c", "C")], "pause_s": 1, "restarts": 10},
+        {"pairs": [("a", "a"), ("b", "b"), ("c", "c")]},
+    ],
+    ids=["half of the members", "hours between them", "all stop and then all start", "none is another process"],
+)
+def test_members_that_are_not_replaced_one_after_another_are_no_rollout(arguments):
+    assert "rollout" not in {kind for kind, _, _ in rolled(**arguments)}
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason", "kind"),
+    [
+        ("a subscribed topic changed", "", "topic"),
+        (
+            "the leader joins again",
+            "cached metadata has changed from ({orders=2}) to ({orders=4})",
+            "topic",
+        ),
+        ("an administrator removed a member", "scale down; asked for by User:ops, admin on 10.0.0.9", "administrator"),
+        ("an administrator forced a rebalance", "", "administrator"),
+        ("the leader joins again", "", "other"),
+    ],
+)
+def test_a_topic_and_an_administrator_are_causes_and_no_client_is_blamed(cause, reason, kind):
+    start = replace(started(9, 2, "a", cause), reason=reason)
+    (only,) = found(joined(1, "a", "x"), start, completed(10, 2)).causes
+    assert only.kind == kind
+    assert only.client == (Client("x", "/x-host") if kind == "other" else None)
+    assert reason in only.text
+
+
+def test_an_id_of_which_nobody_knows_the_client_is_no_client():
+    findings = found(joined(1, "a", "x"), started(9, 2, "instance-7"), completed(10, 2, ("PZxq-short-uuid", 700)))
+    assert [each.client.client_id for each in findings.clients] == ["x"]
+    assert [each.client for each in findings.causes] == [None]

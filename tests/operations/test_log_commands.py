@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import cli
 from coordinator.log.batch import COMPRESSION_NAMES, HEADER_BYTES, TRANSACTIONAL, LogRecord, read_header
 from coordinator.log.batch_builder import encode_batch, encode_records, seal
-from coordinator.log.checkpoint import Offsets
 from coordinator.log.codecs import compress
 from coordinator.log.end_transaction_marker import end_transaction  # fmt: skip
 from coordinator.operations.progress import progress
@@ -19,51 +17,17 @@ from coordinator.protocol.messages import (
     ClassicGroupGenerationValue,
     GroupMetadataKey,
     GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
+    message_class,
 )
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
+from coordinator.topics import metadata_records
 from coordinator.transactions.records import transaction_record
 from coordinator.transactions.transaction import State, Transaction
+from tests.operations.logs import NOW_MS, SERDE, checkpoint, commit, content, run, text, write
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
-
-NOW_MS = 1_700_000_000_000
-SERDE = Serde(Codec.of(), ("OffsetCommitKey", "GroupMetadataKey", "ClassicGroupGenerationKey"))
-
-
-def commit(offset: int, group: str = "g", value: int | None = 42) -> LogRecord:
-    key = OffsetCommitKey(group=group, topic="t", partition=0)
-    message = None if value is None else OffsetCommitValue(offset=value, metadata="m", commit_timestamp=NOW_MS)
-    return LogRecord(offset, NOW_MS, *SERDE.encode(Record(key, message, 3)))
-
-
-def text(offset: int, value: str = "v") -> LogRecord:
-    return LogRecord(offset, NOW_MS, b"k", value.encode(), (("h", b"\xff"),))
-
-
-def write(folder: Path, *batches: bytes, base_offset: int = 0) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{base_offset:020d}.log"
-    path.write_bytes(b"".join(batches))
-    return path
-
-
-def checkpoint(folder: Path, offset: int) -> None:
-    """Writes the checkpoint of a server that has synced everything before the offset, without gaps."""
-    (folder / "log-checkpoint").write_bytes(Offsets(start_offset=0, recovery_offset=offset).line())
-
-
-def content(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = cli.main(["log", *map(str, arguments)])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
 
 
 def checked(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, list[dict]]:
@@ -229,6 +193,78 @@ def test_dump_shows_records_of_users_as_text_or_base64(tmp_path, capsys):
     assert (second["key"], second["value"]) == (None, {"base64": "/w=="})
 
 
+SHARE_GROUP = (
+    (
+        "000a0007776f726b6572730016717872585263787654646d443366685a5a44464c3441"
+        ":00000013636f6e73756d65722d776f726b6572732d310b2f3132372e302e302e310206717565756500"
+    ),
+    "000b0007776f726b657273:000000000002c5fe671e45e3db3000",
+    (
+        "000d0007776f726b6572730016717872585263787654646d443366685a5a44464c3441"
+        ":0000029399619208404ea0bf2d671959e938f40300000000000000010000"
+    ),
+    "000c0007776f726b657273:000000000002010008000001a219ee5645",
+    (
+        "000e0007776f726b6572730016717872585263787654646d443366685a5a44464c3441"
+        ":0000000000030000000200029399619208404ea0bf2d671959e938f40300000000000000010000"
+    ),
+    "000f0007776f726b657273:0000029399619208404ea0bf2d671959e938f406717565756503000000000000000100010100",
+)
+"""Records of a share group in `__consumer_offsets` of Kafka 4.4.0: key and value."""
+SHARE_STATE = (
+    (
+        "00000007776f726b6572739399619208404ea0bf2d671959e938f400000000"
+        ":0000000000000000000200000000ffffffffffffffff000001a219ee68da000001a219ee68da0100"
+    ),
+    (
+        "00010007776f726b6572739399619208404ea0bf2d671959e938f400000000:"
+        "00000000000000000000000000000000000005000000000000000000000000000000000200010000000000000000010000000000"
+        "00000100000100000000000000000200000000000000020400010000000000000000030000000000000003020001000100040000"
+        "0003"
+    ),
+)
+"""Records of its partition in `__share_group_state`: made, then two records accepted, one released and one rejected."""
+
+
+def kafka_batch(records: tuple[str, ...]) -> bytes:
+    """These records, each as hexadecimal digits of its key and value."""
+    pairs = [[bytes.fromhex(digits) for digits in record.split(":")] for record in records]
+    return encode_batch([LogRecord(offset, NOW_MS, key, value) for offset, (key, value) in enumerate(pairs)])
+
+
+def test_dump_shows_share_groups_of_kafka_as_messages(tmp_path, capsys):
+    write(tmp_path / "__consumer_offsets-0", kafka_batch(SHARE_GROUP))
+    member, group, part, target, current, state = dumped(capsys, tmp_path)
+    assert (member["type"], member["value"]["subscribed_topic_names"]) == ("ShareGroupMemberMetadata", ["queue"])
+    assert (group["type"], group["value"]["epoch"]) == ("ShareGroupMetadata", 2)
+    assert (part["type"], part["value"]["topic_partitions"][0]["partitions"]) == (
+        "ShareGroupTargetAssignmentMember",
+        [0, 1],
+    )
+    assert target["value"] == {"version": 0, "assignment_epoch": 2, "assignment_timestamp": 1_795_731_379_781}
+    assert (current["type"], current["value"]["member_epoch"]) == ("ShareGroupCurrentMemberAssignment", 3)
+    assert state["value"]["initializing_topics"][0]["topic_name"] == "queue"
+    assert checked(capsys, tmp_path)[1][0]["records_of_unknown_type"] == 0
+
+
+def test_dump_shows_the_share_state_of_kafka_as_messages(tmp_path, capsys):
+    write(tmp_path / "__share_group_state-2", kafka_batch(SHARE_STATE))
+    snapshot, update = dumped(capsys, tmp_path)
+    assert snapshot["type"] == "ShareSnapshot"
+    assert (snapshot["key"]["group_id"], snapshot["key"]["partition"]) == ("workers", 0)
+    assert (snapshot["value"]["state_epoch"], snapshot["value"]["start_offset"]) == (2, -1)
+    assert update["type"] == "ShareUpdate"
+    assert update["value"]["delivery_complete_count"] == 3
+    assert [(each["first_offset"], each["delivery_state"]) for each in update["value"]["state_batches"]] == [
+        (0, 2),
+        (1, 0),
+        (2, 4),
+        (3, 2),
+    ]
+    write(tmp_path / "copy", kafka_batch(SHARE_STATE))
+    assert dumped(capsys, tmp_path / "copy", "--as", "share-state")[0]["type"] == "ShareSnapshot"
+
+
 def test_dump_decodes_a_folder_of_another_name_as_specified(tmp_path, capsys):
     write(tmp_path / "copy", encode_batch([commit(0)]))
     assert dumped(capsys, tmp_path / "copy")[0]["type"] == ""
@@ -254,6 +290,16 @@ def test_dump_shows_compressed_batches_and_names_an_unknown_compression(tmp_path
     ]
     assert "compressed with 5" in named["type"]
     assert run(capsys, "check", tmp_path)[0] == 0
+
+
+def test_dump_knows_every_kind_of_record_that_the_metadata_log_has(tmp_path, capsys):
+    records = [
+        LogRecord(offset, NOW_MS, None, metadata_records.encode(message_class(name)()))
+        for offset, name in enumerate(metadata_records.NAMES.values())
+    ]
+    write(tmp_path / "__cluster_metadata-0", encode_batch(records))
+    types = [each["type"] for each in dumped(capsys, tmp_path)]
+    assert types == [name.removesuffix("Record") for name in metadata_records.NAMES.values()]
 
 
 def test_dump_names_markers(tmp_path, capsys):

@@ -16,9 +16,10 @@ from coordinator.operations.known_logs import registry_of
 from coordinator.operations.repair import PRODUCER_IDS_SKIPPED
 from coordinator.server.data_folder import lock
 from coordinator.topics import metadata_records
+from coordinator.topics.placements import on_one
 from coordinator.topics.registry import Topic, creation
 from coordinator.world.disk import RealDisk
-from tests.operations.test_log_commands import checkpoint, commit, content, run, text, write
+from tests.operations.logs import checkpoint, commit, content, run, text, write
 
 LOG = "__consumer_offsets-0"
 
@@ -103,7 +104,7 @@ def test_a_torn_tail_is_left_to_the_next_start(tmp_path, capsys):
 def test_topics_that_the_metadata_log_lost_are_restored_from_the_catalog(tmp_path, capsys):
     data = tmp_path / "data"
     topics = [Topic("kept", b"k" * 16, 1), Topic("orders", b"o" * 16, 3)]
-    batches = [metadata(0, list(creation(topics[0], 1))), metadata(2, list(creation(topics[1], 1)))]
+    batches = [metadata(0, list(creation(topics[0], on_one(1)))), metadata(2, list(creation(topics[1], on_one(1))))]
     write(data / "__cluster_metadata-0", batches[0], batches[1][:-1] + b"\xff")
     checkpoint(data / "__cluster_metadata-0", 6)
     entries = [("kept-0", "k"), ("orders-0", "o"), ("orders-2", "o")]

@@ -8,20 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from coordinator import cli
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
-
-
-@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
-def bootstrap(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("server")
-    server = ServerProcess(folder) if request.param == "ours" else KafkaBroker(folder)
-    try:
-        server.start()
-        yield server.bootstrap
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -2,37 +2,18 @@
 
 import json
 import uuid
+from functools import partial
 
 import pytest
 
-from coordinator import cli
 from coordinator.operations.client import Client
 from coordinator.protocol.messages import MetadataRequest
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
-def bootstrap(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("server")
-    server = ServerProcess(folder) if request.param == "ours" else KafkaBroker(folder)
-    try:
-        server.start()
-        yield server.bootstrap
-    finally:
-        server.stop()
-
-
 @pytest.fixture
-def run(bootstrap, capsys):
-    def run(*arguments, expect=0):
-        code = cli.main(["topics", *arguments, "--bootstrap", bootstrap])
-        printed = capsys.readouterr()
-        assert code == expect, printed.err or printed.out
-        return printed.err if expect and printed.err else printed.out
-
-    return run
+def run(command):
+    return partial(command, "topics")
 
 
 @pytest.fixture

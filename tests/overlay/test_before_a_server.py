@@ -10,6 +10,7 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from coordinator_testing.throwaway_server import DidNotStart
 from tests.support.before_cluster import SETTINGS, before
 from tests.support.ports import HeldPort
 from tests.support.postgresql import Cluster
@@ -87,7 +88,7 @@ def consume_what_was_produced(bootstrap: str, group: str) -> None:
 def test_a_wrong_password_is_a_line_at_the_start(tmp_path: Path, secured: ServerProcess, pem: Pem) -> None:
     """A start that the cluster refuses ends, and the line has no secret."""
     with (
-        pytest.raises(AssertionError, match=r"user alice") as refused,
+        pytest.raises(DidNotStart, match=r"user alice") as refused,
         before(tmp_path / "overlay", secured.bootstrap, account(pem, "PLAIN", "wrongest")),
     ):
         pass
@@ -122,6 +123,10 @@ def test_a_server_that_starts_names_its_apis_when_it_knows_the_cluster(
     names = {each["api_key"] for each in answer["api_keys"]}
     assert names >= {api_key(name) for name in ("Produce", "Fetch", "Metadata", "OffsetCommit")}
     wait_until(lambda: readiness(server) == (200, []), "a server that is ready")
+    behind.stop()
+    wait_until(lambda: (readiness(server) or (0,))[0] == 503, "a server without its cluster, which is not ready")
+    behind.start()
+    wait_until(lambda: readiness(server) == (200, []), "a server that is ready again")
 
 
 def test_a_start_that_waits_for_its_cluster_can_be_stopped(

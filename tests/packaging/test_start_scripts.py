@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
+from tests.packaging.round_trip import round_trip
 from tests.support.ports import HeldPort
 from tests.support.waiting import WITHIN_S, wait_until
 
@@ -203,8 +203,10 @@ def test_a_module_starts_the_server_with_its_own_script_and_sees_its_line(module
     command = [filled(word, places | {"script": str(script)}) for word in module.command]
     try:
         process = started(command, **module.variables, KAFKA_LISTENERS=listeners)
-        script.write_text(filled(module.script, places))
-        script.chmod(0o777)
+        whole = root / "script"
+        whole.write_text(filled(module.script, places))
+        whole.chmod(0o777)
+        whole.rename(script)  # at once, or the command that waits for it may run an empty one
         log = root / "log"
 
         def seen() -> bool:
@@ -222,17 +224,6 @@ def test_a_module_starts_the_server_with_its_own_script_and_sees_its_line(module
 
 def filled(text: str, places: dict[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda name: places[name[1]], text)
-
-
-def round_trip(bootstrap: str) -> None:
-    """Produces a record and consumes it in a group, with the addresses that the server advertises."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce("orders", b"order 1")
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["orders"])
-    assert consumer.poll(30).value() == b"order 1"
-    consumer.close()
 
 
 def test_the_entry_point_passes_a_shell_or_a_path_on_and_runs_other_words_as_commands(root):

@@ -16,7 +16,7 @@ import pytest
 
 from coordinator_testing.throwaway_server import read_line
 from tests.compatibility.foreign_programs import go_program, node_program
-from tests.packaging.test_start_scripts import round_trip
+from tests.packaging.round_trip import round_trip
 from tests.support.java_support import CACHE, compile_java, java, kafka_classpath
 
 PROGRAMS = Path(__file__).with_name("testcontainers")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from google_crc32c import value as crc32c
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from coordinator.log.batch_builder import encode_batch
 from coordinator.log.record import LogRecord
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
+from pyspark_coordinator_log import batches, buffers, columns, views
 
 CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -149,11 +151,11 @@ def write_log(
     folder.mkdir(parents=True, exist_ok=True)
     if cluster is not None:
         (data / "meta.properties").write_text(f"version=1\ncluster.id={cluster}\n")
-    for batches in segments:
-        base = read_header(batches[0]).base_offset
-        (folder / f"{base:020d}.log").write_bytes(b"".join(batches))
+    for some in segments:
+        base = read_header(some[0]).base_offset
+        (folder / f"{base:020d}.log").write_bytes(b"".join(some))
         if index_every:
-            (folder / f"{base:020d}.index").write_bytes(index_of(batches, base, index_every))
+            (folder / f"{base:020d}.index").write_bytes(index_of(some, base, index_every))
     return folder
 
 
@@ -173,3 +175,24 @@ def damaged(content: bytes, data: Any, *, start: int = 0) -> bytes:
     """Removes, replaces or inserts up to three bytes from `start` on, drawn at random."""
     at = data.draw(st.integers(start, len(content)))
     return content[:at] + data.draw(st.binary(max_size=3)) + content[at + data.draw(st.integers(0, 3)) :]
+
+
+def wanted(view: str, **limits: Any) -> views.Wanted:
+    everything = {"groups": None, "since_ms": None, "until_ms": None}
+    return views.Wanted(view=view, columns=tuple(columns.SCHEMAS[view].names), **(everything | limits))
+
+
+def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
+    found, reached = batches.walk(content, len(content))
+    assert reached == len(content)
+    source = buffers.Buffer(buffers.padded(content))
+    headers = batches.Headers(source, np.array(found, np.int64))
+    batches.check(source, headers, checksums=True)
+    out = []
+    origin = views.Origin(3, "log", is_state=view != "events")
+    for piece, some in batches.pieces(source, headers):
+        table = views.table(piece, some, wanted(view, **limits), origin, 0, None)
+        assert table.schema == columns.SCHEMAS[view]
+        table.validate(full=True)
+        out += table.to_pylist()
+    return out

@@ -155,7 +155,7 @@ class History:
         self, member: str, epoch: int, partitions: dict[int, int | None], error: str | None = None, **fields: Any
     ) -> int:
         """A commit. `partitions`: partition of topic t -> the assignment epoch in the event."""
-        listed = [("t", "id-of-t", partition, 1, error, since) for partition, since in partitions.items()]
+        listed = [("t", "id-of-t", partition, 1, error, since, None, None) for partition, since in partitions.items()]
         return self.event("CommitDecided", member_id=member, epoch=epoch, error=error, partitions=listed,
                           policy=fields.pop("policy", "revocation-epoch"), **fields)  # fmt: skip
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coordinator.protocol import messages as kafka
 from pyspark_coordinator_log import columns, decisions, messages
 from tests.pipeline import foreign_logs as made
-from tests.pipeline.test_log_decoder import read
+from tests.pipeline.foreign_logs import read
 
 VALUE = kafka.CommitDecidedValue
 TEXTS = st.text(max_size=8) | st.just("a" * 150)

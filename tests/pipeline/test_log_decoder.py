@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,33 +17,12 @@ from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.schema import SchemaError
 from coordinator.protocol.wire import DecodeError
-from pyspark_coordinator_log import batches, buffers, columns, views
+from pyspark_coordinator_log import batches, columns
 from pyspark_coordinator_log import messages as record_messages
 from pyspark_coordinator_log.batches import BadBatch
 from pyspark_coordinator_log.commits import topic_id_text
 from tests.pipeline import foreign_logs as made
-from tests.pipeline.foreign_logs import Commit
-
-
-def wanted(view: str, **limits: Any) -> views.Wanted:
-    everything = {"groups": None, "since_ms": None, "until_ms": None}
-    return views.Wanted(view=view, columns=tuple(columns.SCHEMAS[view].names), **(everything | limits))
-
-
-def read(content: bytes, view: str, **limits: Any) -> list[dict[str, Any]]:
-    found, reached = batches.walk(content, len(content))
-    assert reached == len(content)
-    source = buffers.Buffer(buffers.padded(content))
-    headers = batches.Headers(source, np.array(found, np.int64))
-    batches.check(source, headers, checksums=True)
-    out = []
-    origin = views.Origin(3, "log", is_state=view != "events")
-    for piece, some in batches.pieces(source, headers):
-        table = views.table(piece, some, wanted(view, **limits), origin, 0, None)
-        assert table.schema == columns.SCHEMAS[view]
-        table.validate(full=True)
-        out += table.to_pylist()
-    return out
+from tests.pipeline.foreign_logs import Commit, read
 
 
 def decoded_one_by_one(content: bytes) -> list[dict[str, Any]]:

@@ -161,7 +161,7 @@ def test_every_violation_is_found_with_its_offset(spark):
     h.commit_decided("a", 2, {0: 2}, member_epoch=2, strict_accepts=False)
     for policy in ("report", "refuse"):
         h.event("AssignmentInvalid", group_kind="classic", member_id="c", epoch=4, policy=policy,
-                partitions=[("t", None, 3, None, "two_members", None)])  # fmt: skip
+                partitions=[("t", None, 3, None, "two_members", None, None, None)])  # fmt: skip
     state, events = h.frames(spark)
     judged = judging(spark, state, events)
     found = invariants.check_invariants(state, owned_in(judged), complete_from(spark), judged.findings(), events)
@@ -173,6 +173,18 @@ def test_every_violation_is_found_with_its_offset(spark):
         (vocabulary.EVENT_DISAGREES, 0, "a"),
         (vocabulary.VERDICT, 1, "a"),
         (vocabulary.INVALID_ASSIGNMENT, 2, "c"),
+    }
+
+
+def test_an_offset_that_goes_back_is_broken_unless_the_member_has_the_partition(spark):
+    h = History()
+    for member, owner in (("a", "b"), ("a", "a"), ("b", None), ("", "b")):
+        step = ("t", "id-of-t", 3, 20, None, None, 52, owner)
+        h.event("OffsetsRewound", member_id=member, partitions=[step])
+    found = invariants.offsets_went_back(h.frames(spark)[1])
+    assert rows(found, "rule", "member_id", "other_member_id", "partition", "detail") == {
+        (vocabulary.OFFSET_WENT_BACK, "a", "b", 3, "20 after 52: 32 records come again"),
+        (vocabulary.OFFSET_WENT_BACK, "b", None, 3, "20 after 52: 32 records come again"),
     }
 
 

@@ -15,7 +15,13 @@ CODEC = Codec.of()
 MESSAGES_EACH = 3
 ARTIFACTS = [
     f"org.apache.kafka:{name}:{KAFKA_VERSION}"
-    for name in ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-metadata")
+    for name in (
+        "kafka-clients",
+        "kafka-group-coordinator",
+        "kafka-share-coordinator",
+        "kafka-transaction-coordinator",
+        "kafka-metadata",
+    )
 ]
 OUR_OWN_SINCE = 1000
 """The types of the event log's records, which Kafka does not have."""
@@ -32,6 +38,8 @@ def java_class(name: str) -> str:
         return f"org.apache.kafka.common.metadata.{name}"
     if name.startswith("TransactionLog"):
         return f"org.apache.kafka.coordinator.transaction.generated.{name}"
+    if name.startswith(("ShareSnapshot", "ShareUpdate")):
+        return f"org.apache.kafka.coordinator.share.generated.{name}"
     match SCHEMAS[name].kind:
         case "request" | "response" | "header":
             return f"org.apache.kafka.common.message.{name}Data"

@@ -26,7 +26,7 @@ def definition(*fields: dict, **changes: object) -> dict:
 def test_the_stub_has_every_class_with_the_fields_of_its_constructor():
     """What type checkers read about the classes is what the classes are."""
     stub = {each.name: each for each in ast.parse(stubs.render(SchemaFolder())).body if isinstance(each, ast.ClassDef)}
-    assert set(stub) == {"Message", *SchemaFolder().names}
+    assert set(stub) == {"Message", "Request", *SchemaFolder().names}
     for name in SchemaFolder().names:
         fields = [each.target.id for each in stub[name].body if isinstance(each, ast.AnnAssign)]
         assert fields == list(messages.message_class(name).__slots__)

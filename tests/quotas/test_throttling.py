@@ -25,8 +25,7 @@ from coordinator.quotas.metering import Meter, Metering
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS
 from coordinator.security.principal import ANONYMOUS
 from tests.quotas.world import Time, limited
-from tests.rules.test_actions import commit
-from tests.rules.world import Closed
+from tests.rules.world import Closed, commit
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.permitting import ANY_NAME, Allowed, use_authorizer
 from tests.support.waiting import wait_until

@@ -9,48 +9,9 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DescribeGroupsRequest,
     FetchRequest,
-    OffsetCommitRequest,
     OffsetFetchRequest,
-    ProduceRequest,
 )
-from tests.rules.world import Closed, joining_fields
-from tests.topics.data_plane import batch
-
-_Commit = OffsetCommitRequest
-_Produce = ProduceRequest
-
-
-def commit(offset, group="g", topic="orders", partitions=(0,)):
-    """An OffsetCommit of a consumer without a group's membership."""
-    partitions = [_Commit.OffsetCommitRequestPartition(index, offset) for index in partitions]
-    return _Commit(group_id=group, topics=[_Commit.OffsetCommitRequestTopic(topic, partitions=partitions)])
-
-
-async def committed(client, group="g", topic="orders", partition=0):
-    asked = [OffsetFetchRequest.OffsetFetchRequestTopic(topic, [partition])]
-    response = await client.call("OffsetFetch", 5, group_id=group, topics=asked)
-    return response.topics[0].partitions[0].committed_offset
-
-
-def produce(topics, acks=-1):
-    """`topics`: (topic, partitions)."""
-    data = [
-        _Produce.TopicProduceData(
-            name, bytes(16), [_Produce.PartitionProduceData(each, batch(b"v")) for each in partitions]
-        )
-        for name, partitions in topics
-    ]
-    return _Produce(acks=acks, timeout_ms=1_000, topic_data=data)
-
-
-def fetch(partitions, **fields):
-    """`partitions`: (topic, partition, offset)."""
-    asked = FetchRequest.FetchPartition
-    topics = [
-        FetchRequest.FetchTopic(topic=topic, partitions=[asked(index, fetch_offset=offset, partition_max_bytes=10**6)])
-        for topic, index, offset in partitions
-    ]
-    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10**6, session_epoch=-1, topics=topics, **fields)
+from tests.rules.world import Closed, commit, committed, fetch, joining_fields, produce
 
 
 def errors(response):

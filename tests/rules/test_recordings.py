@@ -2,7 +2,6 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from coordinator.protocol.messages import (
@@ -18,22 +17,9 @@ from coordinator.protocol.subscription import (
     encode_subscription,
 )
 from coordinator.rules import recordings as recordings_module
-from coordinator.rules.model import Entry
 from tests.rules.samples import TOPIC, VERSIONS, sample
-from tests.rules.test_actions import commit, committed, fetch, produce
-from tests.rules.world import running
+from tests.rules.world import commit, committed, entries, fetch, last, produce, running
 from tests.topics.data_plane import batch
-
-_ENTRY = msgspec.json.Decoder(Entry)
-
-
-def entries(recording, after=0):
-    found, _ = recording.page(after, 1_000)
-    return [_ENTRY.decode(each) for each in found]
-
-
-def last(recording):
-    return entries(recording)[-1]
 
 
 async def test_an_entry_says_who_asked_what_when_and_what_the_answer_was(world):

@@ -13,9 +13,10 @@ from coordinator.client.conversation import Conversation, Splitter
 from coordinator.config.load import load
 from coordinator.config.paths import CONFIGS
 from coordinator.protocol import messages
+from coordinator.protocol.messages import FetchRequest, OffsetCommitRequest, OffsetFetchRequest, ProduceRequest
 from coordinator.rules.faults import Fault
 from coordinator.rules.interceptor import Interceptor
-from coordinator.rules.model import RecordingRequest, Rule
+from coordinator.rules.model import Entry, RecordingRequest, Rule
 from coordinator.rules.recordings import Recording
 from coordinator.server.composition import Server
 from coordinator.world.clock import RealClock
@@ -23,6 +24,7 @@ from coordinator.world.disk import RealDisk
 from coordinator.world.entropy import RealEntropy
 from coordinator.world.threads import ThreadPool
 from tests.support.server_process import TOPICS
+from tests.topics.data_plane import batch
 
 WITHIN_S = 30.0
 
@@ -163,3 +165,54 @@ async def running(folder: Path, settings: Sequence[str] = ()) -> AsyncIterator[W
         yield world
     finally:
         await world.stop()
+
+
+_ENTRY = msgspec.json.Decoder(Entry)
+
+
+def entries(recording, after=0):
+    found, _ = recording.page(after, 1_000)
+    return [_ENTRY.decode(each) for each in found]
+
+
+def last(recording):
+    return entries(recording)[-1]
+
+
+_Commit = OffsetCommitRequest
+
+
+_Produce = ProduceRequest
+
+
+def commit(offset, group="g", topic="orders", partitions=(0,)):
+    """An OffsetCommit of a consumer without a group's membership."""
+    partitions = [_Commit.OffsetCommitRequestPartition(index, offset) for index in partitions]
+    return _Commit(group_id=group, topics=[_Commit.OffsetCommitRequestTopic(topic, partitions=partitions)])
+
+
+async def committed(client, group="g", topic="orders", partition=0):
+    asked = [OffsetFetchRequest.OffsetFetchRequestTopic(topic, [partition])]
+    response = await client.call("OffsetFetch", 5, group_id=group, topics=asked)
+    return response.topics[0].partitions[0].committed_offset
+
+
+def produce(topics, acks=-1):
+    """`topics`: (topic, partitions)."""
+    data = [
+        _Produce.TopicProduceData(
+            name, bytes(16), [_Produce.PartitionProduceData(each, batch(b"v")) for each in partitions]
+        )
+        for name, partitions in topics
+    ]
+    return _Produce(acks=acks, timeout_ms=1_000, topic_data=data)
+
+
+def fetch(partitions, **fields):
+    """`partitions`: (topic, partition, offset)."""
+    asked = FetchRequest.FetchPartition
+    topics = [
+        FetchRequest.FetchTopic(topic=topic, partitions=[asked(index, fetch_offset=offset, partition_max_bytes=10**6)])
+        for topic, index, offset in partitions
+    ]
+    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10**6, session_epoch=-1, topics=topics, **fields)

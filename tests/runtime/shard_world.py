@@ -1,10 +1,15 @@
 """A shard on a simulated disk, with a worker, a clock and a loop that the test moves by hand."""
 
 from coordinator.groups.machine import RECORD_KEYS, GroupMachine
+from coordinator.groups.offsets.commit import commit
+from coordinator.groups.offsets.fetch import fetch
 from coordinator.groups.settings import GroupsConfig
 from coordinator.journal.journal import WRITE_BEHIND_MS
 from coordinator.log.log import LogSettings
 from coordinator.protocol.codec import Codec
+from coordinator.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator.protocol.releases import AS_NEWEST
+from coordinator.runtime.result import NO_LINK
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Shard
 from coordinator_lab.simulation.clock import ManualClock
@@ -22,7 +27,9 @@ class ReplyTarget:
     api_version = 8
     client_id = "test"
     client_host = "/127.0.0.1"
+    link = NO_LINK
     dialect = None
+    behaviours = AS_NEWEST
     fresh_id = "00000000-0000-4000-8000-000000000000"
     writes = True
 
@@ -178,3 +185,38 @@ class Cancel:
     def cancel(self):
         if self.timer in self.timers:
             self.timers.remove(self.timer)
+
+
+def commit_request(offset, group="g"):
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+
+
+def send_commit(world, offset, group="g"):
+    target = ReplyTarget(commit_request(offset, group))
+    world.shard.submit(commit, target)
+    return target
+
+
+def send_fetch(world, group="g"):
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    target = ReplyTarget(OffsetFetchRequest(group_id=group, topics=[topic]))
+    target.api_version, target.writes = 5, False
+    world.shard.submit(fetch, target)
+    return target
+
+
+def committed(world, group="g"):
+    target = send_fetch(world, group)
+    world.settle()
+    return target.answers[0].topics[0].partitions[0].committed_offset
+
+
+def is_success(target):
+    return [p.error_code for t in target.answers[0].topics for p in t.partitions] == [0]

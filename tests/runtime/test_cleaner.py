@@ -3,8 +3,7 @@
 import errno
 
 from coordinator.runtime.cleaner import Cleaner
-from tests.runtime.shard_world import ShardWorld
-from tests.runtime.test_shard import committed, is_success, send_commit
+from tests.runtime.shard_world import ShardWorld, committed, is_success, send_commit
 
 
 def cleaned_world():

@@ -6,8 +6,7 @@ from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime import loader
 from coordinator.runtime.shard import Status
-from tests.runtime.shard_world import ReplyTarget, ShardWorld
-from tests.runtime.test_shard import commit_request, committed, is_success, send_commit
+from tests.runtime.shard_world import ReplyTarget, ShardWorld, commit_request, committed, is_success, send_commit
 
 SLICES = 5
 

@@ -10,6 +10,10 @@ NAMES = [f"topic-{number}-nnnnnnnnnnnn" for number in range(100)]
 ALL = frozenset(NAMES)
 
 
+def wanted():
+    return True
+
+
 class Worker:
     """Runs jobs when the test says so."""
 
@@ -38,20 +42,53 @@ def worker():
 
 
 @pytest.fixture
-def matcher(worker):
-    return PatternMatcher(worker, BYTES_MAX)
+def steps():
+    """The steps in which each answer was given."""
+    return []
+
+
+@pytest.fixture
+def matcher(worker, steps):
+    return PatternMatcher(worker, lambda pieces: steps.append(sum(1 for _ in pieces)), BYTES_MAX)
 
 
 def test_a_name_must_match_as_a_whole(worker, matcher):
     found = []
-    matcher(["a.*", "b", "["], ["a", "ab", "ba", "b"], 1, found.append)
+    matcher(["a.*", "b", "["], ["a", "ab", "ba", "b"], 1, found.append, wanted)
     worker.run()
     assert found == [{"a.*": {"a", "ab"}, "b": {"b"}, "[": None}]
 
 
+def test_names_are_asked_about_once_and_in_pieces_and_hidden_ones_left_out(worker, matcher, steps):
+    names, found, asked = [f"t{number}" for number in range(450)], [], []
+
+    def may_see(name):
+        asked.append(name)
+        return name.endswith("7")
+
+    matcher(["t.*", "t1.*", "[", "u"], [*names, "x"], 1, found.append, wanted, may_see)
+    worker.run()
+    seen = {name for name in names if name.endswith("7")}
+    assert found == [{"t.*": seen, "t1.*": {name for name in seen if name[1] == "1"}, "[": None, "u": set()}]
+    assert sorted(asked) == sorted(names)
+    assert steps == [4]
+
+
+def test_what_nobody_wants_any_more_when_its_turn_comes_takes_no_slice(worker, matcher):
+    """A client that joins and leaves a thousand groups would keep the thread busy for an hour."""
+    found, members = [], {"stays", "goes"}
+    matcher(["topic.*"], NAMES, 1, found.append, wanted)
+    for member in ("goes", "stays"):
+        matcher([member], [member], 2, found.append, lambda member=member: member in members)
+    members.remove("goes")
+    worker.run()
+    assert found == [{"topic.*": ALL}, {}, {"stays": {"stays"}}]
+    assert worker.slices == 2
+
+
 def test_a_slow_pattern_takes_slices_of_bounded_work(worker, matcher):
     found = []
-    matcher([SLOW], NAMES, 1, found.append)
+    matcher([SLOW], NAMES, 1, found.append, wanted)
     worker.run()
     assert found == [{SLOW: ALL}]
     steps = [compile_pattern(SLOW, BYTES_MAX).programsize * (len(name) + 1) for name in NAMES]
@@ -61,9 +98,9 @@ def test_a_slow_pattern_takes_slices_of_bounded_work(worker, matcher):
 def test_an_ordinary_pattern_overtakes_slow_ones_that_came_earlier(worker, matcher):
     done = []
     for number in range(5):
-        matcher([f"{SLOW}{number}?"], NAMES, 1, lambda _, number=number: done.append(number))
+        matcher([f"{SLOW}{number}?"], NAMES, 1, lambda _, number=number: done.append(number), wanted)
     worker.run(5)
-    matcher(["topic.*"], NAMES, 1, lambda _: done.append("ordinary"))
+    matcher(["topic.*"], NAMES, 1, lambda _: done.append("ordinary"), wanted)
     worker.run(2)
     assert done == ["ordinary"]
     worker.run()
@@ -72,12 +109,12 @@ def test_an_ordinary_pattern_overtakes_slow_ones_that_came_earlier(worker, match
 
 def test_a_pattern_is_matched_once_for_all_that_ask_in_one_version(worker, matcher):
     found = []
-    matcher(["topic.*", "none"], NAMES, 1, found.append)
+    matcher(["topic.*", "none"], NAMES, 1, found.append, wanted)
     worker.run()
-    matcher(["topic.*"], NAMES, 1, found.append)
+    matcher(["topic.*"], NAMES, 1, found.append, wanted)
     assert found[1] == {"topic.*": ALL}
     assert worker.jobs == []
-    matcher(["topic.*"], NAMES[:1], 2, found.append)
+    matcher(["topic.*"], NAMES[:1], 2, found.append, wanted)
     worker.run()
     assert found[2] == {"topic.*": {NAMES[0]}}
 
@@ -85,13 +122,13 @@ def test_a_pattern_is_matched_once_for_all_that_ask_in_one_version(worker, match
 def test_names_of_no_version_are_matched_each_time(worker, matcher):
     found = []
     for names in (["a"], ["b"]):
-        matcher(["a|b"], names, None, found.append)
+        matcher(["a|b"], names, None, found.append, wanted)
         worker.run()
     assert found == [{"a|b": {"a"}}, {"a|b": {"b"}}]
 
 
 def test_nothing_is_kept_of_a_pattern_but_what_it_matched(worker, matcher):
-    matcher([SLOW], NAMES, 1, lambda _: None)
+    matcher([SLOW], NAMES, 1, lambda _: None, wanted)
     worker.run()
     assert matcher._compiled is None
     assert matcher._kept_bytes < 100 * len(NAMES)

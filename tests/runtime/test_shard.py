@@ -8,49 +8,20 @@ import pytest
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.classic_protocol import join_group
 from coordinator.groups.force_rebalance import ForceRebalance, force_rebalance
-from coordinator.groups.offsets.commit import commit
-from coordinator.groups.offsets.fetch import fetch
 from coordinator.log.log import ROOM_BYTES
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import JoinGroupRequest, OffsetCommitRequest, OffsetFetchRequest
+from coordinator.protocol.messages import JoinGroupRequest
 from coordinator.runtime.result import Result
 from coordinator.runtime.shard import Status
-from tests.runtime.shard_world import ReplyTarget, ShardWorld
-
-
-def commit_request(offset, group="g"):
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])],
-    )
-
-
-def send_commit(world, offset, group="g"):
-    target = ReplyTarget(commit_request(offset, group))
-    world.shard.submit(commit, target)
-    return target
-
-
-def send_fetch(world, group="g"):
-    topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
-    target = ReplyTarget(OffsetFetchRequest(group_id=group, topics=[topic]))
-    target.api_version, target.writes = 5, False
-    world.shard.submit(fetch, target)
-    return target
-
-
-def committed(world, group="g"):
-    target = send_fetch(world, group)
-    world.settle()
-    return target.answers[0].topics[0].partitions[0].committed_offset
-
-
-def is_success(target):
-    return [p.error_code for t in target.answers[0].topics for p in t.partitions] == [0]
+from tests.runtime.shard_world import (
+    ReplyTarget,
+    ShardWorld,
+    commit_request,
+    committed,
+    is_success,
+    send_commit,
+    send_fetch,
+)
 
 
 def test_a_commit_is_not_acknowledged_before_the_sync_that_covers_it():

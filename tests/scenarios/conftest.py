@@ -18,13 +18,18 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed
 
-# Small enough that a story can fill a group and time out a transaction; assignments do not wait for more members.
+# Small enough that a story can fill a group and time out a transaction; assignments do not wait for more members. Heartbeat
+# intervals are Kafka's defaults, which a story sees in answers, not those of config/test.yaml.
 SETTINGS = {
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
     "group.max.size": "4",
     "group.consumer.max.size": "3",
     "group.consumer.assignment.interval.ms": "0",
     "group.streams.max.size": "3",
     "group.streams.assignment.interval.ms": "0",
+    "group.streams.heartbeat.interval.ms": "5000",
+    "group.streams.min.heartbeat.interval.ms": "5000",
     "group.streams.initial.rebalance.delay.ms": "0",
     "num.partitions": "2",
     "transaction.max.timeout.ms": "120000",

@@ -15,7 +15,6 @@ from coordinator.protocol.messages import (
     CreateTopicsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
-    DescribeUserScramCredentialsRequest,
     HeartbeatRequest,
 )
 from coordinator.security.access import AclOperation, ResourceType
@@ -89,19 +88,6 @@ def test_acls_hold_at_once_and_after_a_restart(server):
     assert (resource.resource_name, resource.pattern_type) == ("team-", PatternType.PREFIXED)
     (rule,) = resource.acls
     assert (rule.principal, rule.host, rule.operation) == ("User:alice", "127.0.0.0/8", AclOperation.READ)
-
-
-def test_only_who_may_alter_the_cluster_changes_acls_and_only_who_may_describe_it_sees_them(server):
-    assert create_acls(server, GROUPS, user="alice") == [CLUSTER_AUTHORIZATION_FAILED]
-    assert ask(server, "alice", EVERY_ACL).error_code == CLUSTER_AUTHORIZATION_FAILED
-    (refused,) = ask(server, "alice", DeleteAclsRequest([EVERY_FILTER])).filter_results
-    assert refused.error_code == CLUSTER_AUTHORIZATION_FAILED
-    users = DescribeUserScramCredentialsRequest(users=None)
-    assert ask(server, "alice", users).error_code == CLUSTER_AUTHORIZATION_FAILED
-    cluster = ResourceType.CLUSTER, "kafka-cluster"
-    assert create_acls(server, acl(*cluster, AclOperation.ALTER)) == [0]
-    assert ask(server, "alice", EVERY_ACL).error_code == 0
-    assert create_acls(server, GROUPS, user="alice") == [0]
 
 
 def test_denials_are_in_the_log_and_in_the_metrics(server):

@@ -143,7 +143,7 @@ class Tokens:
 def answers(sasl: str, plain: str, propagation_s: float = 0.0) -> dict[str, Any]:
     """What a new server answers, at a listener with SASL and one without.
 
-    `propagation_s`: how long Kafka's broker may take to learn of a token from its controller.
+    `propagation_s`: how long Kafka's broker may take to learn from its controller what a request has changed.
     """
     tokens = Tokens()
     with ExitStack() as stack:
@@ -154,12 +154,15 @@ def answers(sasl: str, plain: str, propagation_s: float = 0.0) -> dict[str, Any]
             it.plain(f"\0{user}\0{password}".encode())
             clients[user] = it.link
         steps = []
+        changed = False
         for who, api, version, request, makes in STEPS:
-            time.sleep(propagation_s)
+            time.sleep(propagation_s * changed)
             answer = clients[who].call(api, version, **tokens.filled(request))
+            changed = not (answer["error_code"] or api.startswith("Describe"))
             if makes and not answer["error_code"]:
                 tokens.note(makes, answer)
             steps.append(tokens.shown(answer))
+        time.sleep(propagation_s)
     logins = {}
     for name, (token, password, extension) in LOGINS.items():
         logins[name] = [tokens.shown(each) for each in log_in(sasl, tokens, token, password, extension)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.fastpath import repeated_commit
 from coordinator.groups import fencing
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.member import ConsumerMember
@@ -31,11 +32,11 @@ HUNT: Mapping[str, Any] = {
 _NO_GROUPS = {"groups": 1, "consumer_groups": 0, "streams_groups": 0, "mixed_groups": 0}
 MIXED: Mapping[str, Any] = _NO_GROUPS | {"mixed_groups": 3, "members": 3, "mixed_resyncs": 0.3}
 RESYNCED: Mapping[str, Any] = MIXED | {
-    "mixed_resyncs": 0.5, "session_ms": 12_000, "initial_rebalance_delay_ms": 0, "kill_s": 0.0, "cut_s": 0.0, "stall_s": 0.0,
+    "mixed_resyncs": 0.5, "session_ms": 12_000, "initial_rebalance_delay_ms": 0, "cut_s": 0.0, "stall_s": 0.0,
     "half_open_s": 0.0, "pause_s": 0.0, "power_s": 0.0, "eio_s": 0.0, "full_s": 0.0, "slow_disk_s": 0.0, "stop_s": 0.0,
     "clock_jump_s": 0.0, "acts_s": 0.0, "forced_s": 0.0, "network_delay_s": 0.002, "fsync_s": 0.0005,
 }  # fmt: skip
-"""Nothing disturbs the groups: leaders resync, then members of the other protocol convert the group."""
+"""Nothing but kills disturbs the groups: leaders resync, then members of the other protocol convert the group."""
 CLASSIC: Mapping[str, Any] = _NO_GROUPS | {"groups": 2, "members": 3, "resyncs": 0.3}
 CONSUMER: Mapping[str, Any] = _NO_GROUPS | {"consumer_groups": 2, "members": 3}
 STREAMS: Mapping[str, Any] = _NO_GROUPS | {"streams_groups": 2, "members": 3}
@@ -105,6 +106,21 @@ def a_resync_takes_nothing_from_transactions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fencing, "fence_epoch", fence_epoch)
 
 
+def repeated_commits_have_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Those that take the fast path."""
+    real = fencing.fence_commit
+
+    def fence_commit(*given: Any) -> Any:
+        try:
+            return real(*given)
+        except KafkaError as error:
+            if error.code not in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}:
+                raise
+            return fencing.NO_GROUP, ()
+
+    patch.setattr(repeated_commit, "fence_commit", fence_commit)
+
+
 def no_member_commits_in_transactions(patch: pytest.MonkeyPatch) -> None:
     def fence_commit_in_transaction(*_: Any) -> None:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -152,6 +168,7 @@ MISTAKES: Mapping[Patch, tuple[Mapping[str, Any], str]] = {
     a_conversion_forgets_the_fence: (RESYNCED, SAFETY),
     commits_in_transactions_are_not_fenced: (CONSUMER | {"workers": 3}, SAFETY),
     a_resync_takes_nothing_from_transactions: (CLASSIC, SAFETY),
+    repeated_commits_have_any_epoch: (CONSUMER, SAFETY),
     no_member_commits_in_transactions: (CONSUMER, LIVENESS),
     a_consumer_commits_after_its_static_successor_came: (CONSUMER | {"statics": 1.0}, SAFETY),
     a_streams_thread_commits_after_its_static_successor_came: (STREAMS | {"statics": 1.0}, SAFETY),

@@ -10,6 +10,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
+from coordinator.runtime.result import NO_LINK
 from coordinator.topics.encoded_topics import EncodedTopics
 from tests.support.permitting import EVERYTHING
 from tests.topics.data_plane import FOLDER, DataPlane
@@ -28,7 +29,7 @@ class Server:
         self.cluster_id = CLUSTER_ID
         self.cluster = OneNode(1)
         self.groups = self.transactions = SimpleNamespace(shard_of=lambda _key: SimpleNamespace(index=0))
-        self.node_id = 1
+        self.node_id = self.controller_id = 1
         self.endpoints = [Endpoint("PLAINTEXT", ("0.0.0.0", 9092), ("kafka.example", 9092))]
         self.encoded_topics = EncodedTopics()
         self.verification = SimpleNamespace(check=None)
@@ -40,6 +41,7 @@ class ReplyTarget:
     advertised = ("kafka.example", 9092)
     client_id = "test"
     client_host = "/127.0.0.1"
+    link = NO_LINK
     dialect = None
     permits = EVERYTHING
     admits = None

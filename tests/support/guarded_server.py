@@ -2,16 +2,15 @@
 
 import logging
 
-from coordinator.client.conversation import request_frame
 from coordinator.network.connection import Connection, ConnectionLimits
 from coordinator.network.dispatch import Dispatcher
 from coordinator.network.log_once import LogOncePerClient
 from coordinator.network.turn import Turn
-from coordinator.protocol import messages
 from coordinator.runtime.memory import Memory
 from tests.support.asking import Server
 from tests.support.peer import CODEC, Transport
 from tests.support.permitting import Allowed
+from tests.support.wire import decode, encode, frame
 
 LIMITS = ConnectionLimits(
     frame_bytes_max=1 << 20,
@@ -55,12 +54,12 @@ class GuardedServer(Server):
         )
         self._connection.connection_made(self.transport)
 
-    def send(self, name, version, **fields):
+    def send(self, name, version, **values):
         """The frames that the server has written since, without the size of the first."""
         self._number += 1
         written = len(self.transport.written)
-        request = getattr(messages, f"{name}Request")(**fields)
-        self._connection.data_received(request_frame(request, version, self._number, b"test"))
+        body = encode(f"{name}Request", version, values)
+        self._connection.data_received(frame(name, version, body, self._number, "test"))
         self.run()
         return self.transport.written[written + 4 :]
 
@@ -72,15 +71,9 @@ class GuardedServer(Server):
             for callback in callbacks:
                 callback()
 
-    def body(self, name, version, **fields):
-        """The body of the response, which must be there at once."""
-        answered = self.send(name, version, **fields)
-        assert int.from_bytes(answered[:4]) == self._number, "no answer"
-        return answered[5 if CODEC.is_flexible(f"{name}Response", version) else 4 :]
-
-    def ask(self, name, version, **fields):
+    def ask(self, name, version, **values):
         """The response, which must be there at once."""
-        body = self.body(name, version, **fields)
-        response, end = CODEC.decoder(f"{name}Response", version)(body, 0)
-        assert end == len(body)
-        return response
+        answered = self.send(name, version, **values)
+        assert int.from_bytes(answered[:4]) == self._number, "no answer"
+        body = answered[5 if CODEC.is_flexible(f"{name}Response", version) else 4 :]
+        return decode(f"{name}Response", version, body)

@@ -32,3 +32,13 @@ def open_log(disk, folder, settings, recovered=None, **options):
     batches = recovered.batches.get(folder.rpartition("/")[2], ()) if recovered is not None else ()
     log.load_journaled(batches, **options)
     return log
+
+
+class Oldest:
+    """A power cut that loses everything unsynced."""
+
+    def random(self):
+        return 1.0
+
+    def choice(self, states):
+        return states[0]

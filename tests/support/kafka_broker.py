@@ -132,6 +132,9 @@ class KafkaBroker:
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "100",
         } | dict(settings or {})
+        if member is None:
+            # A killed broker is not registered again until the session of its former process is over.
+            values = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "300"} | values
         folder.mkdir(parents=True, exist_ok=True)
         self.config = folder / "server.properties"
         self.config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))

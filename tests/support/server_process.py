@@ -8,14 +8,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from coordinator_testing.throwaway_server import read_line
+from coordinator_testing.throwaway_server import ThrowawayServer
 from tests.support.ports import HeldPort
 from tests.support.waiting import WITHIN_S
 
@@ -23,16 +22,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TEST_CONFIG = REPOSITORY / "config" / "test.yaml"
 TOPICS = [{"name": "events", "partitions": 1}, {"name": "orders", "partitions": 4}]
 """The topics that a server of the tests has from its first start on."""
-STOPPED_WITHIN_S = 60.0
 
 
-class ServerProcess:
+class ServerProcess(ThrowawayServer):
     """One server. `.bootstrap` ("host:port"), `.admin` ("http://host:port") and `.pid` belong to the latest start.
 
     `settings` become `--set key=value` (as JSON unless the value is a string). Ports are chosen at the first start and
     kept across restarts (nobody else gets them while the server is dead), as is `.data_dir`. `config=None` starts with
     the built-in defaults.
     """
+
+    ready_within_s = WITHIN_S
+    stopped_within_s = 60.0
 
     def __init__(
         self,
@@ -43,25 +44,19 @@ class ServerProcess:
         arguments: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
     ):
-        self.folder = folder
-        self.data_dir = folder / "data"
-        self.log_path = folder / "server.log"
-        self.config = config
+        super().__init__(folder, config=config)
         self.settings = {**({"topics": TOPICS} if config == TEST_CONFIG else {}), **(settings or {})}
         self.arguments = arguments
-        self.environment = dict(environment or {})
-        self.process: subprocess.Popen[bytes] | None = None
-        self.ready: dict[str, Any] = {}
-        self._ports = (0, 0)
+        self._environment = dict(environment or {})
         self._held: list[HeldPort] = []
 
     @property
     def bootstrap(self) -> str:
-        return self.ready["bootstrap"]
+        return self.bootstrap_servers
 
     @property
     def admin(self) -> str:
-        return self.ready["admin"]
+        return self.admin_url
 
     @property
     def pid(self) -> int:
@@ -90,56 +85,29 @@ class ServerProcess:
         """Everything the server wrote to stderr so far, over all its starts."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
     def command(self) -> list[str]:
-        listen, admin = (f"127.0.0.1:{port}" for port in self._ports)
-        command = [sys.executable, "-m", "coordinator", "serve"]
-        if self.config is not None:
-            command += ["--config", str(self.config)]
-        command += ["--listen", listen, "--admin", admin, "--data-dir", str(self.data_dir)]
+        self._arguments = [*self.arguments]
         for key, value in self.settings.items():
-            command += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-        return [*command, *self.arguments]
+            self._arguments += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        return super().command()
 
-    def start(self) -> Self:
-        """Starts the server and returns when it reports that it is ready; fails with its log if it does not."""
-        self._spawn()
-        line = self._ready_line()
-        if not line:
-            self.stop()
-            raise AssertionError(f"the server did not become ready; its log:\n{self.log}")
-        self.ready = json.loads(line)
-        return self
+    def environment(self) -> dict[str, str]:
+        return super().environment() | self._environment
 
     def hold_ports(self) -> None:
         """Chooses the ports, if that was not done before; a start does."""
         if not self._held:
-            self._held = [HeldPort(port) for port in self._ports]
-            self._ports = (self._held[0].port, self._held[1].port)
+            self._held = [HeldPort(int(address.rpartition(":")[2])) for address in (self._listen, self._admin)]
+            self._listen, self._admin = self.listens_at, self.admin_listens_at
 
-    def _spawn(self) -> None:
+    def begin_to_start(self) -> subprocess.Popen[bytes]:
         assert not self.alive, "already started"
         self.hold_ports()
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=REPOSITORY,
-                env=os.environ | self.environment,
-            )
-
-    def begin_to_start(self) -> None:
-        """Starts the server, and does not wait until it is ready; it may never be."""
-        self._spawn()
+        return super().begin_to_start()
 
     def start_and_kill(self, after_s: float) -> None:
         """Starts the server and kills it after this time, whether it is ready or not."""
-        self._spawn()
+        self.begin_to_start()
         time.sleep(after_s)
         self.kill()
 
@@ -149,12 +117,6 @@ class ServerProcess:
         self.process.terminate()
         time.sleep(after_s)
         self.kill()
-
-    def kill(self) -> None:
-        """SIGKILL; returns when the process is gone."""
-        assert self.process is not None
-        self.process.kill()
-        self._wait()
 
     def terminate(self) -> int:
         """SIGTERM; waits for the drain and returns the exit code."""
@@ -183,35 +145,15 @@ class ServerProcess:
         for held in self._held:
             held.release()
         self._held.clear()
-        if self.process is None:
-            return
-        if self.process.poll() is None:
+        if self.process is not None and self.alive:
             self.process.send_signal(signal.SIGCONT)
-            self.process.terminate()
-            try:
-                self.process.wait(STOPPED_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self._wait()
+        super().stop()
 
     def __enter__(self) -> Self:
         return self if self.alive else self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _ready_line(self) -> bytes:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        line = read_line(self.process.stdout, WITHIN_S)
-        return line if line.endswith(b"\n") else b""
-
-    def _wait(self) -> int:
-        assert self.process is not None
-        code = self.process.wait(STOPPED_WITHIN_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return code
 
 
 def start_together(servers: Iterable[ServerProcess]) -> None:

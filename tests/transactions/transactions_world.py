@@ -10,7 +10,8 @@ from itertools import count
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.runtime.result import Producer
+from coordinator.protocol.releases import AS_NEWEST
+from coordinator.runtime.result import NO_LINK, Producer
 from coordinator.runtime.serde import Serde
 from coordinator.transactions.add_partitions import Addition, add_partitions
 from coordinator.transactions.complete import Completion, complete
@@ -27,7 +28,9 @@ TIMEOUT_MS = 60_000
 class RequestContext:
     client_id = "test"
     client_host = "/127.0.0.1"
+    link = NO_LINK
     dialect = None
+    behaviours = AS_NEWEST
     fresh_id = ""
 
     def __init__(self, api_version):

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import coordinator
-from coordinator.world.log_lines import ARGUMENT_MAX, TEXT_MAX, TRACEBACK_LINES_MAX, KeyValueFormatter, printable
+from coordinator.world.log_lines import (
+    ARGUMENT_MAX,
+    TEXT_MAX,
+    TRACEBACK_LINES_MAX,
+    KeyValueFormatter,
+    OncePerMinute,
+    printable,
+    record_text,
+)
 
 FORGED = 'x"\ntime=2026-01-01T00:00:00.000Z level=error event=forged'
 REPLACEMENT = "\ufffd"
@@ -81,6 +89,23 @@ def test_a_traceback_is_indented_escaped_and_bounded():
     assert said.count("\n") <= TRACEBACK_LINES_MAX + 1
     assert "lines are left out" in said
     assert max(map(len, said.split("\n"))) < ARGUMENT_MAX + 100
+
+
+def test_a_line_of_an_outage_passes_once_a_minute_for_each_reason_and_says_how_many_did_not():
+    once = OncePerMinute()
+
+    def passed(at_s, partition, reason):
+        line = logging.makeLogRecord(
+            {"msg": "event=not_read partition=%d reason=%s", "args": (partition, reason), "created": at_s}
+        )
+        return record_text(line) if once.filter(line) else None
+
+    assert passed(0.0, 1, "refused") == "event=not_read partition=1 reason=refused"
+    assert passed(1.0, 2, "refused") is None
+    assert passed(1.0, 2, "timeout") == "event=not_read partition=2 reason=timeout"
+    assert passed(59.9, 3, "refused") is None
+    assert passed(60.0, 4, "refused") == "event=not_read partition=4 reason=refused left_out=2"
+    assert passed(130.0, 5, "timeout") == "event=not_read partition=5 reason=timeout"
 
 
 def test_printable_text_is_itself():

@@ -4,8 +4,6 @@ import pytest
 
 from coordinator.cluster.engine.engine import Engine, EngineSettings
 from coordinator.cluster.workers.joining import CLUSTER_LOG
-from coordinator.log.batch import key_values, split
-from coordinator.log.batch_builder import BatchBuilder
 from coordinator.operations import log_check
 from coordinator.operations.journal_access import JournalFailed
 from coordinator.operations.journal_export import copy_logs
@@ -14,21 +12,9 @@ from coordinator.operations.log_folders import find_log_folders
 from coordinator.world.disk import RealDisk
 from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore
 from tests.cluster.engine.contract import parts_of, pieces, replayed, worker
+from tests.cluster.engine.copies import EVENTS, STATE, batch, offsets
 
 pytestmark = pytest.mark.snapshots
-STATE, EVENTS = "__consumer_offsets-0", "__coordinator_events-0"
-
-
-def batch(offset: int, *keys: str) -> bytes:
-    """A batch of tombstones, which every check of these logs understands."""
-    builder = BatchBuilder()
-    for key in keys:
-        builder.add(b"\x00\x02" + len(key).to_bytes(2) + key.encode(), None)
-    return builder.build(offset, 1_000)
-
-
-def offsets(data: bytes) -> list[int]:
-    return [offset for at, header in split(data) for offset, _, _ in key_values(data, at, header)]
 
 
 async def filled(engine: Engine) -> None:

@@ -13,7 +13,7 @@ from coordinator.server import CannotStart
 from coordinator.world.disk import RealDisk
 from coordinator_lab.simulation.memory_engine import Delivery, MemoryEngine, MemoryStore
 from tests.cluster.engine.contract import parts_of, pieces, worker
-from tests.cluster.engine.test_copies import EVENTS, STATE, batch, offsets
+from tests.cluster.engine.copies import EVENTS, STATE, batch, offsets
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.snapshots

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coordinator.cluster.engine.engine import Claim
-from tests.cluster.engine.conftest import KAFKA, LONG, connector
+from tests.cluster.engine.conftest import KAFKA, LONG, POSTGRESQL, connector
 from tests.cluster.engine.contract import worker
 from tests.cluster.engine.history import Appender, Record
 
@@ -79,7 +79,7 @@ def lines_until_ended(owner: OwnerProcess, record: Record) -> str:
             record.acknowledged.setdefault(LOG, []).append(text.encode())
 
 
-@pytest.mark.parametrize("kind", ["postgresql", KAFKA])
+@pytest.mark.parametrize("kind", [POSTGRESQL, KAFKA])
 async def test_an_owner_that_wakes_up_after_a_takeover_acknowledges_nothing(kind, request, start_owner):
     name, url = "paused_owner", request.getfixturevalue(f"{kind}_cluster").url()
     async with AsyncExitStack() as opened:

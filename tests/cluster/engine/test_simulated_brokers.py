@@ -12,10 +12,9 @@ from coordinator.cluster.engine.kafka import cluster
 from coordinator_lab.simulation.loop import SimulatedLoop
 from coordinator_lab.simulation.memory_engine import Unreliable
 from tests.cluster.engine.conftest import LONG
-from tests.cluster.engine.contract import worker
+from tests.cluster.engine.contract import take_over_in_turn, worker
 from tests.cluster.engine.history import Appender, Record
 from tests.cluster.engine.simulated_brokers import SimulatedBrokers
-from tests.cluster.engine.test_takeovers import take_over_in_turn
 
 SEEDS = range(500 if LONG else 3)
 SETTINGS = EngineSettings(append_timeout_ms=40)

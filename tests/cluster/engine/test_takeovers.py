@@ -1,6 +1,5 @@
 """Nothing that was acknowledged is lost, and nothing of an old owner stands behind a claim, whatever happens at once."""
 
-import asyncio
 from random import Random
 
 import pytest
@@ -9,34 +8,11 @@ from coordinator.cluster.engine.engine import EngineSettings
 from coordinator_lab.simulation.loop import SimulatedLoop
 from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore, Unreliable
 from tests.cluster.engine.conftest import LONG
-from tests.cluster.engine.contract import worker
+from tests.cluster.engine.contract import LOGS, take_over_in_turn, worker
 from tests.cluster.engine.history import Appender, Record
 
-LOGS = ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"]
 TAKEOVERS = 500 if LONG else 100
 SEEDS = range(500 if LONG else 15)
-
-
-async def take_over_in_turn(appenders: list[Appender], takeovers: int, random: Random) -> None:
-    """One worker after another takes all logs from the one that appends to them, and sometimes it makes snapshots."""
-    running: set[asyncio.Task[None]] = set()
-    for number in range(takeovers):
-        appender = appenders[number % len(appenders)]
-        for log in LOGS:
-            await appender.take(log)
-        # Several appends under way at once, as a worker has whose next turn ends before the last one is durable.
-        for _ in range(random.randint(1, 3)):
-            running.add(asyncio.create_task(appender.append_until_fenced()))
-        if random.random() < 0.3:
-            running.add(asyncio.create_task(appender.snapshot(random.choice(LOGS))))
-        await asyncio.sleep(random.choice([0, random.uniform(0, 0.02)]))
-        done = {task for task in running if task.done()}
-        for task in done:
-            task.result()
-        running -= done
-    for log in LOGS:
-        await appenders[takeovers % len(appenders)].take(log)
-    await asyncio.gather(*running)
 
 
 @pytest.mark.long

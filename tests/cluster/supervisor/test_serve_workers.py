@@ -272,3 +272,36 @@ def test_what_several_workers_cannot_be_is_refused(tmp_path, capsys, arguments, 
     assert main(["serve", "--data-dir", str(tmp_path / "data"), *arguments]) == 2
     assert reason in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "data").exists()
+
+
+def test_commands_show_and_reset_groups_whose_partitions_no_worker_leads(tmp_path, capsys):
+    machine = Machine(tmp_path, **{"data.plane": "none"})
+    server = machine.serve(2)
+    try:
+        machine.create(partitions=2)
+        committer = Committer(machine, "g")
+        committer.go_on(5)
+        committer.stop()
+
+        def run(*arguments: str) -> tuple[int, str]:
+            status = main(["groups", *arguments, "--bootstrap", server.bootstrap])
+            printed = capsys.readouterr()
+            return status, printed.out + printed.err
+
+        def shown() -> list[dict[str, object]]:
+            status, printed = run("offsets", "g", "--json")
+            assert status == 0, printed
+            return json.loads(printed)["offsets"]
+
+        (row,) = shown()
+        assert (row["offset"], row["end"], row["lag"]) == (committer.acknowledged, None, None)
+        assert run("describe", "g")[0] == 0
+        assert run("reset-offsets", "g", "--topic", TOPIC, "--to-offset", "3", "--execute")[0] == 0
+        assert run("reset-offsets", "g", "--topic", f"{TOPIC}:0", "--shift-by", "-1", "--execute")[0] == 0
+        assert [row["offset"] for row in shown()] == [2, 3]
+        assert run("reset-offsets", "g", "--all-topics", "--to-earliest") == (
+            1,
+            f"coordinator: {TOPIC}-0 has no leader at the moment\n",
+        )
+    finally:
+        server.stop()

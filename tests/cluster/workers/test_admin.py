@@ -5,13 +5,7 @@ import json
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-import pytest
-
-from tests.cluster.workers.world import SHARDS, commit, create_topic, workers
-
-
-def run(coroutine):
-    asyncio.run(coroutine)
+from tests.cluster.workers.world import PATIENT, SHARDS, commit, create_topic, workers
 
 
 async def asked(worker, method, path, body=None):
@@ -56,33 +50,25 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), PATHS)
-def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_the_worker(tmp_path, method, path, body):
+async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_the_worker(world):
     """421 and its node id and address; the worker itself answers, and while none has the group it is 503."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, second, here, there = await groups_of_two(world)
-            host, port = second.server.listeners[0].bound
-            status, answer = await asked(first, method, path.format(there), body)
-            assert status == 421, answer
-            shard = first.server.groups.shard_of(there).index
-            assert answer["error"] == (
-                f"node 2 has __consumer_offsets-{shard}: ask its admin HTTP; clients reach it at {host}:{port}"
-            )
-            status, answer = await asked(first, method, path.format(here), body)
-            assert status not in {421, 503}, answer
-            looking = asyncio.Event()
-            first.engine.owners = lambda: unanswered(looking)
-            await looking.wait()
-            first.sharing.cluster.owners = {}
-            status, answer = await asked(first, method, path.format(there), body)
-            assert (status, answer["error"]) == (
-                503,
-                f"no worker has __consumer_offsets-{shard} at the moment: try again",
-            )
-
-    run(scenario())
+    first, second, here, there = await groups_of_two(world)
+    host, port = second.server.listeners[0].bound
+    shard = first.server.groups.shard_of(there).index
+    elsewhere = f"node 2 has __consumer_offsets-{shard}: ask its admin HTTP; clients reach it at {host}:{port}"
+    for method, path, body in PATHS:
+        status, answer = await asked(first, method, path.format(there), body)
+        assert (status, answer["error"]) == (421, elsewhere), path
+        status, answer = await asked(first, method, path.format(here), body)
+        assert status not in {421, 503}, path
+    looking = asyncio.Event()
+    first.engine.owners = lambda: unanswered(looking)
+    await looking.wait()
+    first.sharing.cluster.owners = {}
+    nowhere = f"no worker has __consumer_offsets-{shard} at the moment: try again"
+    for method, path, body in PATHS:
+        status, answer = await asked(first, method, path.format(there), body)
+        assert (status, answer["error"]) == (503, nowhere), path
 
 
 async def unanswered(asked):
@@ -90,55 +76,45 @@ async def unanswered(asked):
     await asyncio.Event().wait()
 
 
-def test_lists_say_that_they_are_of_one_worker(tmp_path):
+async def test_lists_say_that_they_are_of_one_worker(world):
     """Together they have every group once."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, second, here, there = await groups_of_two(world)
-            for worker, group in ((first, here), (second, there)):
-                status, listed = await asked(worker, "GET", "/v1/groups")
-                assert status == 200
-                assert [each["group_id"] for each in listed["groups"]] == [group]
-                assert listed["of_worker"] == {
-                    "node_id": worker.node_id, "shards": len(worker.shards), "shards_of_all": SHARDS,
-                }  # fmt: skip
-                status, listed = await asked(worker, "GET", "/v1/transactions")
-                assert (status, listed["transactions"]) == (200, [])
-                assert listed["of_worker"]["shards_of_all"] == SHARDS + 1
-
-    run(scenario())
+    first, second, here, there = await groups_of_two(world)
+    for worker, group in ((first, here), (second, there)):
+        status, listed = await asked(worker, "GET", "/v1/groups")
+        assert status == 200
+        assert [each["group_id"] for each in listed["groups"]] == [group]
+        assert listed["of_worker"] == {
+            "node_id": worker.node_id, "shards": len(worker.shards), "shards_of_all": SHARDS,
+        }  # fmt: skip
+        status, listed = await asked(worker, "GET", "/v1/transactions")
+        assert (status, listed["transactions"]) == (200, [])
+        assert listed["of_worker"]["shards_of_all"] == SHARDS + 1
 
 
-def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(tmp_path):
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, second = await world.start(1, 2, settings=("data.plane=none", "admin.control.enable=true"))
-            await world.until_spread()
-            transactions = first.server.transactions
-            there = next(
-                name
-                for name in map("id-{}".format, range(100))
-                if world.owner_of_transactions(transactions.shard_of(name).index) is second
-            )
-            for method, path in (("GET", ""), ("POST", "/expire"), ("POST", "/reload")):
-                body = None if method == "GET" else {}
-                status, answer = await asked(first, method, f"/v1/transactions/{there}{path}", body)
-                assert (status, answer["error"][:6]) == (421, "node 2"), answer
+async def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(tmp_path):
+    async with workers(tmp_path, PATIENT) as world:
+        first, second = await world.start(1, 2, settings=("data.plane=none", "admin.control.enable=true"))
+        await world.until_spread()
+        transactions = first.server.transactions
+        there = next(
+            name
+            for name in map("id-{}".format, range(100))
+            if world.owner_of_transactions(transactions.shard_of(name).index) is second
+        )
+        log = f"__transaction_state-{transactions.shard_of(there).index}"
+        await world.until(lambda: first.sharing.cluster.owner_of(log) is not None)
+        for method, path in (("GET", ""), ("POST", "/expire"), ("POST", "/reload")):
+            body = None if method == "GET" else {}
+            status, answer = await asked(first, method, f"/v1/transactions/{there}{path}", body)
+            assert (status, answer["error"][:6]) == (421, "node 2"), answer
 
-    run(scenario())
 
-
-def test_a_wait_for_a_group_ends_when_the_group_moves(tmp_path):
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, _, here, _ = await groups_of_two(world)
-            waiting = asyncio.create_task(asked(first, "GET", f"/v1/groups/{here}?until=state:Stable&timeout_ms=60000"))
-            shard = first.server.groups.shard_of(here)
-            await world.until(lambda: bool(shard.watchers))
-            first.wire.is_cut = True
-            status, _ = await waiting
-            assert status in {421, 503}
-            first.wire.is_cut = False
-
-    run(scenario())
+async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
+    first, _, here, _ = await groups_of_two(world)
+    waiting = asyncio.create_task(asked(first, "GET", f"/v1/groups/{here}?until=state:Stable&timeout_ms=60000"))
+    shard = first.server.groups.shard_of(here)
+    await world.until(lambda: bool(shard.watchers))
+    first.wire.is_cut = True
+    status, _ = await waiting
+    assert status in {421, 503}
+    first.wire.is_cut = False

@@ -53,100 +53,68 @@ async def commit_all(world, first: int) -> None:
         )
 
 
-def test_a_single_server_goes_on_with_a_copy_of_what_workers_have(tmp_path, capsys):
+async def test_a_single_server_goes_on_with_a_copy_of_what_workers_have(tmp_path, capsys):
     """Offsets and topics are there, compacted or not; events go on; and no check finds anything wrong."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, _ = await world.start(1, 2)
-            await world.until_spread()
-            assert await create_topic(first, "t") == 0
-            await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
-            for number in range(5):
-                await commit_all(world, number)
-            index = first.server.groups.shard_of(GROUPS[0]).index
-            owner = world.owner(index)
-            await owner.sharing.take_snapshot(f"{STATE}-{index}")
-            await commit_all(world, 100)
-            found = await copied(world, tmp_path / "copy")
-            assert (found.cluster_id, found.workers) == (first.server.cluster_id, 2)
-            assert found.logs == len(find_log_folders(tmp_path / "copy"))
-            assert log_check.run(tmp_path / "copy", as_json=True) == 0
-            checked = {Path(log["folder"]).name: log for log in json.loads(capsys.readouterr().out)["logs"]}
-            assert {log["verdict"] for log in checked.values()} == {"good"}
-            state = checked[f"{STATE}-{index}"]
-            assert state["records"] < state["next_offset"]
-            noted = Checkpoint(RealDisk(), str(tmp_path / "copy" / f"{STATE}-{index}")).offsets
-            assert 0 < noted.clean_offset < state["next_offset"]
-            before = stored(world, EVENTS, index)
-        async with single_server(tmp_path / "copy") as (server, client):
-            assert server.cluster_id == found.cluster_id
-            for number, group in enumerate(GROUPS):
-                assert await fetch(client, group, "t") == (0, 100 + number)
-            assert await commit(client, GROUPS[0], "t", 1000) == 0
-            events = await read_all(client, EVENTS, index)
-            assert events[: len(before)] == before
-            assert in_force(events)[1] == []
-
-    run(scenario())
+    async with workers(tmp_path) as world:
+        first, _ = await world.start(1, 2)
+        await world.until_spread()
+        assert await create_topic(first, "t") == 0
+        await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+        for number in range(5):
+            await commit_all(world, number)
+        index = first.server.groups.shard_of(GROUPS[0]).index
+        owner = world.owner(index)
+        await owner.sharing.take_snapshot(f"{STATE}-{index}")
+        await commit_all(world, 100)
+        found = await copied(world, tmp_path / "copy")
+        assert (found.cluster_id, found.workers) == (first.server.cluster_id, 2)
+        assert found.logs == len(find_log_folders(tmp_path / "copy"))
+        assert log_check.run(tmp_path / "copy", as_json=True) == 0
+        checked = {Path(log["folder"]).name: log for log in json.loads(capsys.readouterr().out)["logs"]}
+        assert {log["verdict"] for log in checked.values()} == {"good"}
+        state = checked[f"{STATE}-{index}"]
+        assert state["records"] < state["next_offset"]
+        noted = Checkpoint(RealDisk(), str(tmp_path / "copy" / f"{STATE}-{index}")).offsets
+        assert 0 < noted.clean_offset < state["next_offset"]
+        before = stored(world, EVENTS, index)
+    async with single_server(tmp_path / "copy") as (server, client):
+        assert server.cluster_id == found.cluster_id
+        for number, group in enumerate(GROUPS):
+            assert await fetch(client, group, "t") == (0, 100 + number)
+        assert await commit(client, GROUPS[0], "t", 1000) == 0
+        events = await read_all(client, EVENTS, index)
+        assert events[: len(before)] == before
+        assert in_force(events)[1] == []
 
 
-def test_a_log_that_a_worker_shortens_meanwhile_is_read_again(tmp_path):
-    async def scenario():
-        async with workers(tmp_path) as world:
-            (only,) = await world.start(1)
-            assert await create_topic(only, "t") == 0
-            await commit_all(world, 7)
-            engine, failures = MemoryEngine(world.store, SETTINGS), 2
-            read = engine.read
+async def test_a_log_that_a_worker_shortens_meanwhile_is_read_again(tmp_path):
+    async with workers(tmp_path) as world:
+        (only,) = await world.start(1)
+        assert await create_topic(only, "t") == 0
+        await commit_all(world, 7)
+        engine, failures = MemoryEngine(world.store, SETTINGS), 2
+        read = engine.read
 
-            async def overtaken(log):
-                nonlocal failures
-                async for each in read(log):
-                    yield each
-                    if log.startswith(STATE) and failures:
-                        failures -= 1
-                        raise EngineUnavailable("a snapshot has replaced what was to be read")
+        async def overtaken(log):
+            nonlocal failures
+            async for each in read(log):
+                yield each
+                if log.startswith(STATE) and failures:
+                    failures -= 1
+                    raise EngineUnavailable("a snapshot has replaced what was to be read")
 
-            engine.read = overtaken
-            RealDisk().make_folder(str(tmp_path / "copy"))
-            await copy_logs(engine, tmp_path / "copy", list)
-            assert failures == 0
-            assert log_check.run(tmp_path / "copy", as_json=True) == 0
-        async with single_server(tmp_path / "copy") as (_, client):
-            for number, group in enumerate(GROUPS):
-                assert await fetch(client, group, "t") == (0, 7 + number)
-
-    run(scenario())
+        engine.read = overtaken
+        RealDisk().make_folder(str(tmp_path / "copy"))
+        await copy_logs(engine, tmp_path / "copy", list)
+        assert failures == 0
+        assert log_check.run(tmp_path / "copy", as_json=True) == 0
+    async with single_server(tmp_path / "copy") as (_, client):
+        for number, group in enumerate(GROUPS):
+            assert await fetch(client, group, "t") == (0, 7 + number)
 
 
-def test_workers_go_on_with_the_groups_of_a_single_server(tmp_path, monkeypatch):
+async def test_workers_go_on_with_the_groups_of_a_single_server(tmp_path, monkeypatch):
     """Its offsets, topics and events are in the engine, and the cluster is the same. What is not empty is refused."""
-
-    async def scenario():
-        async with single_server(tmp_path / "data") as (server, client):
-            assert server.topics.declare("t", 2, {})
-            for number, group in enumerate(GROUPS):
-                assert await commit(client, group, "t", number) == 0
-            index = server.groups.shard_of(GROUPS[0]).index
-            cluster_id = server.cluster_id
-        async with workers(tmp_path) as world:
-            monkeypatch.setattr(journal_import, "PIECE_BYTES", 200)
-            found = await imported(world)
-            assert (found.cluster_id, found.left) == (cluster_id, [])
-            assert found.records >= 2 * len(GROUPS)
-            with pytest.raises(JournalFailed, match="not empty"):
-                await imported(world)
-            first, _ = await world.start(1, 2)
-            await world.until_spread()
-            assert first.server.cluster_id == cluster_id
-            assert first.server.topics.partition_count("t") == 2
-            for number, group in enumerate(GROUPS):
-                owner = world.owner(first.server.groups.shard_of(group).index)
-                assert await fetch(await owner.client(), group, "t") == (0, number)
-            await commit_all(world, 50)
-            assert in_force(stored(world, EVENTS, index))[1] == []
-            assert sum(check_agreement(world, each) for each in range(SHARDS)) == 2 * len(GROUPS)
 
     async def imported(world):
         folders = find_log_folders(tmp_path / "data")
@@ -154,7 +122,29 @@ def test_workers_go_on_with_the_groups_of_a_single_server(tmp_path, monkeypatch)
         cluster_id = (tmp_path / "data" / "meta.properties").read_text().split("cluster.id=")[1].split()[0]
         return await journal_import.import_logs(engine, cluster_id, folders)
 
-    run(scenario())
+    async with single_server(tmp_path / "data") as (server, client):
+        assert server.topics.declare("t", 2, {})
+        for number, group in enumerate(GROUPS):
+            assert await commit(client, group, "t", number) == 0
+        index = server.groups.shard_of(GROUPS[0]).index
+        cluster_id = server.cluster_id
+    async with workers(tmp_path) as world:
+        monkeypatch.setattr(journal_import, "PIECE_BYTES", 200)
+        found = await imported(world)
+        assert (found.cluster_id, found.left) == (cluster_id, [])
+        assert found.records >= 2 * len(GROUPS)
+        with pytest.raises(JournalFailed, match="not empty"):
+            await imported(world)
+        first, _ = await world.start(1, 2)
+        await world.until_spread()
+        assert first.server.cluster_id == cluster_id
+        assert first.server.topics.partition_count("t") == 2
+        for number, group in enumerate(GROUPS):
+            owner = world.owner(first.server.groups.shard_of(group).index)
+            assert await fetch(await owner.client(), group, "t") == (0, number)
+        await commit_all(world, 50)
+        assert in_force(stored(world, EVENTS, index))[1] == []
+        assert sum(check_agreement(world, each) for each in range(SHARDS)) == 2 * len(GROUPS)
 
 
 @pytest.mark.parametrize(

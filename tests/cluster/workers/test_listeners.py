@@ -1,14 +1,11 @@
 """Workers with several listeners, of which one is for workers: with TLS, with SASL, with both."""
 
-import asyncio
-
 import pytest
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER
 from coordinator.config.load import ConfigError
 from coordinator.server import CannotStart
-from tests.cluster.workers.test_transactions import ADDS_ITSELF, begin, commit_in, end, topic_and_names_apart
-from tests.cluster.workers.world import fetch, find, workers
+from tests.cluster.workers.world import ADDS_ITSELF, begin, commit_in, end, fetch, find, topic_and_names_apart, workers
 from tests.support.tls import certificates
 
 TWO = (
@@ -20,10 +17,6 @@ AUTHORIZER = (f"authorizer.class.name={STANDARD_AUTHORIZER}",)
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN = 'required username="worker" password="a secret, \\"quoted\\"";'
-
-
-def run(coroutine):
-    asyncio.run(coroutine)
 
 
 def protected(folder, protocol):
@@ -70,59 +63,46 @@ async def a_transaction_spans_workers(world):
         ("PLAINTEXT", "User:ANONYMOUS"),
     ],
 )
-def test_workers_ask_each_other_at_a_listener_with_security(tmp_path, protocol, principal):
+async def test_workers_ask_each_other_at_a_listener_with_security(tmp_path, protocol, principal):
     """As a principal that may do what brokers may; clients use the other listener."""
     settings = (*protected(tmp_path, protocol), *AUTHORIZER, f"super.users=User:ANONYMOUS;{principal}")
 
-    async def scenario():
-        async with workers(tmp_path) as world:
-            await world.start(1, 2, settings=settings)
-            await a_transaction_spans_workers(world)
-
-    run(scenario())
+    async with workers(tmp_path) as world:
+        await world.start(1, 2, settings=settings)
+        await a_transaction_spans_workers(world)
 
 
 @pytest.mark.parametrize("listener", [0, 1])
-def test_clients_get_the_addresses_of_the_listener_that_they_use(tmp_path, listener):
+async def test_clients_get_the_addresses_of_the_listener_that_they_use(world, listener):
     """Of the worker that has a group, and of all in Metadata."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            await world.start(1, 2, settings=TWO)
-            await world.until_spread()
-            addresses = {each.node_id: each.server.listeners[listener].bound for each in world.running}
-            for worker in world.running:
-                await world.until(lambda worker=worker: len(worker.sharing.cluster.living) == 2)
-                client = await worker.client(listener)
-                metadata = await client.call("Metadata", 8, topics=[])
-                assert {each.node_id: (each.host, each.port) for each in metadata.brokers} == addresses
-                for group in ("a", "b", "c", "d"):
-                    owner = world.owner(worker.server.groups.shard_of(group).index)
-                    found = await find(client, group)
-                    assert (found.host, found.port) == addresses[owner.node_id]
-
-    run(scenario())
+    await world.start(1, 2, settings=TWO)
+    await world.until_spread()
+    addresses = {each.node_id: each.server.listeners[listener].bound for each in world.running}
+    for worker in world.running:
+        await world.until(lambda worker=worker: len(worker.sharing.cluster.living) == 2)
+        client = await worker.client(listener)
+        metadata = await client.call("Metadata", 8, topics=[])
+        assert {each.node_id: (each.host, each.port) for each in metadata.brokers} == addresses
+        for group in ("a", "b", "c", "d"):
+            owner = world.owner(worker.server.groups.shard_of(group).index)
+            found = await find(client, group)
+            assert (found.host, found.port) == addresses[owner.node_id]
 
 
-def test_a_worker_without_the_client_s_listener_is_not_named(tmp_path):
+async def test_a_worker_without_the_client_s_listener_is_not_named(world):
     """As in Kafka: Metadata leaves it out, and FindCoordinator says that there is none at the moment."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            await world.start(1, settings=TWO)
-            await world.start(2, settings=("data.plane=none", "listeners=INNER://127.0.0.1:0"))
-            await world.until_spread()
-            first, second = world.running
-            await world.until(lambda: len(first.sharing.cluster.living) == 2)
-            client = await first.client()
-            metadata = await client.call("Metadata", 8, topics=[])
-            assert [each.node_id for each in metadata.brokers] == [1]
-            names = (f"group-{number}" for number in range(100))
-            there = next(name for name in names if first.server.groups.shard_of(name).index in second.shards)
-            assert (await find(client, there)).error_code == 15
-            assert (await find(await first.client(1), there)).node_id == 2
-
-    run(scenario())
+    await world.start(1, settings=TWO)
+    await world.start(2, settings=("data.plane=none", "listeners=INNER://127.0.0.1:0"))
+    await world.until_spread()
+    first, second = world.running
+    await world.until(lambda: len(first.sharing.cluster.living) == 2)
+    client = await first.client()
+    metadata = await client.call("Metadata", 8, topics=[])
+    assert [each.node_id for each in metadata.brokers] == [1]
+    names = (f"group-{number}" for number in range(100))
+    there = next(name for name in names if first.server.groups.shard_of(name).index in second.shards)
+    assert (await find(client, there)).error_code == 15
+    assert (await find(await first.client(1), there)).node_id == 2
 
 
 INNER_SASL = ("listener.security.protocol.map=INNER:SASL_PLAINTEXT",)
@@ -147,15 +127,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("settings", "why"), REFUSED, ids=["no permission", "no login", "another module"])
-def test_a_worker_that_others_would_not_answer_does_not_start(tmp_path, settings, why):
+async def test_a_worker_that_others_would_not_answer_does_not_start(world, settings, why):
     """It says what to set; otherwise transactions would never end."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            with pytest.raises(CannotStart, match=why):
-                await world.start(1, settings=(*TWO, *settings))
-
-    run(scenario())
+    with pytest.raises(CannotStart, match=why):
+        await world.start(1, settings=(*TWO, *settings))
 
 
 @pytest.mark.parametrize(
@@ -171,10 +146,6 @@ def test_a_worker_that_others_would_not_answer_does_not_start(tmp_path, settings
     ],
     ids=["no name", "an unknown name", "the same name", "two mechanisms"],
 )
-def test_settings_between_workers_that_do_not_fit_the_listeners_are_refused(tmp_path, settings, why):
-    async def scenario():
-        async with workers(tmp_path) as world:
-            with pytest.raises(ConfigError, match=why):
-                await world.start(1, settings=settings)
-
-    run(scenario())
+async def test_settings_between_workers_that_do_not_fit_the_listeners_are_refused(world, settings, why):
+    with pytest.raises(ConfigError, match=why):
+        await world.start(1, settings=settings)

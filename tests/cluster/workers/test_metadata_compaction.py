@@ -1,7 +1,5 @@
 """The metadata log in the engine does not grow for ever, and no worker misses what was changed meanwhile."""
 
-import asyncio
-
 import pytest
 
 from coordinator.cluster.engine.engine import EngineUnavailable
@@ -9,7 +7,7 @@ from coordinator.cluster.sharing import Sharing
 from coordinator.protocol.messages import AlterClientQuotasRequest, DeleteTopicsRequest
 from coordinator.topics.registry import Registry
 from coordinator.topics.topics import METADATA_FOLDER
-from tests.cluster.workers.world import Workers, WorkerUnderTest, create_topic, workers
+from tests.cluster.workers.world import Workers, WorkerUnderTest, create_topic
 from tests.rules.world import Client
 
 PIECES = 20
@@ -18,10 +16,6 @@ PIECES = 20
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     monkeypatch.setattr(Sharing, "metadata_pieces", PIECES)
-
-
-def run(coroutine):
-    asyncio.run(coroutine)
 
 
 async def churn(worker: WorkerUnderTest, count: int, name: str = "churn") -> None:
@@ -58,86 +52,69 @@ def pieces_of(world: Workers) -> int:
     return len(world.store.logs[METADATA_FOLDER].pieces)
 
 
-def test_the_log_of_many_changes_stays_short_and_all_workers_agree(tmp_path):
+async def test_the_log_of_many_changes_stays_short_and_all_workers_agree(world):
     """Those that follow, those that write, and one that starts afterwards."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, second = await world.start(1, 2)
-            assert await create_topic(first, "kept", partitions=3) == 0
-            for round_ in range(3):
-                await churn(first, 15, f"a{round_}")
-                await churn(second, 15, f"b{round_}")
-            assert world.store.logs[METADATA_FOLDER].covered > 100
-            assert pieces_of(world) < 100
-            await world.start(3)
-            await world.until(lambda: agree(world))
-            assert [*first.server.topics.registry.by_id.values()] == [*first.server.topics.registry.topics.values()]
-            assert first.server.topics.partition_count("kept") == 3
-
-    run(scenario())
+    first, second = await world.start(1, 2)
+    assert await create_topic(first, "kept", partitions=3) == 0
+    for round_ in range(3):
+        await churn(first, 15, f"a{round_}")
+        await churn(second, 15, f"b{round_}")
+    assert world.store.logs[METADATA_FOLDER].covered > 100
+    assert pieces_of(world) < 100
+    await world.start(3)
+    await world.until(lambda: agree(world))
+    assert [*first.server.topics.registry.by_id.values()] == [*first.server.topics.registry.topics.values()]
+    assert first.server.topics.partition_count("kept") == 3
 
 
-def test_a_worker_that_slept_over_a_compaction_catches_up(tmp_path):
+async def test_a_worker_that_slept_over_a_compaction_catches_up(world):
     """Topics and quotas that were removed meanwhile are gone there, too, and those that were added are there."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            awake, asleep = await world.start(1, 2)
-            client = await awake.client()
-            for name in ("kept", "deleted", "replaced"):
-                assert await create_topic(awake, name) == 0
-            await set_quota(client, "kept", 50.0)
-            await set_quota(client, "removed", 50.0)
-            await world.until(lambda: agree(world))
-            replaced = asleep.server.topics.topic_id("replaced")
-            deleted: list[str] = []
-            on_deleted = asleep.server.topics.on_topics_deleted
-            asleep.server.topics.on_topics_deleted = lambda topics: (
-                deleted.extend(name for name, _ in topics),
-                on_deleted(topics),
-            )[1]
-            asleep.wire.is_cut = True
-            await client.call(
-                "DeleteTopics", 5, DeleteTopicsRequest(topic_names=["deleted", "replaced"], timeout_ms=5_000)
-            )
-            assert await create_topic(awake, "replaced", partitions=4) == 0
-            await set_quota(client, "removed", None)
-            covered = world.store.logs[METADATA_FOLDER].covered
-            await churn(awake, 2 * PIECES)
-            assert world.store.logs[METADATA_FOLDER].covered > covered
-            asleep.wire.is_cut = False
-            await world.until(lambda: agree(world))
-            assert sorted(name for name in deleted if not name.startswith("churn")) == ["deleted", "replaced"]
-            assert asleep.server.topics.topic_id("replaced") != replaced
-            assert asleep.server.quotas is not None
-            assert await create_topic(asleep, "afterwards") == 0
-            await world.until(lambda: agree(world))
-
-    run(scenario())
+    awake, asleep = await world.start(1, 2)
+    client = await awake.client()
+    for name in ("kept", "deleted", "replaced"):
+        assert await create_topic(awake, name) == 0
+    await set_quota(client, "kept", 50.0)
+    await set_quota(client, "removed", 50.0)
+    await world.until(lambda: agree(world))
+    replaced = asleep.server.topics.topic_id("replaced")
+    deleted: list[str] = []
+    on_deleted = asleep.server.topics.on_topics_deleted
+    asleep.server.topics.on_topics_deleted = lambda topics: (
+        deleted.extend(name for name, _ in topics),
+        on_deleted(topics),
+    )[1]
+    asleep.wire.is_cut = True
+    await client.call("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["deleted", "replaced"], timeout_ms=5_000))
+    assert await create_topic(awake, "replaced", partitions=4) == 0
+    await set_quota(client, "removed", None)
+    covered = world.store.logs[METADATA_FOLDER].covered
+    await churn(awake, 2 * PIECES)
+    assert world.store.logs[METADATA_FOLDER].covered > covered
+    asleep.wire.is_cut = False
+    await world.until(lambda: agree(world))
+    assert sorted(name for name in deleted if not name.startswith("churn")) == ["deleted", "replaced"]
+    assert asleep.server.topics.topic_id("replaced") != replaced
+    assert asleep.server.quotas is not None
+    assert await create_topic(asleep, "afterwards") == 0
+    await world.until(lambda: agree(world))
 
 
-def test_a_compaction_that_fails_is_tried_again(tmp_path):
+async def test_a_compaction_that_fails_is_tried_again(world):
     """The registry is in the log twice then, which changes nothing."""
+    first, second = await world.start(1, 2)
+    snapshot, failures = first.engine.snapshot, 2
 
-    async def scenario():
-        async with workers(tmp_path) as world:
-            first, second = await world.start(1, 2)
-            snapshot, failures = first.engine.snapshot, 2
+    async def failing(claim, upto, parts):
+        nonlocal failures
+        if claim.log == METADATA_FOLDER and failures:
+            failures -= 1
+            raise EngineUnavailable("no answer")
+        await snapshot(claim, upto, parts)
 
-            async def failing(claim, upto, parts):
-                nonlocal failures
-                if claim.log == METADATA_FOLDER and failures:
-                    failures -= 1
-                    raise EngineUnavailable("no answer")
-                await snapshot(claim, upto, parts)
-
-            first.engine.snapshot = failing
-            assert await create_topic(first, "kept") == 0
-            await churn(first, 2 * PIECES)
-            assert failures == 0
-            assert pieces_of(world) < 2 * PIECES
-            await world.until(lambda: agree(world))
-            assert second.server.topics.partition_count("kept") == 1
-
-    run(scenario())
+    first.engine.snapshot = failing
+    assert await create_topic(first, "kept") == 0
+    await churn(first, 2 * PIECES)
+    assert failures == 0
+    assert pieces_of(world) < 2 * PIECES
+    await world.until(lambda: agree(world))
+    assert second.server.topics.partition_count("kept") == 1

@@ -7,7 +7,7 @@ import pytest
 from coordinator.cluster.engine.engine import Worker
 from coordinator.cluster.workers.cluster import Workers
 from coordinator.cluster.workers.reachability import FAILURES, Reachability
-from tests.cluster.workers.world import SHARDS, WorkerUnderTest, workers
+from tests.cluster.workers.world import SHARDS, WorkerUnderTest
 
 WORKERS = [Worker(f"id-{number}", number, "host", number) for number in (1, 2, 3)]
 
@@ -43,30 +43,24 @@ class Network:
     ],
     ids=["own address", "one other", "both others", "the only other", "alone"],
 )
-def test_which_silence_means_that_this_worker_is_cut_off(living, dead, after, is_cut_off):
-    async def scenario():
-        network = Network(living)
-        await network.looks(1)
-        network.dead = dead
-        await network.looks(after - 1)
-        assert network.changes == []
-        await network.looks(1)
-        assert network.reachability.is_cut_off == is_cut_off
-        network.dead = set()
-        await network.looks(1)
-        assert not network.reachability.is_cut_off
-
-    asyncio.run(scenario())
+async def test_which_silence_means_that_this_worker_is_cut_off(living, dead, after, is_cut_off):
+    network = Network(living)
+    await network.looks(1)
+    network.dead = dead
+    await network.looks(after - 1)
+    assert network.changes == []
+    await network.looks(1)
+    assert network.reachability.is_cut_off == is_cut_off
+    network.dead = set()
+    await network.looks(1)
+    assert not network.reachability.is_cut_off
 
 
-def test_an_address_that_never_answered_says_nothing():
-    async def scenario():
-        network = Network(WORKERS)
-        network.dead = {1}
-        await network.looks(5)
-        assert network.changes == []
-
-    asyncio.run(scenario())
+async def test_an_address_that_never_answered_says_nothing():
+    network = Network(WORKERS)
+    network.dead = {1}
+    await network.looks(5)
+    assert network.changes == []
 
 
 class Front:
@@ -86,20 +80,16 @@ class Front:
         self.server.close()
 
 
-def test_the_shards_of_a_worker_without_clients_move_and_come_back(tmp_path):
-    async def scenario():
-        async with workers(tmp_path) as world:
-            front = await Front().open()
-            behind = WorkerUnderTest(world, 1, ("data.plane=none",), f"127.0.0.1:{front.port}")
-            world.running.append(await behind.start())
-            second, third = await world.start(2, 3)
-            await world.until_spread()
-            await asyncio.wait_for(front.reached.wait(), 20)
-            front.cut()
-            await world.until(lambda: len(second.shards) + len(third.shards) == SHARDS)
-            await world.until(lambda: [each.node_id for each in second.sharing.cluster.living] == [2, 3])
-            await front.open()
-            await world.until_spread()
-            front.cut()
-
-    asyncio.run(scenario())
+async def test_the_shards_of_a_worker_without_clients_move_and_come_back(world):
+    front = await Front().open()
+    behind = WorkerUnderTest(world, 1, ("data.plane=none",), f"127.0.0.1:{front.port}")
+    world.running.append(await behind.start())
+    second, third = await world.start(2, 3)
+    await world.until_spread()
+    await asyncio.wait_for(front.reached.wait(), 20)
+    front.cut()
+    await world.until(lambda: len(second.shards) + len(third.shards) == SHARDS)
+    await world.until(lambda: [each.node_id for each in second.sharing.cluster.living] == [2, 3])
+    await front.open()
+    await world.until_spread()
+    front.cut()

@@ -35,74 +35,58 @@ class Replays:
         await settle()
 
 
-def test_the_shortest_log_that_waits_is_next():
+async def test_the_shortest_log_that_waits_is_next():
     """A shard with a long log does not keep those with short ones waiting."""
-
-    async def scenario() -> None:
-        replays = Replays()
-        for pieces in (500, 400, 300, 10, 200):
-            replays.begin(pieces)
-        await settle()
-        assert replays.begun == [500, 400]
-        assert len(replays.begun) == REPLAYED_AT_ONCE
-        await replays.end(500)
-        await replays.end(10)
-        await replays.end(400)
-        assert replays.begun == [500, 400, 10, 200, 300]
-
-    asyncio.run(scenario())
+    replays = Replays()
+    for pieces in (500, 400, 300, 10, 200):
+        replays.begin(pieces)
+    await settle()
+    assert replays.begun == [500, 400]
+    assert len(replays.begun) == REPLAYED_AT_ONCE
+    await replays.end(500)
+    await replays.end(10)
+    await replays.end(400)
+    assert replays.begun == [500, 400, 10, 200, 300]
 
 
-def test_a_replay_that_is_cancelled_gives_its_turn_to_the_next():
+async def test_a_replay_that_is_cancelled_gives_its_turn_to_the_next():
     """A server that stops, or a task that fails, takes no turn with it."""
-
-    async def scenario() -> None:
-        replays = Replays()
-        for pieces in (1, 2, 3, 4):
-            replays.begin(pieces)
-        await settle()
-        replays.tasks[3].cancel()
-        await settle()
-        await replays.end(1)
-        assert replays.begun == [1, 2, 4]
-        await replays.end(2)
-        await replays.end(4)
-        for pieces in (5, 6):
-            replays.begin(pieces)
-        await settle()
-        assert replays.begun == [1, 2, 4, 5, 6]
-
-    asyncio.run(scenario())
+    replays = Replays()
+    for pieces in (1, 2, 3, 4):
+        replays.begin(pieces)
+    await settle()
+    replays.tasks[3].cancel()
+    await settle()
+    await replays.end(1)
+    assert replays.begun == [1, 2, 4]
+    await replays.end(2)
+    await replays.end(4)
+    for pieces in (5, 6):
+        replays.begin(pieces)
+    await settle()
+    assert replays.begun == [1, 2, 4, 5, 6]
 
 
-def test_a_turn_that_was_given_to_a_replay_which_is_cancelled_is_passed_on():
+async def test_a_turn_that_was_given_to_a_replay_which_is_cancelled_is_passed_on():
     """The cancellation may come when it is its turn already."""
-
-    async def scenario() -> None:
-        replays = Replays()
-        for pieces in (1, 2, 3, 4):
-            replays.begin(pieces)
-        await settle()
-        replays.turns.end()
-        replays.tasks[3].cancel()
-        await settle()
-        assert replays.begun == [1, 2, 4]
-
-    asyncio.run(scenario())
+    replays = Replays()
+    for pieces in (1, 2, 3, 4):
+        replays.begin(pieces)
+    await settle()
+    replays.turns.end()
+    replays.tasks[3].cancel()
+    await settle()
+    assert replays.begun == [1, 2, 4]
 
 
-def test_it_is_idle_when_the_last_shard_is_taken():
+async def test_it_is_idle_when_the_last_shard_is_taken():
     """Event logs are filled, and snapshots made, when no shard is taken."""
-
-    async def scenario() -> None:
-        replays = Replays()
-        assert replays.turns.idle.is_set()
-        for pieces in (1, 2):
-            replays.begin(pieces)
-        await settle()
-        await replays.end(1)
-        assert not replays.turns.idle.is_set()
-        await replays.end(2)
-        assert replays.turns.idle.is_set()
-
-    asyncio.run(scenario())
+    replays = Replays()
+    assert replays.turns.idle.is_set()
+    for pieces in (1, 2):
+        replays.begin(pieces)
+    await settle()
+    await replays.end(1)
+    assert not replays.turns.idle.is_set()
+    await replays.end(2)
+    assert replays.turns.idle.is_set()

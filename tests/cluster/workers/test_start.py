@@ -12,10 +12,11 @@ import pytest
 from coordinator.cluster.engine.address import EngineAddress
 from coordinator.cluster.engine.engine import EngineRefused, EngineSettings
 from coordinator.cluster.engine.postgresql import sql
+from coordinator_testing.throwaway_server import read_line
 from tests.support.ports import HeldPort
 from tests.support.postgresql import Cluster
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import WITHIN_S, wait_until
 
 pytest.importorskip("asyncpg")
 
@@ -42,8 +43,8 @@ def health(admin, path):
 
 def begin(worker):
     """Starts it without waiting until it is ready; returns the address of its admin HTTP."""
-    worker._spawn()
-    return worker._held[1].address
+    worker.begin_to_start()
+    return worker.admin_listens_at
 
 
 def test_a_worker_waits_for_its_database_and_says_so(tmp_path, database):
@@ -61,7 +62,7 @@ def test_a_worker_waits_for_its_database_and_says_so(tmp_path, database):
         assert health(admin, "/health/live") == (200, {"status": "live"})
         assert worker.alive
         database.primary.start()
-        assert json.loads(worker._ready_line())["ready"]
+        assert json.loads(read_line(worker.process.stdout, WITHIN_S))["ready"]
         assert health(admin, "/health/ready")[0] == 200
     finally:
         worker.stop()

@@ -10,7 +10,7 @@ from coordinator.cluster.engine.engine import OutcomeUnknown
 from coordinator.protocol.errors import ErrorCode
 from coordinator_lab.simulation.memory_engine import Delivery, Unreliable
 from tests.cluster.workers.events import check_agreement
-from tests.cluster.workers.world import SHARDS, commit, create_topic, eventually, fetch, workers
+from tests.cluster.workers.world import SHARDS, commit, create_topic, eventually, fetch
 from tests.rules.world import Closed
 
 SECONDS = 3.0
@@ -68,46 +68,41 @@ def divided(engine):
 
 
 @pytest.mark.parametrize(("seed", "is_divided"), [(1, False), (3, True)])
-def test_no_acknowledged_commit_is_lost(tmp_path, seed, is_divided):
+async def test_no_acknowledged_commit_is_lost(world, seed, is_divided):
     """What a client got acknowledged, or something later, is what the next owner has. The events agree with the state."""
-
-    async def scenario():
-        async with workers(tmp_path) as world:
-            chance = random.Random(seed)
-            await world.start(1, 2, 3)
-            for worker in world.running:
-                worker.wire = worker.engine._deliveries = Chaotic(f"{seed} {worker.node_id}")
-                if is_divided:
-                    divided(worker.engine)
-            assert await create_topic(world.running[0], "t") == 0
-            await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
-            over, acknowledged = asyncio.Event(), {}
-            async with asyncio.TaskGroup() as group:
-                for name in GROUPS:
-                    group.create_task(commit_until(world, name, over, acknowledged))
-                for worker in world.running:
-                    worker.wire.is_calm = False
-                async with asyncio.timeout(SECONDS * 10):
-                    for _ in range(int(SECONDS)):
-                        worker = chance.choice(world.running)
-                        worker.wire.is_cut = True
-                        await asyncio.sleep(1.4)
-                        worker.wire.is_cut = False
-                for worker in world.running:
-                    worker.wire.is_calm = True
-                over.set()
-            await world.until_spread()
-            assert set(acknowledged) == set(GROUPS)
-            for name, offset in acknowledged.items():
-                owner = world.owner(world.running[0].server.groups.shard_of(name).index)
-                error, found = await fetch(await owner.client(), name, "t")
-                assert error == ErrorCode.NONE
-                assert found >= offset, name
-            assert sum(len(worker.shards) for worker in world.running) == SHARDS
-            await eventually(lambda: commit_at(world, GROUPS[0]), 0)
-            assert sum(check_agreement(world, index) for index in range(SHARDS)) >= len(GROUPS)
-
-    asyncio.run(scenario())
+    chance = random.Random(seed)
+    await world.start(1, 2, 3)
+    for worker in world.running:
+        worker.wire = worker.engine._deliveries = Chaotic(f"{seed} {worker.node_id}")
+        if is_divided:
+            divided(worker.engine)
+    assert await create_topic(world.running[0], "t") == 0
+    await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+    over, acknowledged = asyncio.Event(), {}
+    async with asyncio.TaskGroup() as group:
+        for name in GROUPS:
+            group.create_task(commit_until(world, name, over, acknowledged))
+        for worker in world.running:
+            worker.wire.is_calm = False
+        async with asyncio.timeout(SECONDS * 10):
+            for _ in range(int(SECONDS)):
+                worker = chance.choice(world.running)
+                worker.wire.is_cut = True
+                await asyncio.sleep(1.4)
+                worker.wire.is_cut = False
+        for worker in world.running:
+            worker.wire.is_calm = True
+        over.set()
+    await world.until_spread()
+    assert set(acknowledged) == set(GROUPS)
+    for name, offset in acknowledged.items():
+        owner = world.owner(world.running[0].server.groups.shard_of(name).index)
+        error, found = await fetch(await owner.client(), name, "t")
+        assert error == ErrorCode.NONE
+        assert found >= offset, name
+    assert sum(len(worker.shards) for worker in world.running) == SHARDS
+    await eventually(lambda: commit_at(world, GROUPS[0]), 0)
+    assert sum(check_agreement(world, index) for index in range(SHARDS)) >= len(GROUPS)
 
 
 async def commit_at(world, group):

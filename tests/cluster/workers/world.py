@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from coordinator.cluster.engine.engine import EngineSettings
 from coordinator.cluster.sharing import Sharing
+from coordinator.cluster.workers import ownership
 from coordinator.config.load import load
 from coordinator.config.paths import CONFIGS
 from coordinator.protocol.errors import ErrorCode
@@ -16,6 +18,7 @@ from coordinator.protocol.messages import (
     CreateTopicsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    TxnOffsetCommitRequest,
 )
 from coordinator.runtime.shard import Status
 from coordinator.server.composition import Server
@@ -192,6 +195,62 @@ async def workers(folder: Path, settings: EngineSettings = SETTINGS) -> AsyncIte
     try:
         yield world
     finally:
-        for worker in list(world.running):
-            worker.wire.is_cut = False
-            await world.stop(worker)
+        # Nobody needs the shards any more, so a worker does not wait until others have taken them.
+        with patch.object(ownership, "DRAIN_S", 0):
+            for worker in list(world.running):
+                worker.wire.is_cut = False
+                await world.stop(worker)
+
+
+ADDS_ITSELF = 5
+
+
+def names_apart(world):
+    """A transactional id and a group, at different workers, and these."""
+    server = world.running[0].server
+    for number in range(100):
+        name = f"name-{number}"
+        here = world.owner_of_transactions(server.transactions.shard_of(name).index)
+        there = world.owner(server.groups.shard_of(name).index)
+        if here is not there and here is not None and there is not None:
+            return name, here, there
+    raise AssertionError("all are at one worker")
+
+
+async def topic_and_names_apart(world):
+    """The same, when shards are spread and every worker knows the topic t."""
+    await world.until_spread()
+    assert await create_topic(world.running[0], "t") == 0
+    await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+    return names_apart(world)
+
+
+async def begin(client, transactional_id):
+    response = None
+    async with asyncio.timeout(20):
+        while response is None or response.error_code:
+            response = await client.call(
+                "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout_ms=30_000
+            )
+            assert response.error_code in {
+                0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
+            }  # fmt: skip
+    return response.producer_id, response.producer_epoch
+
+
+async def commit_in(client, version, name, producer, offset):
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, offset)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
+    response = await client.call(
+        "TxnOffsetCommit", version, transactional_id=name, group_id=name, producer_id=producer[0],
+        producer_epoch=producer[1], topics=[topic],
+    )  # fmt: skip
+    return response.topics[0].partitions[0].error_code
+
+
+async def end(client, version, name, producer, *, committed):
+    response = await client.call(
+        "EndTxn", version, transactional_id=name, producer_id=producer[0], producer_epoch=producer[1],
+        committed=committed,
+    )  # fmt: skip
+    return response.error_code

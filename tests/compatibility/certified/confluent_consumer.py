@@ -3,13 +3,22 @@
 A commit that fails is reported; the loop goes on, because whoever owns the partition reads the message again.
 """
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from settings import BOOTSTRAP, GROUP, GROUP_INSTANCE_ID, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
 
 
 def is_fatal(error: KafkaError) -> bool:
     """Whether the client can only be closed. librdkafka goes on to deliver records meanwhile."""
     return error.fatal() or error.code() == KafkaError._FATAL
+
+
+failures: list[KafkaError] = []
+"""What kept copies from being delivered."""
+
+
+def delivered(failure: KafkaError | None, message: Message) -> None:
+    if failure is not None:
+        failures.append(failure)
 
 
 stop = Stop()
@@ -36,8 +45,10 @@ try:
             report("poll", message.error())
             continue
         if OUTPUT_TOPIC:
-            producer.produce(OUTPUT_TOPIC, message.value(), message.key())
+            producer.produce(OUTPUT_TOPIC, message.value(), message.key(), on_delivery=delivered)
             producer.flush()
+            if failures:  # a record that was not delivered must not be committed
+                raise KafkaException(failures[0])
         try:
             consumer.commit(message=message, asynchronous=False)
         except KafkaException as failure:

@@ -43,6 +43,17 @@ def _node() -> Command:
     return node_program(HERE / "node")
 
 
+def command_of(program: str) -> Command:
+    """The command of `python SCRIPT [ARGUMENT]`, `go [PROGRAM]` or `node PROGRAM`."""
+    language, *arguments = program.split()
+    match language:
+        case "go":
+            return [*_go(), *arguments]
+        case "node":
+            return [*node_program(HERE / "node", "wrong.js"), *arguments]
+    return [sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]]
+
+
 BOTH = ("classic", "consumer")
 CONSUMERS = {
     "confluent": Certified("confluent-kafka", _python("confluent_consumer"), BOTH),

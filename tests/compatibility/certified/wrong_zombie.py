@@ -2,6 +2,8 @@
 join again, and goes on to read and to commit.
 """
 
+from typing import Any
+
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.coordinator.base import MemberState
 from kafka.errors import KafkaError
@@ -16,7 +18,7 @@ producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)
 
 
 coordinator = consumer._coordinator
-reset_generation = coordinator.reset_generation
+handle_commit, reset_generation = coordinator._handle_offset_commit_response, coordinator.reset_generation
 
 
 def keep_generation(member_id: str = "") -> None:
@@ -28,7 +30,16 @@ def keep_generation(member_id: str = "") -> None:
         reset_generation(member_id)
 
 
-coordinator.reset_generation = keep_generation
+def handle_commit_as_zombie(*answer: Any) -> None:
+    """Only a commit makes a zombie. A late heartbeat, while the group begins, must not: the others would wait for its join."""
+    coordinator.reset_generation = keep_generation
+    try:
+        handle_commit(*answer)
+    finally:
+        coordinator.reset_generation = reset_generation
+
+
+coordinator._handle_offset_commit_response = handle_commit_as_zombie
 while not stop:
     batches = consumer.poll(timeout_ms=200)
     if OUTPUT_TOPIC:

@@ -68,6 +68,8 @@ class Confluent(Program):
             settings["partition.assignment.strategy"] = how["assignors"]
             settings["session.timeout.ms"] = how["session_timeout_ms"]
             settings["heartbeat.interval.ms"] = how["heartbeat_ms"]
+        if "max_poll_ms" in how:
+            settings["max.poll.interval.ms"] = how["max_poll_ms"]
         self.reports_errors = how.get("report_errors", False)
         if how.get("instance"):
             settings["group.instance.id"] = how["instance"]
@@ -91,6 +93,9 @@ class Confluent(Program):
     def do_committed(self, partitions: list[list[Any]]) -> list[int | None]:
         found = self.consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=WITHIN_S)
         return [partition.offset if partition.offset >= 0 else None for partition in found]
+
+    def do_stop_polling(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def do_seek(self, topic: str, partition: int, offset: int) -> None:
         self.consumer.seek(TopicPartition(topic, partition, offset))

@@ -56,10 +56,6 @@ def test_heartbeat_of_a_pending_member_returns_unknown_member_id():
     assert h.heartbeat("g", member_id, 0).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_heartbeat_with_an_empty_group_id_returns_invalid_group_id():
-    assert GroupHarness().heartbeat("", "m", 1).error is ErrorCode.INVALID_GROUP_ID
-
-
 def test_heartbeat_checks_the_instance_id_before_the_generation():
     h = GroupHarness()
     one, two = h.stable(static=True)

@@ -83,10 +83,6 @@ def test_a_pending_member_id_is_unknown_after_a_crash():
     assert h.join(member_id=member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_join_with_an_empty_group_id_returns_invalid_group_id():
-    assert GroupHarness().join("").error is ErrorCode.INVALID_GROUP_ID
-
-
 def test_join_with_a_session_timeout_outside_the_configured_range_is_rejected():
     h = GroupHarness(group_min_session_timeout_ms=100, group_max_session_timeout_ms=1_800_000)
     for session_ms in (99, 1_800_001):

@@ -377,7 +377,7 @@ def txn_commit_error(h: GroupHarness, member_id: str, partition: int) -> str:
         topics=[Topic(name="t", partitions=[Partition(partition_index=partition, committed_offset=1)])],
     )  # fmt: skip
     try:
-        fence_commit_in_transaction(h.groups, request, 5)
+        fence_commit_in_transaction(h.groups, request, SentRequest(None, 5, "", "", ""))
     except KafkaError as error:
         return error.code.name
     return "NONE"

@@ -499,3 +499,32 @@ def compacted(records: Any) -> list[Any]:
     """The least that compaction leaves: the last record of each key, tombstones included."""
     last = {repr(record.key): index for index, record in enumerate(records)}
     return [record for index, record in enumerate(records) if last[repr(record.key)] == index]
+
+
+def world(policy, **settings):
+    h = ConsumerHarness()
+    h.groups.settings = ChangeableSettings(h.config)
+    h.groups.settings.set("g", consumer_fencing_policy=policy, **settings)
+    return h
+
+
+def halved(policy, **settings):
+    """Member a had t0-3 at epoch 2 and has t0 and t1 at epoch 3."""
+    h = world(policy, **settings)
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    assert (a.epoch, a.owned) == (3, {("t", 0), ("t", 1)})
+    assert h.member("a").revocation_epoch == 2
+    return h
+
+
+def bumped(policy):
+    """Member a has had t0-3 since epoch 2 and is at epoch 3; it has lost nothing."""
+    h = world(policy)
+    a, b = Modern(h, "a"), Modern(h, "b", topics=("u",))
+    settle(h, [a], 3)
+    settle(h, [a, b], 10)
+    assert a.epoch == 3
+    assert h.member("a").revocation_epoch == 0
+    return h

@@ -14,8 +14,8 @@ class LateMatcher:
     def __init__(self):
         self.asked = []
 
-    def __call__(self, patterns, names, version, done):
-        self.asked.append((tuple(patterns), tuple(names), version, done))
+    def __call__(self, patterns, names, version, done, is_wanted, may_see=None):
+        self.asked.append((tuple(patterns), tuple(names), version, done, is_wanted, may_see))
 
     def answer(self):
         asked, self.asked = self.asked, []
@@ -97,3 +97,16 @@ def test_a_pattern_is_refused_that_would_be_too_much_work_for_the_topics():
     assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert refused.reply.error_message.endswith("it takes more work than limit.pattern.work allows.")
     assert list(harness.consumer().members) == ["m"]
+
+
+def test_a_match_is_wanted_while_the_group_has_members_with_patterns(harness, matcher):
+    epoch = join(harness, "m", "t").reply.member_epoch
+    harness.advance(0)
+    (*_, is_wanted, _may_see) = matcher.asked[0]
+    assert is_wanted()
+    harness.beat(member_id="m", epoch=epoch, regex="", topics=["u"], owned={})
+    assert not is_wanted()
+    matcher.answer()
+    harness.beat(member_id="m", epoch=harness.member("m").member_epoch, regex="t", topics=[], owned={})
+    harness.advance(REFRESH_INTERVAL_MS)
+    assert len(matcher.asked) == 1

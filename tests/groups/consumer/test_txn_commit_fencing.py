@@ -4,36 +4,18 @@ import pytest
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NOT_OWNED, NOT_OWNED_THEN
-from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
-from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import TxnOffsetCommitRequest
-from coordinator.runtime.result import Result
-from tests.groups.consumer.test_commit_fencing import bumped, halved, world
+from coordinator.protocol.errors import ErrorCode
+from tests.groups import staged_commit
+from tests.groups.consumer.consumer_world import bumped, halved, world
 
 NONE, STALE, ILLEGAL = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 KEPT, LOST = ("t", 0), ("t", 2)
-_Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-_Partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
 
 
 def stage(h, epoch, *partitions, member="a", version=6):
-    """The error of a TxnOffsetCommit; only its events are kept, nothing is applied."""
-    topics = [_Topic(name, h.catalog.topic_id(name), [_Partition(index, 1, -1, "")]) for name, index in partitions]
-    request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member, None, topics)
-
-    def facts_only(groups, request, context, now_ms):
-        verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
-        return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
-
-    try:
-        h.call(facts_only, request, version)
-    except KafkaError as error:
-        h._apply(Result(facts=error.facts))
-        return error.code
-    return NONE
+    return staged_commit.stage(h, member, epoch, *partitions, version=version)
 
 
 @pytest.mark.parametrize(("version", "stale"), [(3, ILLEGAL), (5, ILLEGAL), (6, STALE)])

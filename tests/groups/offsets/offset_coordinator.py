@@ -18,8 +18,9 @@ from coordinator.log.log import Log
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.releases import AS_NEWEST
 from coordinator.requests import delete_groups, offset_commit, offset_delete, offset_fetch, txn_offset_commit
-from coordinator.runtime.result import Marker, Producer, Record, Result
+from coordinator.runtime.result import NO_LINK, Marker, Producer, Record, Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from coordinator_lab.simulation.clock import ManualClock
@@ -119,7 +120,9 @@ class Exchange:
         self.api_version = version
         self.client_id = "client"
         self.client_host = "/127.0.0.1"
+        self.link = NO_LINK
         self.dialect = None
+        self.behaviours = AS_NEWEST
         self.permits = EVERYTHING
         self.fresh_id = ""
         self.writes = self.api.writes

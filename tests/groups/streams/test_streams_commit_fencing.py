@@ -4,16 +4,15 @@ import pytest
 
 from coordinator.groups.commit_events import Verdict
 from coordinator.groups.fencing import BEHIND, LOST_SINCE, NAMES_NO_MEMBER, NOT_OWNED
-from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.fetch import fetch_group
-from coordinator.groups.offsets.partial_commit import PartialCommit
 from coordinator.groups.settings import ASSIGNMENT_EPOCH, FENCING_POLICIES, REVOCATION_EPOCH, STRICT
 from coordinator.groups.streams import records
 from coordinator.groups.streams.member import TasksTuple
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import OffsetFetchRequest, TxnOffsetCommitRequest
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetFetchRequest
 from coordinator.runtime.result import Result
 from tests.groups.consumer.consumer_world import ChangeableSettings, ConsumerHarness
+from tests.groups.staged_commit import stage
 from tests.groups.streams.streams_world import PLAIN, STATEFUL, StreamsHarness, Thread, part, settle, topology
 
 NONE, STALE = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
@@ -22,24 +21,7 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 class Harness(StreamsHarness):
     commit = ConsumerHarness.commit
-
-    def stage(self, member_id, epoch, *partitions, version=6):
-        """The error of a TxnOffsetCommit."""
-        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        entry = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-        topics = [topic(name, self.catalog.topic_id(name), [entry(index, 1, -1, "")]) for name, index in partitions]
-        request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, member_id, None, topics)
-
-        def facts_only(groups, request, context, now_ms):
-            verified = VerifiedCommit(PartialCommit(request, ANSWERS), None)
-            return Result(facts=commit_in_transaction(groups, verified, context, now_ms).facts)
-
-        try:
-            self.call(facts_only, request, version)
-        except KafkaError as error:
-            self._apply(Result(facts=error.facts))
-            return error.code
-        return NONE
+    stage = stage
 
     def fetch(self, member_id, epoch):
         request = OffsetFetchRequest.OffsetFetchRequestGroup("g", member_id, epoch, None)

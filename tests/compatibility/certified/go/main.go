@@ -2,7 +2,7 @@
 //
 // The consumer is what "Offset management" of its documentation recommends for manual commits: BlockRebalanceOnPoll,
 // CommitUncommittedOffsets, AllowRebalance. The other is the example transactions/eos: a GroupTransactSession. A commit that
-// fails is reported and polling goes on.
+// fails is reported and polling goes on. An argument names another program, which is in wrong.go.
 package main
 
 import (
@@ -36,7 +36,9 @@ func main() {
 		// The server-side protocol needs a balancer that the server has, too.
 		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
-	if id := os.Getenv("TRANSACTIONAL_ID"); id != "" {
+	if len(os.Args) > 1 {
+		mistakes[os.Args[1]](ctx, options)
+	} else if id := os.Getenv("TRANSACTIONAL_ID"); id != "" {
 		transact(ctx, append(options, kgo.TransactionalID(id), kgo.FetchIsolationLevel(kgo.ReadCommitted())))
 	} else {
 		consume(ctx, append(options, kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll()))

@@ -1,0 +1,85 @@
+"""Wrong programs that are right until something fails. The argument says what they do then:
+
+delivery   commits a record whose copy was not delivered
+decode     takes each value for text, and ends at one that is none
+impatient  takes 1.5 s without a record for a broken connection, and begins with another consumer
+gives_up   reads on after a commit that failed, and commits no more
+no_retries ends at the first record that is not delivered
+nervous    ends when the client says that it has lost a connection
+latest     begins with the records to come where it finds no offset
+remembers  begins at the position that it wrote to a file, whatever is committed
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
+
+PATIENCE_S = 1.5
+
+mistake = sys.argv[1]
+stop = Stop()
+# Without retries, each failure of a send reaches the program.
+retries = 0 if mistake in ("delivery", "no_retries") else 10
+producer = Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 0, "retries": retries})
+commits = True
+memory = Path(tempfile.gettempdir()) / f"remembered-{os.getppid()}-{GROUP}"
+"""A file for each partition. All instances have one parent."""
+
+
+def remembered(partition: int) -> Path:
+    return memory.with_name(f"{memory.name}-{partition}")
+
+
+def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    for each in partitions:
+        if mistake == "remembers" and remembered(each.partition).exists():
+            each.offset = int(remembered(each.partition).read_text())
+    consumer.assign(partitions)
+
+
+def delivered(failure: KafkaError | None, message: Message) -> None:
+    if failure is not None and mistake == "no_retries":
+        raise KafkaException(failure)
+
+
+def disturbed(failure: KafkaError) -> None:
+    report("error", failure)
+    if mistake == "nervous":
+        os._exit(1)
+
+
+def begin() -> Consumer:
+    begins = "latest" if mistake == "latest" else "earliest"
+    settings = {"auto.offset.reset": begins, "enable.auto.commit": False, "group.protocol": GROUP_PROTOCOL}
+    found = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": GROUP, "error_cb": disturbed} | settings)
+    found.subscribe([TOPIC], on_assign=assigned)
+    return found
+
+
+consumer, heard, last = begin(), False, time.monotonic()
+while not stop:
+    message = consumer.poll(0.2)
+    if message is None or message.error():
+        if mistake == "impatient" and heard and time.monotonic() > last + PATIENCE_S:
+            consumer.close()
+            consumer, heard = begin(), False
+        continue
+    heard, last = True, time.monotonic()
+    if mistake == "decode":
+        message.value().decode()
+    producer.produce(OUTPUT_TOPIC, message.value(), message.key(), on_delivery=delivered)
+    producer.flush()
+    if mistake == "remembers":
+        remembered(message.partition()).write_text(str(message.offset() + 1))
+    if commits:
+        try:
+            consumer.commit(message=message, asynchronous=False)
+        except KafkaException as failure:
+            report("commit", failure)
+            commits = mistake != "gives_up"
+consumer.close()

@@ -1,0 +1,339 @@
+"""Leaders, coordinators and the controller move, and brokers go down and up, as they do in a cluster of Kafka."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from coordinator_testing.control import Control, ControlRefused
+from coordinator_testing.throwaway_server import ThrowawayServer
+from tests.support.waiting import WITHIN_S
+from tests.support.wire import Connection, ConnectionClosed, Values
+from tests.topics.data_plane import batch
+
+BROKER, DYNAMIC_BROKER, INVALID_REQUEST = 4, 2, 42
+NOT_LEADER, NOT_COORDINATOR, FENCED, NOT_ENOUGH_REPLICAS = 6, 16, 74, 19
+ELECTION_NOT_NEEDED, PREFERRED_NOT_AVAILABLE = 84, 80
+SETTINGS = ["nodes=3", "nodes.racks=a,b,c", "node.id=0", "admin.control.enable=true", "offsets.topic.num.partitions=3"]
+
+
+class World:
+    """Three brokers, whose ids are 0, 1 and 2, and a topic with three replicas."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = ThrowawayServer(folder, SETTINGS).start()
+        self.control = Control(self.server.admin_url)
+        self.create("orders", 3, {"min.insync.replicas": "2"})
+
+    def close(self) -> None:
+        self.control.disconnect()
+        self.server.stop()
+
+    def link(self, broker: int) -> Connection:
+        return Connection(self.server.bootstrap_servers.split(",")[broker])
+
+    def create(self, name: str, replicas: int, configs: dict[str, str] | None = None) -> None:
+        wanted = {"name": name, "num_partitions": 3, "replication_factor": replicas, "assignments": []}
+        wanted["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        with self.link(0) as link:
+            (created,) = link.call("CreateTopics", 7, topics=[wanted], timeout_ms=9000)["topics"]
+        assert created["error_code"] == 0, created
+
+    def partition(self, name: str = "orders", index: int = 0, at: int = 0) -> Values:
+        with self.link(at) as link:
+            asked = [{"name": name, "topic_id": bytes(16)}]
+            (topic,) = link.call("Metadata", 12, topics=asked, allow_auto_topic_creation=False)["topics"]
+        return next(each for each in topic["partitions"] if each["partition_index"] == index)
+
+    def produce(self, broker: int, acks: int = -1, name: str = "orders") -> Values:
+        data = [{"name": name, "partition_data": [{"index": 0, "records": batch()}]}]
+        with self.link(broker) as link:
+            response = link.call("Produce", 10, transactional_id=None, acks=acks, timeout_ms=9000, topic_data=data)
+        ((partition,),) = (topic["partition_responses"] for topic in response["responses"])
+        return partition
+
+    def epoch_end(self, broker: int, epoch: int, name: str = "orders") -> tuple[int, int, int]:
+        asked = [{"topic": name, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}]}]
+        with self.link(broker) as link:
+            (topic,) = link.call("OffsetForLeaderEpoch", 4, replica_id=-1, topics=asked)["topics"]
+        (end,) = topic["partitions"]
+        return end["error_code"], end["leader_epoch"], end["end_offset"]
+
+    def fetch(
+        self, link: Connection, epoch: int, version: int = 12, max_wait_ms: int = 0, offset: int = 1, rack: str = ""
+    ) -> None:
+        """Sends a fetch of the first partition."""
+        asked = {"partition": 0, "current_leader_epoch": epoch, "fetch_offset": offset, "partition_max_bytes": 1000}
+        request = {
+            "replica_id": -1, "max_wait_ms": max_wait_ms, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0,
+            "session_id": 0, "session_epoch": -1, "topics": [{"topic": "orders", "partitions": [asked]}],
+        }  # fmt: skip
+        link.send("Fetch", version, request | ({"rack_id": rack} if rack else {}))
+
+
+def fetched(link: Connection) -> Values:
+    """The partition of the answer to a fetch."""
+    ((partition,),) = (topic["partitions"] for topic in link.receive()["responses"])
+    return partition
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def next_replica(partition: Values) -> int:
+    return partition["replica_nodes"][1]
+
+
+def test_a_moved_leader_has_a_higher_epoch_and_the_old_one_says_where_it_is(world: World) -> None:
+    before = world.partition()
+    old, new = before["leader_id"], next_replica(before)
+    assert world.produce(old)["error_code"] == 0
+    led = world.control.broker(new).lead(topic="orders", partition=0)
+    assert (led.broker, led.leader_epoch) == (new, 1)
+    for broker in range(3):
+        after = world.partition(at=broker)
+        assert (after["leader_id"], after["leader_epoch"]) == (new, 1)
+        assert after["isr_nodes"] == before["isr_nodes"]
+    refused = world.produce(old)
+    assert (refused["error_code"], refused["current_leader"]) == (NOT_LEADER, {"leader_id": new, "leader_epoch": 1})
+    assert world.produce(new)["base_offset"] == 1
+    assert world.epoch_end(new, 0) == (0, 0, 1)
+    assert world.epoch_end(new, 1) == (0, 1, 2)
+    assert world.epoch_end(old, 0) == (NOT_LEADER, -1, -1)
+
+
+def test_a_fetch_that_waits_is_fenced_when_the_leader_moves(world: World) -> None:
+    before = world.partition()
+    assert world.produce(before["leader_id"])["error_code"] == 0
+    with world.link(before["leader_id"]) as new_client, world.link(before["leader_id"]) as old_client:
+        world.fetch(new_client, 0, max_wait_ms=60_000)
+        world.fetch(old_client, 0, version=10, max_wait_ms=60_000)
+        world.control.broker(next_replica(before)).lead(topic="orders", partition=0)
+        assert fetched(new_client)["error_code"] == FENCED
+        assert fetched(old_client)["error_code"] == NOT_LEADER
+
+
+def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(world: World) -> None:
+    leader, follower, _ = world.partition()["replica_nodes"]
+    rack = "abc"[follower]
+    assert world.produce(leader)["error_code"] == 0
+    with world.link(leader) as at_leader, world.link(follower) as at_follower:
+
+        def preferred(asked: str, offset: int = 0) -> tuple[int, bool]:
+            world.fetch(at_leader, 0, max_wait_ms=60_000, offset=offset, rack=asked)
+            answer = fetched(at_leader)
+            return answer["preferred_read_replica"], bool(answer["records"])
+
+        assert preferred(rack) == (follower, False)
+        assert preferred(rack, offset=1) == (follower, False)  # at once, although there is nothing to read
+        assert preferred("abc"[leader]) == preferred("elsewhere") == (-1, True)
+        world.fetch(at_follower, 0, offset=0, rack=rack)
+        answer = fetched(at_follower)
+        assert (answer["preferred_read_replica"], answer["high_watermark"], bool(answer["records"])) == (-1, 1, True)
+        world.control.broker(follower).down()
+        assert preferred(rack) == (-1, True)
+
+
+def test_a_rack_aware_consumer_reads_from_the_follower(world: World) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    leader, follower, _ = world.partition()["replica_nodes"]
+    world.produce(leader)
+    consumer = confluent_kafka.Consumer({
+        "bootstrap.servers": world.server.bootstrap_servers, "group.id": "g", "client.rack": "abc"[follower],
+    })  # fmt: skip
+    address = world.server.bootstrap_servers.split(",")[follower]
+    recording = world.control.record(api="Fetch", listener=address)
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    message = consumer.poll(30)
+    assert message is not None
+    assert message.error() is None
+    entry = recording.wait(1)[0]
+    assert entry.response is not None
+    assert [each["count"] for each in entry.response["partitions"]] == [1]
+    consumer.close()
+
+
+def test_a_moved_coordinator_is_found_and_the_old_one_refuses_who_waits(world: World) -> None:
+    with world.link(0) as link:
+        (found,) = link.call("FindCoordinator", 4, key_type=0, coordinator_keys=["g"])["coordinators"]
+        new = (found["node_id"] + 1) % 3
+        with world.link(found["node_id"]) as old:
+            join = {
+                "group_id": "g", "session_timeout_ms": 6000, "rebalance_timeout_ms": 60_000, "member_id": "",
+                "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}],
+            }  # fmt: skip
+            first = old.call("JoinGroup", 3, **join)
+            assert first["error_code"] == 0
+            with world.link(found["node_id"]) as second:
+                second.send("JoinGroup", 3, join)  # waits for the first member
+                world.control.group("g").wait(state="PreparingRebalance")
+                led = world.control.broker(new).lead(group="g")
+                assert (led.topic, led.broker, led.leader_epoch) == ("__consumer_offsets", new, 1)
+                assert second.receive()["error_code"] == NOT_COORDINATOR
+            beat = {"group_id": "g", "generation_id": first["generation_id"], "member_id": first["member_id"]}
+            assert old.call("Heartbeat", 3, **beat)["error_code"] == NOT_COORDINATOR
+        (found,) = link.call("FindCoordinator", 4, key_type=0, coordinator_keys=["g"])["coordinators"]
+        assert found["node_id"] == new
+
+
+def test_the_controller_moves_to_a_broker_that_is_up(world: World) -> None:
+    world.control.broker(2).lead(controller=True)
+    with world.link(0) as link:
+        assert link.call("DescribeCluster", 1)["controller_id"] == 2
+        (topic,) = link.call("DescribeQuorum", 1, topics=[quorum()])["topics"]
+        assert topic["partitions"][0]["leader_id"] == 2
+    world.control.broker(2).down()
+    with world.link(0) as link:
+        assert link.call("DescribeCluster", 1)["controller_id"] == 0
+
+
+def quorum() -> Values:
+    return {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+
+
+def test_a_broker_that_is_down_refuses_clients_and_the_next_replica_leads(world: World) -> None:
+    before = world.partition()
+    down, new = before["leader_id"], next_replica(before)
+    assert world.produce(down)["error_code"] == 0
+    with world.link(down) as link:
+        link.call("ApiVersions", 0)
+        assert not world.control.broker(down).down().up
+        with pytest.raises(ConnectionClosed):
+            link.call("ApiVersions", 0)
+    with pytest.raises(OSError, match="refused"):
+        world.link(down)
+    after = world.partition(at=new)
+    assert (after["leader_id"], after["leader_epoch"]) == (new, 1)
+    assert (after["isr_nodes"], after["offline_replicas"]) == ([e for e in before["isr_nodes"] if e != down], [down])
+    with world.link(new) as link:
+        assert down not in [each["broker_id"] for each in link.call("DescribeCluster", 1)["brokers"]]
+    world.control.broker(down).up()
+    again = world.partition(at=down)
+    assert (again["leader_id"], sorted(again["isr_nodes"]), again["offline_replicas"]) == (new, [0, 1, 2], [])
+
+
+def test_a_partition_without_a_replica_in_sync_has_no_leader_until_its_broker_is_up(world: World) -> None:
+    world.create("single", 1)
+    down = world.partition("single")["leader_id"]
+    other = (down + 1) % 3
+    world.control.broker(down).down()
+    after = world.partition("single", at=other)
+    assert (after["leader_id"], after["leader_epoch"], after["isr_nodes"]) == (-1, 1, [down])
+    world.control.broker(down).up()
+    again = world.partition("single", at=other)
+    assert (again["leader_id"], again["leader_epoch"]) == (down, 2)
+    assert world.produce(down, name="single")["error_code"] == 0
+
+
+def test_acks_all_needs_as_many_replicas_in_sync_as_the_topic_asks_for(world: World) -> None:
+    leader, second, third = world.partition()["replica_nodes"]
+    world.control.broker(third).down()
+    assert world.produce(leader)["error_code"] == 0
+    world.control.broker(second).down()
+    assert world.produce(leader)["error_code"] == NOT_ENOUGH_REPLICAS
+    assert world.produce(leader, acks=1)["error_code"] == 0
+    world.control.broker(second).up()
+    assert world.produce(leader)["base_offset"] == 2
+
+
+def elected(world: World, at: int, partitions: list[int] | None) -> dict[tuple[str, int], int]:
+    wanted = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
+    with world.link(at) as link:
+        answer = link.call("ElectLeaders", 2, election_type=0, topic_partitions=wanted, timeout_ms=9000)
+    return {
+        (topic["topic"], each["partition_id"]): each["error_code"]
+        for topic in answer["replica_election_results"]
+        for each in topic["partition_result"]
+    }
+
+
+def test_a_preferred_election_gives_a_partition_back_to_its_first_replica(world: World) -> None:
+    preferred, second, _ = world.partition()["replica_nodes"]
+    assert elected(world, preferred, [0]) == {("orders", 0): ELECTION_NOT_NEEDED}
+    world.control.broker(preferred).down()
+    assert elected(world, second, [0]) == {("orders", 0): PREFERRED_NOT_AVAILABLE}
+    world.control.broker(preferred).up()
+    assert world.partition()["leader_id"] == second
+    assert elected(world, second, None)["orders", 0] == 0
+    after = world.partition()
+    assert (after["leader_id"], after["leader_epoch"]) == (preferred, 2)
+    assert elected(world, second, None) == {}
+
+
+def test_leader_epochs_and_where_they_end_survive_a_restart(world: World) -> None:
+    before = world.partition()
+    old, new = before["leader_id"], next_replica(before)
+    world.produce(old)
+    world.control.broker(new).lead(topic="orders", partition=0)
+    world.produce(new)
+    world.control.broker(old).down()
+    world.server.restart()
+    after = world.partition()
+    assert (after["leader_id"], after["leader_epoch"], len(after["isr_nodes"])) == (new, 1, 3)
+    assert world.epoch_end(new, 0) == (0, 0, 1)
+    assert world.epoch_end(new, 1) == (0, 1, 2)
+
+
+def test_control_brings_up_what_it_took_down_and_refuses_what_cannot_be(world: World) -> None:
+    with Control(world.server.admin_url) as control:
+        control.broker(1).down()
+        assert [each.up for each in control.brokers()] == [True, False, True]
+        for wrong in (control.broker(1).down, control.broker(0).up, lambda: control.broker(1).lead(controller=True)):
+            with pytest.raises(ControlRefused) as refused:
+                wrong()
+            assert refused.value.status == 409
+        with pytest.raises(ControlRefused) as refused:
+            control.broker(7).down()
+        assert refused.value.status == 404
+    assert all(each.up for each in world.control.brokers())
+
+
+def test_of_changes_at_the_same_moment_the_last_broker_stays_up(world: World) -> None:
+    """Whatever testers ask for at once: each change is checked when those before it are in effect."""
+
+    def take_down(broker: int) -> int:
+        return httpx.post(f"{world.server.admin_url}/v1/brokers/{broker}/down", timeout=WITHIN_S).status_code
+
+    with ThreadPoolExecutor() as threads:
+        statuses = sorted(threads.map(take_down, range(3)))
+    assert statuses == [200, 200, 409]
+    assert sum(each.up for each in world.control.brokers()) == 1
+    for broker in world.control.brokers():
+        if not broker.up:
+            world.control.broker(broker.id).up()
+
+
+def test_every_broker_has_configs_of_its_own_and_lists_all_brokers(world: World) -> None:
+    def max_connections(broker: int) -> tuple[str, int]:
+        asked = {"resource_type": BROKER, "resource_name": str(broker), "configuration_keys": ["max.connections"]}
+        with world.link(broker) as link:
+            ((config,),) = (each["configs"] for each in link.call("DescribeConfigs", 4, resources=[asked])["results"])
+        return config["value"], config["config_source"]
+
+    before = max_connections(0)
+    change = {"name": "max.connections", "config_operation": 0, "value": "500"}
+    altered = {"resource_type": BROKER, "resource_name": "1", "configs": [change]}
+    for broker, error in ((0, INVALID_REQUEST), (1, 0)):
+        with world.link(broker) as link:
+            (answer,) = link.call("IncrementalAlterConfigs", 1, resources=[altered])["responses"]
+            assert answer["error_code"] == error
+            listed = link.call("ListConfigResources", 1, resource_types=[BROKER])["config_resources"]
+            assert [each["resource_name"] for each in listed] == ["0", "1", "2"]
+    assert (max_connections(0), max_connections(1), max_connections(2)) == (before, ("500", DYNAMIC_BROKER), before)
+
+
+def test_a_server_that_is_one_broker_says_so(tmp_path: Path) -> None:
+    server = ThrowawayServer(tmp_path).start()
+    try:
+        with Control(server.admin_url) as control:
+            assert control.brokers() == []
+            with pytest.raises(ControlRefused, match="one broker"):
+                control.broker(1).down()
+    finally:
+        server.stop()
