@@ -70,12 +70,15 @@ COMMITTED = pa.struct(
         ("committed_offset", pa.int64()),
         ("error", pa.string()),
         ("assignment_epoch", pa.int32()),
+        ("previous_offset", pa.int64()),
+        ("owner_id", pa.string()),
     ]
 )
-"""A partition in an event: of a commit, or of an assignment (then the last three are null, except that of an invalid assignment
-`error` is the broken rule).
+"""A partition in an event: of a commit, or of an assignment (then all after the partition are null, except that of an invalid
+assignment `error` is the broken rule).
 
-`error` is null if accepted. `assignment_epoch` is null if the member did not own the partition.
+`error` is null if accepted. `assignment_epoch` is null if the member did not own the partition. Only an offset that went back
+(OffsetsRewound) has `previous_offset`, and `owner_id` if a member had the partition.
 """
 
 WAITED = pa.struct([("member_id", pa.string()), ("waited_ms", pa.int64())])
@@ -157,6 +160,10 @@ _EVENTS_ONLY: _Columns = [
     ("partitions", pa.list_(COMMITTED)),
     ("timeout", pa.string()),
     ("timeout_ms", pa.int64()),
+    ("client_port", pa.int32()),  # of the connection that a member joined over, or used last before it expired
+    ("connection_end", pa.string()),  # of that connection: closed, reset, or why the server closed it
+    ("connection_closed_ms", pa.int64()),
+    ("principal", pa.string()),  # who took offsets back
     ("api", pa.string()),
     ("run_id", pa.string()),
     ("previous_state_offset", pa.int64()),

@@ -140,6 +140,7 @@ class Decisions:
             numbers(raw["offset"]),
             names_of(raw["error"], messages.error_name),
             numbers(raw["assignment_epoch"], raw["assignment_epoch"] >= 0),
+            *(pa.nulls(len(raw), COMMITTED.field(name).type) for name in ("previous_offset", "owner_id")),
         ]
         values = pa.StructArray.from_arrays(children, fields=list(COMMITTED))
         return list_column(self.decoded, event, count, values)

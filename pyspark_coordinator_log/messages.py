@@ -288,14 +288,14 @@ def _event_columns(value: Any) -> Row:
 
 
 def _partition(partition: Any) -> Row:
+    out = dict.fromkeys(_OF_PARTITION)
     if isinstance(partition, int):
-        return {"partition": partition, "committed_offset": None, "error": None, "assignment_epoch": None}
-    return {
-        "partition": partition.partition,
-        "committed_offset": partition.committed_offset,
-        "error": error_name(partition.error_code),
-        "assignment_epoch": _non_negative(partition.assignment_epoch),
-    }
+        return out | {"partition": partition}
+    for name, convert in _OF_PARTITION.items():
+        attribute = "error_code" if name == "error" else name
+        if hasattr(partition, attribute):
+            out[name] = convert(getattr(partition, attribute))
+    return out
 
 
 def error_name(code: int) -> str | None:
@@ -346,6 +346,15 @@ def _event_fields(name: str) -> list[tuple[str, str, Callable[[Any], Any]]]:
     return [each for each in _EVENT_FIELDS if each[0] in there]
 
 
+_OF_PARTITION: dict[str, Callable[[Any], Any]] = {
+    "partition": _unchanged,
+    "committed_offset": _unchanged,
+    "error": error_name,
+    "assignment_epoch": _non_negative,
+    "previous_offset": _unchanged,
+    "owner_id": _unchanged,
+}
+
 _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("state_offset", "state_offset", _unchanged),
     ("state_end_offset", "state_end_offset", _non_negative),
@@ -376,6 +385,10 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("members", "member_count", _unchanged),
     ("timeout", "timeout", _unchanged),
     ("timeout_ms", "timeout_ms", _non_negative),
+    ("client_port", "client_port", _non_negative),
+    ("connection_end", "connection_end", _non_empty),
+    ("connection_closed_ms", "connection_closed_ms", _non_negative),
+    ("principal", "principal", _non_empty),
     ("api", "api", _unchanged),
     ("run_id", "run_id", _unchanged),
     ("previous_state_offset", "previous_state_offset", _non_negative),

@@ -147,7 +147,7 @@ async def prepare(plan: DataPlan) -> int:
     if partition_data.error_code:
         raise SystemExit(f"data: Fetch returned error {partition_data.error_code}")
     client.close()
-    return len(records) if plan.request == "produce" else len(partition_data.records)
+    return len(records) if plan.request == "produce" else len(partition_data.records or b"")
 
 
 async def run(plan: DataPlan) -> DataOutcome:

@@ -26,7 +26,6 @@ from coordinator.protocol.messages import (
     CreateTopicsRequest,
     JoinGroupRequest,
     ListOffsetsRequest,
-    Message,
     MetadataRequest,
 )
 from coordinator_lab.bench import data
@@ -143,7 +142,7 @@ async def _prepare(plan: FloodPlan) -> None:
     name, partitions = topics[plan.request]
     client = await connected(plan.host, plan.port)
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    request: Message = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
     await client.send(request, 7)
     if plan.request == "timestamp":
         builder = BatchBuilder()

@@ -35,8 +35,8 @@ from coordinator.protocol.messages import (
 
 TOPIC = "bench"
 PARTITIONS = 16
-COMMITS = 8
-"""The number of different commits that a member sends in turn."""
+COMMITS = 64
+"""The number of different commits that a member sends in turn. After the last one the offsets go back, which costs an event."""
 JOINING_MAX = 200
 """Groups that form at the same time. Each waits for the server's initial rebalance delay, which is 3 s by default."""
 CLIENT_ID = b"bench"
@@ -182,9 +182,9 @@ async def member_frames(plan: Plan, index: int, tls: ssl.SSLContext | None = Non
         group_id=group, generation_id_or_member_epoch=generation, member_id=member, topics=[topic]
     )
     if plan.joins:
-        first = await client.send(commit, 8)
-        if any(p.error_code for t in first.topics for p in t.partitions):
-            raise SystemExit(f"load: OffsetCommit returned {first}")
+        found = await client.send(commit, 8)
+        if any(p.error_code for t in found.topics for p in t.partitions):
+            raise SystemExit(f"load: OffsetCommit returned {found}")
         client.close()
     frames = []
     for correlation_id in range(COMMITS):

@@ -17,9 +17,9 @@ from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
 
 from coordinator_lab.bench import footprint
-from coordinator_lab.bench.access_control import report_access_control
+from coordinator_lab.bench.access_control import ACCESS_CONTROL
 from coordinator_lab.bench.consumer import GIVE_UP_S, Convergence, assignor_seconds
-from coordinator_lab.bench.control import report_control
+from coordinator_lab.bench.control import CONTROL
 from coordinator_lab.bench.data import DATA_ROWS, DataOutcome, DataPlan
 from coordinator_lab.bench.flood import report_floods
 from coordinator_lab.bench.load import Outcome, Plan
@@ -34,7 +34,7 @@ from coordinator_lab.bench.programs import (
     run_program,
     spread,
 )
-from coordinator_lab.bench.quotas import report_quotas
+from coordinator_lab.bench.quotas import QUOTAS
 from coordinator_lab.bench.rebalance import RANGE, Rebalances
 from coordinator_lab.bench.soak import measure_soak
 from coordinator_lab.bench.tls import report_tls
@@ -122,9 +122,8 @@ def report(
     report_requests([row for row in ROWS if match in row.name], servers, seconds, repetitions, warm_up_s)
     if target is None or with_ours:
         report_events(match, seconds, repetitions, durability, warm_up_s)
-        report_control(match, seconds, repetitions, durability, warm_up_s)
-        report_access_control(match, seconds, repetitions, durability, warm_up_s)
-        report_quotas(match, seconds, repetitions, durability, warm_up_s)
+        for table in (CONTROL, ACCESS_CONTROL, QUOTAS):
+            table.report(match, seconds, repetitions, durability, warm_up_s)
         report_tls(match, seconds, repetitions, durability, warm_up_s)
         report_validation(match, repetitions, durability)
     report_floods(match, servers, seconds, repetitions)

@@ -27,8 +27,8 @@ from coordinator.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
-    Message,
     ProduceRequest,
+    Request,
     TxnOffsetCommitRequest,
 )
 from coordinator.runtime.serde import Serde
@@ -147,7 +147,7 @@ class Loop:
         end = EndTxnRequest(self.transactional_id, producer_id, epoch, committed=True)
         self._producer = await self._ask("EndTxn", _END, end, _producer)
 
-    async def _ask(self, name: str, version: int, message: Message, read: Any) -> Any:
+    async def _ask(self, name: str, version: int, message: Request[Any], read: Any) -> Any:
         """Sends a request, and retries while the error is retriable. `read` returns the error and the result."""
         deadline = time.monotonic() + READY_WITHIN_S
         while True:

@@ -29,6 +29,7 @@ from coordinator_lab.simulation.clients import AUDIT, ORDERS, RETRIABLE, TOPICS,
 from coordinator_lab.simulation.history import HEARTBEAT
 from coordinator_lab.simulation.wire import NoResponse
 
+_Part = SyncGroupRequest.SyncGroupRequestAssignment
 RANGE = "range"
 RESYNC_SINCE = 4
 RETRY_BACKOFF_S = 0.1
@@ -170,15 +171,7 @@ class ClassicMember(Client):
         leads = joined.leader == self.member_id and not joined.skip_assignment
         if leads and self.random.random() < 0.1:
             await self.world.sleep(self.random.uniform(0, 3))
-        request = SyncGroupRequest(
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
-            protocol_type="consumer",
-            protocol_name=self.assignor,
-            assignments=self._assign(joined) if leads else [],
-        )
+        request = self._sync_request(self._assign(joined) if leads else [])
         asked, response = await self._synced(request, plan.rebalance_ms / 1000 + 20)
         if response.error_code:
             self._on_error("SyncGroup", response.error_code)
@@ -222,31 +215,38 @@ class ClassicMember(Client):
         self.stable = False
         token = f"{self.member_id} {self.generation} resync {self.resyncs.random()}".encode()
         self.world.history.resync_started(self.group_id, self.generation, token)
-        request = SyncGroupRequest(
+        asked, response = await self._resynced(self._parts(led, token, turn=self.resyncs.randrange(1, 1_000)))
+        await self._take(response, asked)
+
+    async def _resynced(self, parts: list[_Part]) -> tuple[int, SyncGroupResponse]:
+        """Sends a resync with these assignments; returns the tick at which it was sent, and the response."""
+        request = self._sync_request(parts, resync=self.resynced + 1)
+        asked = self.world.history.tick()
+        response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
+        # A static member has a new id, or the resync is repeated, or the group was converted.
+        if response.error_code == ErrorCode.INVALID_REQUEST:
+            raise Rejoin
+        if response.error_code:
+            self._on_error("SyncGroup", response.error_code)
+        self.resynced = response.resynced
+        return asked, response
+
+    def _sync_request(self, parts: list[_Part], resync: int = 0) -> SyncGroupRequest:
+        return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocol_name=self.assignor,
-            assignments=self._parts(led, token, turn=self.resyncs.randrange(1, 1_000)),
-            resync=self.resynced + 1,
+            assignments=parts,
+            resync=resync,
         )
-        asked = self.world.history.tick()
-        response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
-        if response.error_code == ErrorCode.INVALID_REQUEST:  # a static member has a new id, or a resync is repeated
-            raise Rejoin
-        if response.error_code:
-            self._on_error("SyncGroup", response.error_code)
-        self.resynced = response.resynced
-        await self._take(response, asked)
 
-    def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+    def _assign(self, joined: JoinGroupResponse) -> list[_Part]:
         return self._parts(joined, f"{self.member_id} {self.generation} {self.random.random()}".encode(), turn=0)
 
-    def _parts(
-        self, joined: JoinGroupResponse, token: bytes, turn: int
-    ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+    def _parts(self, joined: JoinGroupResponse, token: bytes, turn: int) -> list[_Part]:
         """Round robin over the subscribers of each topic. All parts carry the same token, by which they are recognized."""
         parts: dict[str, dict[str, tuple[int, ...]]] = {member.member_id: {} for member in joined.members}
         for topic, count in TOPICS.items():
@@ -255,8 +255,7 @@ class ClassicMember(Client):
                 part = parts[wanting[turn % len(wanting)]]
                 part[topic] = (*part.get(topic, ()), index)
                 turn += 1
-        make = SyncGroupRequest.SyncGroupRequestAssignment
-        return [make(member_id, encode_assignment(Assignment(part, token, 1))) for member_id, part in parts.items()]
+        return [_Part(member_id, encode_assignment(Assignment(part, token, 1))) for member_id, part in parts.items()]
 
     # --- consuming ----------------------------------------------------------------------------------------------------
 

@@ -116,8 +116,13 @@ class Client:
         generation: int,
         member_id: str,
         instance_id: str | None,
+        *,
+        is_named: bool = True,
     ) -> tuple[int, Any, dict[tuple[str, int], Attempt]]:
-        """Sends an OffsetCommit request. Returns the tick, the future of the response, and the attempts by partition."""
+        """Sends an OffsetCommit request. Returns the tick, the future of the response, and the attempts by partition.
+
+        `is_named`: whether its metadata is its name in the history. The fast path takes only commits without metadata.
+        """
         partition_of, topic_of = (
             OffsetCommitRequest.OffsetCommitRequestPartition,
             OffsetCommitRequest.OffsetCommitRequestTopic,
@@ -126,7 +131,7 @@ class Client:
         topics: dict[str, list[Any]] = {}
         for (topic, index), offset in offsets.items():
             name, attempts[topic, index] = history.commit_started((group_id, topic, index), offset)
-            topics.setdefault(topic, []).append(partition_of(index, offset, -1, name))
+            topics.setdefault(topic, []).append(partition_of(index, offset, -1, name if is_named else ""))
         request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=generation,

@@ -101,6 +101,8 @@ class History:
         self._broken = broken
         self._registers: dict[Key, _Register] = {}
         self._attempts: dict[str, Attempt] = {}
+        self._unnamed: dict[int, Attempt] = {}
+        """By offset, for commits without metadata."""
         self._groups: dict[str, _GroupHistory] = {}
         self._deletions_in_doubt: dict[str, int] = {}
         """Group -> number of deletions that are running, or whose outcome is unknown."""
@@ -113,10 +115,14 @@ class History:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit_started(self, key: Key, offset: int) -> tuple[str, Attempt]:
-        """Records a commit that is about to be sent. Returns its name, which must be its metadata, and the attempt."""
+        """Records a commit that is about to be sent. Returns its name and the attempt.
+
+        The name must be its metadata, unless no other commit of the run has this offset and none: it is known by that.
+        """
         attempt = Attempt(key, offset, self.tick())
         name = f"a{attempt.started}"
         self._attempts[name] = attempt
+        self._unnamed[offset] = attempt
         self._register(key)
         return name, attempt
 
@@ -176,7 +182,7 @@ class History:
             if known >= 0 and all(each.ended < known for each in deletions):
                 self._broken("I5 offsets answer", f"{where}, but the write begun at {known} was acknowledged")
             return
-        attempt = self._attempts.get(metadata)
+        attempt = self._attempts.get(metadata) if metadata else self._unnamed.get(offset)
         if attempt is None or attempt.key != key or attempt.offset != offset:
             self._broken("I5 offsets answer", f"{where}, which was never written")
         elif attempt.refused:

@@ -47,6 +47,8 @@ POLICIES = ("strict", "revocation-epoch", "assignment-epoch")
 GROUP_RESOURCE = 32
 IN_TRANSACTION = 0.3
 """Share of the commits that are sent in a transaction."""
+AGAIN = 0.8
+"""How often it commits the same again."""
 TRANSACTIONS_2 = 5
 """The version of InitProducerId, TxnOffsetCommit and EndTxn since which a commit adds its group by itself (KIP-890)."""
 
@@ -194,6 +196,8 @@ class Hunter(Client):
         self._transactions = Random(f"{world.plan.seed} {name} transactions")
         self._producer: tuple[int, int] | None = None
         """Its producer id and epoch, if no transaction is open and it knows them."""
+        self._target: tuple[str, str, int, Partition] | None = None
+        """What it committed last. Most often it commits the same again: only repeated commits take the fast path."""
 
     async def run(self) -> None:
         while not self.world.is_healed:
@@ -215,13 +219,16 @@ class Hunter(Client):
         present = [each for each in zombies if hunt.is_in(*each[:3])]
         recent = sorted(zombies, key=lambda each: each[2])[-20:]
         chosen = self.random.choice([present or recent, present or recent, recent, targets]) or targets
-        group_id, member_id, epoch, partition = self.random.choice(chosen)
+        if self._target not in targets or self._transactions.random() >= AGAIN:
+            self._target = self.random.choice(chosen)
+        group_id, member_id, epoch, partition = self._target
         if self._transactions.random() < IN_TRANSACTION:
             asked, code = await self._commit_in_transaction(group_id, member_id, epoch, partition)
         else:
             version = hunt.version(group_id, member_id)
+            unique = self.random.randint(1, 1_000) * 10**9 + history.now
             asked, answer, attempts = await self.send_commit(
-                group_id, {partition: self.random.randint(1, 1_000_000)}, version, epoch, member_id, None
+                group_id, {partition: unique}, version, epoch, member_id, None, is_named=False
             )
             code = await self.await_commit(group_id, asked, answer, attempts, epoch, "")
         if code is ErrorCode.NONE:

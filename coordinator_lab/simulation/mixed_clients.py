@@ -106,14 +106,7 @@ class MixedClassicMember(ClassicMember):
     async def _sync(self, joined: JoinGroupResponse) -> None:
         history = self.world.history
         leads = joined.leader == self.member_id and not joined.skip_assignment
-        request = SyncGroupRequest(
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            protocol_type="consumer",
-            protocol_name=self.assignor,
-            assignments=self._assign(joined) if leads else [],
-        )
+        request = self._sync_request(self._assign(joined) if leads else [])
         owned_then, asked = set(self.positions), history.tick()
         response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
         if response.error_code:
@@ -129,22 +122,7 @@ class MixedClassicMember(ClassicMember):
         """Turns the assignments of an eager group by one member or more."""
         self._give_up()
         self.positions, self.stable = {}, False
-        request = SyncGroupRequest(
-            group_id=self.group_id,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            protocol_type="consumer",
-            protocol_name=self.assignor,
-            assignments=self._assign(led, turn=self.resyncs.randrange(1, 1_000)),
-            resync=self.resynced + 1,
-        )
-        asked = self.world.history.tick()
-        response = await self.call(request, self.sync_version, self.world.plan.rebalance_ms / 1000 + 20)
-        if response.error_code == ErrorCode.INVALID_REQUEST:  # it is repeated, or the group was converted
-            raise Rejoin
-        if response.error_code:
-            self._on_error("SyncGroup", response.error_code)
-        self.resynced = response.resynced
+        asked, response = await self._resynced(self._assign(led, turn=self.resyncs.randrange(1, 1_000)))
         self.world.hunt.resynced[self.group_id].set()
         await self._take_parts(response, set(), asked)
 

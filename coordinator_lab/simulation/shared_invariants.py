@@ -18,7 +18,7 @@ from typing import Any
 from coordinator.cluster.engine.engine import Claim
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.groups.machine import GroupMachine
-from coordinator.journal.writer import JournalWriter
+from coordinator.journal.turns import JournalWriter
 from coordinator.runtime.shard import Shard, Status
 from coordinator.server.composition import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
 from coordinator_lab.simulation import derived_state_invariants

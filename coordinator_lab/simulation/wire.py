@@ -13,7 +13,6 @@ from coordinator.protocol.messages import Message
 from coordinator_lab.simulation.history import OnBroken
 from coordinator_lab.simulation.network import End, SimulatedNetwork
 
-API_VERSIONS_KEY = 18
 ADMIN_PORT = 9644
 
 

@@ -235,11 +235,15 @@ def _zombies_accepted(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
 
 
 def _event_disagreements(judged: JudgedBatch) -> Iterator[dict[str, Any]]:
-    """Yields commits of consumer groups where the event contradicts the state log."""
+    """Yields commits of members of consumer groups where the event contradicts the state log.
+
+    A watcher knows since when the owner has had a partition, and not that the owner committed.
+    """
     of = judged.of
     reported, actual = judged.reported_epoch[of], np.where(judged.epoch >= 0, judged.epoch, NONE)
     epochs_differ, ownership_differs = reported != actual, (judged.reported_since != NONE) != judged.is_owned
     wrong = (epochs_differ | ownership_differs) & judged.is_consumer[of] & judged.by_state[of]
+    wrong &= ~judged.is_truth(UNCLAIMED)
     for place in np.flatnonzero(wrong).tolist():
         row = judged.row(place)
         said = []

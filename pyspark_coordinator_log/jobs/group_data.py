@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from coordinator.operations.rebalance_causes import JOINED, Client, Findings, GroupEvent, find_causes
+from coordinator.groups.rebalance_causes import JOINED, REWOUND, Client, Findings, GroupEvent, Step, find_causes
 from pyspark_coordinator_log.jobs.intervals import GROUP
 from pyspark_coordinator_log.jobs.names import Names
 from pyspark_coordinator_log.jobs.times import duration
@@ -72,14 +72,23 @@ class GroupData:
 
 def _event(row: Row) -> GroupEvent:
     waited = [(each["member_id"], each["waited_ms"]) for each in row["waited_for"] or ()]
-    fields = {name: row[column] for name, column in _FIELDS if row[column] is not None}
-    return GroupEvent(type=row["type"], offset=row["offset"], waited_for=waited, **fields)
+    fields = {name: row[column] for name, column in _FIELDS if row.get(column) is not None}
+    steps = [
+        Step(
+            each["topic"], each["partition"], each["previous_offset"], each["committed_offset"], each["owner_id"] or ""
+        )
+        for each in (row["partitions"] if row["type"] == REWOUND else ())
+    ]
+    return GroupEvent(type=row["type"], offset=row["offset"], waited_for=waited, steps=steps, **fields)
 
 
 _FIELDS = (
     *((name, name) for name in ("time_ms", "member_id", "client_id", "client_host", "instance_id", "epoch", "cause")),
     *((name, name) for name in ("reason", "duration_ms", "delay_ms", "timeout", "timeout_ms")),
     ("members", "member_count"),
+    ("port", "client_port"),
+    ("connection_end", "connection_end"),
+    ("principal", "principal"),
 )
 
 

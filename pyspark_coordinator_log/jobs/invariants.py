@@ -4,6 +4,7 @@
     epoch fell         the RevocationEpoch of a member, or its assignment epoch of a partition, is lower than before
     two owners         a partition was assigned to a member while another member still owned it
     invalid assignment members of a classic group received what their leader assigned against a rule; refused ones do not count
+    offset went back   a member committed an earlier offset of a partition that it does not have, so that records come again
     zombie accepted    a commit was accepted from a member that had lost the partition (see verdicts.py)
     generation twice   a generation number of a classic group was given out with another leader, protocol or other members
     since too early    a member's record claims ownership from an earlier epoch than history shows
@@ -21,6 +22,7 @@ its epochs again.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from coordinator.groups.rebalance_causes import REWOUND
 from pyspark_coordinator_log.jobs import verdicts
 from pyspark_coordinator_log.jobs.generations import repeated_generations
 from pyspark_coordinator_log.jobs.intervals import (
@@ -42,6 +44,7 @@ from pyspark_coordinator_log.jobs.vocabulary import (
     EVENT_LOG,
     GENERATION_TWICE,
     INVALID_ASSIGNMENT,
+    OFFSET_WENT_BACK,
     REPORTED,
     SINCE_TOO_EARLY,
     STATE_LOG,
@@ -65,7 +68,7 @@ def check_invariants(
     """
     rows = state_rules(state, ownership, complete_from)
     if events is not None:
-        rows = rows.unionByName(invalid_assignments(events))
+        rows = rows.unionByName(invalid_assignments(events)).unionByName(offsets_went_back(events))
     return rows if findings is None else rows.unionByName(verdicts.broken_rules(findings))
 
 
@@ -252,3 +255,20 @@ def invalid_assignments(events: DataFrame) -> DataFrame:
     )
     detail = F.format_string("%s: assigned by the leader in generation %d", F.col("each.error"), F.col("epoch"))
     return rows.select(*_row(INVALID_ASSIGNMENT, EVENT_LOG, detail, partition=True))
+
+
+def offsets_went_back(events: DataFrame) -> DataFrame:
+    """Finds offsets that a member took back although another one has the partition, or none. A member may seek in its own."""
+    each = F.col("each")
+    rows = (
+        readable(events)
+        .where((F.col("type") == REWOUND) & (F.col("member_id") != ""))
+        .withColumn("each", F.explode("partitions"))
+        .where(~each["owner_id"].eqNullSafe(F.col("member_id")))
+        .withColumns({"topic_key": each["topic"], "partition": each["partition"], "owner_id": each["owner_id"]})
+    )
+    detail = F.format_string(
+        "%d after %d: %d records come again", each["committed_offset"], each["previous_offset"],
+        each["previous_offset"] - each["committed_offset"],
+    )  # fmt: skip
+    return rows.select(*_row(OFFSET_WENT_BACK, EVENT_LOG, detail, other="owner_id", partition=True))

@@ -5,8 +5,8 @@ Codes such as member ids are short and never broken; a table that is too wide sc
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from coordinator.operations.groups_why import described
-from coordinator.operations.rebalance_causes import Findings, Rebalance
+from coordinator.groups.cause_words import ROWS_LISTED, client_name, described, rewinder
+from coordinator.groups.rebalance_causes import Findings, Rebalance
 from coordinator.page.markup import Markup, join, tag
 from pyspark_coordinator_log.jobs.group_data import (
     BROKEN_MAX,
@@ -118,6 +118,28 @@ def clients(findings: Findings, names: Names) -> Iterator[Markup]:
         "Members: at the end. Waited for: how long rebalances waited for the client, whichever client caused them.",
         class_="key",
     )
+
+
+def rewinds(findings: Findings) -> Iterator[Markup]:
+    """The offsets that went back, the newest first."""
+    if findings.rewinds:
+        yield table(
+            ("time (UTC)", "partition", "from", "to", "records again", "committed by", "partition of"),
+            (
+                (
+                    moment(each.time_ms),
+                    f"{each.step.topic}-{each.step.partition}",
+                    f"{each.step.previous:,}",
+                    f"{each.step.offset:,}",
+                    marked(each.records, "warn"),
+                    rewinder(each),
+                    each.owner and client_name(each.owner),
+                )
+                for each in findings.rewinds[: -ROWS_LISTED - 1 : -1]
+            ),
+            (2, 3, 4),
+            about="Offsets that went back",
+        )
 
 
 def rebalances(found: GroupData, by_epoch: dict[int, Rebalance]) -> Iterator[Markup]:

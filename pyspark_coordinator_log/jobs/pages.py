@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coordinator.operations.groups_why import sentence
-from coordinator.operations.rebalance_causes import Rebalance
+from coordinator.groups.cause_words import sentence
+from coordinator.groups.rebalance_causes import Rebalance
 from coordinator.page.markup import Markup, tag
 from coordinator.page.timeline import document, timeline_html
 from pyspark_coordinator_log.jobs import page_tables
@@ -94,6 +94,7 @@ def _why(found: GroupData) -> Iterator[Markup]:
         yield tag("p", sentence(findings), class_="answer")
         yield from page_tables.causes(findings)
         yield from page_tables.clients(findings, found.names)
+        yield from page_tables.rewinds(findings)
 
 
 def _figures(found: GroupData, *, has_events: bool) -> Markup:

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from coordinator.groups import rebalance_causes
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
-from coordinator.operations import rebalance_causes
 from coordinator.operations.client import Client, OperationFailed
 from pyspark_coordinator_log import columns, messages, planning
 from pyspark_coordinator_log import kafka as adapter
@@ -53,6 +53,7 @@ STATE_COLUMNS = (
 EVENT_COLUMNS = (
     *_PLACE, *_COMMON, "state_offset", "time_ms", "cause", "reason", "duration_ms", "delay_ms", "member_count",
     "waited_for", "client_host", "instance_id", "timeout", "timeout_ms", "policy", "partitions",
+    "client_port", "connection_end", "principal",
 )  # fmt: skip
 """Columns of these events; commit events are read where they are judged."""
 _IN_GROUPS = tuple(name for name in rebalance_causes.TYPES if name not in gaps.ABOUT_ITSELF)

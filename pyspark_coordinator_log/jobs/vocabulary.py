@@ -24,7 +24,7 @@ FENCING_ERRORS = (
 """Errors that refuse the sender. Any other error concerns the content of the commit."""
 
 EPOCH_ORDER, EPOCH_FELL, TWO_OWNERS, ZOMBIE_ACCEPTED = "epoch order", "epoch fell", "two owners", "zombie accepted"
-INVALID_ASSIGNMENT = "invalid assignment"
+INVALID_ASSIGNMENT, OFFSET_WENT_BACK = "invalid assignment", "offset went back"
 REPORTED, DISCARDED = "report", "refuse"
 """What a group did with an invalid assignment of its leader."""
 GENERATION_TWICE = "generation twice"
