@@ -6,6 +6,7 @@ catch up, because there is one copy of each log: a broker that is up again is in
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from coordinator.api.cluster import Node
@@ -46,7 +47,6 @@ class Brokers:
             broker_id: Broker(broker_id, racks[number % len(racks)] if racks else None, [])
             for number, broker_id in enumerate(ids)
         }
-        self.up = set(ids)
         self.controller = ids[0]
         """The broker that Metadata names. As with KRaft, every broker takes requests for it."""
         self.changing = asyncio.Lock()
@@ -55,6 +55,7 @@ class Brokers:
         """Called with a partition that has a new leader."""
         self._topics = topics
         self._placements: Placements = topics.registry.placements
+        self.up = self._placements.up
 
     def begin(self) -> None:
         """Gives partitions back to the brokers that were down, and places those that brokers with other ids had."""
@@ -121,10 +122,38 @@ class Brokers:
         metadata = self._topics.metadata
         metadata.in_turn(act)
 
-    async def changed(self, plan: Callable[[], Sequence[Placed]]) -> ErrorCode:
-        """As `change`; returns what `done` gets."""
+    async def take_down(self, broker_id: int) -> ErrorCode:
+        """The broker leaves every ISR, and the next replica in sync leads what it led. Returns what `done` of `change` gets."""
+
+        def leave() -> None:
+            self.up.discard(broker_id)
+            if self.controller == broker_id:
+                self.controller = min(self.up, default=broker_id)
+
+        return await self.changed(partial(self._without, broker_id), leave)
+
+    async def bring_up(self, broker_id: int) -> ErrorCode:
+        """The broker is in sync again; it leads what has no leader, and else nothing until the next election. Returns as
+        `take_down`.
+        """
+        return await self.changed(partial(self._with, broker_id), partial(self.up.add, broker_id))
+
+    async def changed(
+        self, plan: Callable[[], Sequence[Placed]], effect: Callable[[], None] = lambda: None
+    ) -> ErrorCode:
+        """As `change`, with an effect at the same moment: nobody sees a broker that is gone lead anything.
+
+        Returns what `done` gets.
+        """
         outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.change(plan, outcome.set_result)
+
+        def done(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                effect()
+            if not outcome.cancelled():
+                outcome.set_result(error)
+
+        self.change(plan, done)
         return await outcome
 
     def lead(self, broker_id: int, topic: Topic, index: int) -> list[Placed]:
@@ -139,28 +168,21 @@ class Brokers:
         isr = tuple(each for each in replicas if each in before.isr or each == broker_id)
         return [(topic, index, Placement(replicas, isr, broker_id, before.leader_epoch + 1))]
 
-    def take_down(self, broker_id: int) -> list[Placed]:
-        """The broker leaves every ISR, and the next replica in sync leads what it led.
-
-        As in Kafka, the last one in sync stays in the ISR, and its partition has no leader until it is up again.
-        """
-        self.up.discard(broker_id)
-        if self.controller == broker_id:
-            self.controller = min(self.up, default=broker_id)
+    def _without(self, broker_id: int) -> list[Placed]:
+        """As in Kafka, the last one in sync stays in the ISR, and its partition has no leader until it is up again."""
         changes: list[Placed] = []
         for topic, index, before in self._all():
             isr = tuple(each for each in before.isr if each != broker_id) or before.isr
             if before.leader == broker_id:
-                leader = next((each for each in before.replicas if each in isr and each in self.up), NO_LEADER)
+                led_by = self.up - {broker_id}
+                leader = next((each for each in before.replicas if each in isr and each in led_by), NO_LEADER)
                 after = before._replace(isr=isr, leader=leader, leader_epoch=before.leader_epoch + 1)
                 changes.append((topic, index, after))
             elif isr != before.isr:
                 changes.append((topic, index, before._replace(isr=isr)))
         return changes
 
-    def bring_up(self, broker_id: int) -> list[Placed]:
-        """The broker is in sync again; it leads what has no leader, and else nothing until the next election."""
-        self.up.add(broker_id)
+    def _with(self, broker_id: int) -> list[Placed]:
         return [
             (topic, index, _joined(before, (broker_id,)))
             for topic, index, before in self._all()

@@ -755,7 +755,7 @@ class Server:
         assert self.brokers is not None
         number = broker_id - self.node_id
         await asyncio.gather(*(listener.stop(0) for listener in self.listeners[number :: self.config.nodes]))
-        return await self.brokers.changed(partial(self.brokers.take_down, broker_id))
+        return await self.brokers.take_down(broker_id)
 
     async def bring_broker_up(self, broker_id: int) -> ErrorCode:
         """Starts a broker again, at its addresses. Returns when its replicas are in sync. Raises OSError."""
@@ -776,7 +776,7 @@ class Server:
         for listener in started:
             await listener.open()
         self.quota_keeper.apply()
-        return await self.brokers.changed(partial(self.brokers.bring_up, broker_id))
+        return await self.brokers.bring_up(broker_id)
 
     async def _listen(self, config: ListenerConfig) -> list[Listener]:
         """The listeners of a configured one: one for each broker, at ports that follow each other."""

@@ -181,9 +181,9 @@ def _assigned(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> 
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
-        check_brokers(topics.nodes, assignment.broker_ids, expected)
+        check_brokers(topics.nodes, topics.up, assignment.partition_index, assignment.broker_ids, expected)
         expected = len(assignment.broker_ids)
-        seen[assignment.partition_index] = assigned(assignment.broker_ids)
+        seen[assignment.partition_index] = assigned(assignment.broker_ids, topics.up)
     if seen.keys() != set(range(len(seen))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"

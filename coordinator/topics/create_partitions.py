@@ -67,7 +67,7 @@ def _create(
             if topic.assignments is not None:
                 first, replicas = topics.partition_count(topic.name) or 0, topic.assignments
                 places[topic.name] = lambda index, first=first, replicas=replicas: assigned(  # type: ignore[misc]
-                    replicas[index - first].broker_ids
+                    replicas[index - first].broker_ids, topics.up
                 )
 
     def finished(error: ErrorCode) -> None:
@@ -117,5 +117,5 @@ def _check(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic
                 f"Attempted to add {more} additional partition(s), but only {len(wanted.assignments)} "
                 "assignment(s) were specified.",
             )
-        for assignment in wanted.assignments:
-            check_brokers(topics.nodes, assignment.broker_ids)
+        for index, assignment in enumerate(wanted.assignments, topic.partitions):
+            check_brokers(topics.nodes, topics.up, index, assignment.broker_ids)

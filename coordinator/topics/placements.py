@@ -5,7 +5,7 @@ the partition's PartitionRecord, as in Kafka, so that leader epochs never go bac
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,11 +37,12 @@ NOWHERE: Mapping[str, Place] = MappingProxyType({})
 
 
 class Placements(dict[tuple[bytes, int], Placement]):
-    """By topic id and partition. `nodes`: the ids of the brokers, in ascending order."""
+    """By topic id and partition. `nodes`: the ids of the brokers, in ascending order; `up`: those that are up."""
 
     def __init__(self, nodes: Sequence[int]) -> None:
         super().__init__()
         self.nodes = nodes
+        self.up = set(nodes)
 
     def replay(self, record: PartitionRecord) -> None:
         """Applies the record of a partition, which is created or changed."""
@@ -49,25 +50,28 @@ class Placements(dict[tuple[bytes, int], Placement]):
         self[record.topic_id, record.partition_id] = placement
 
     def spread(self, topic: str, factor: int = REPLICAS_DEFAULT) -> Place:
-        """Places partitions as Kafka's StripedReplicaPlacer does, from a broker that the topic's name decides."""
-        nodes = self.nodes
-        count, first = min(factor, len(nodes)), positive_hash(topic)
+        """Places partitions as Kafka's StripedReplicaPlacer does, from a broker that the topic's name decides: brokers that are
+        down come last.
+        """
+        nodes, first = self.nodes, positive_hash(topic)
 
         def place(index: int) -> Placement:
-            return assigned([nodes[(first + index + number) % len(nodes)] for number in range(count)])
+            turned = (nodes[(first + index + number) % len(nodes)] for number in range(len(nodes)))
+            return assigned(sorted(turned, key=lambda each: each not in self.up)[:factor], self.up)
 
         return place
 
 
 def on_one(node_id: int) -> Place:
     """Places partitions on the only broker."""
-    placement = assigned((node_id,))
+    placement = assigned((node_id,), (node_id,))
     return lambda _index: placement
 
 
-def assigned(replicas: Sequence[int]) -> Placement:
-    """A new partition on these brokers."""
-    return Placement(tuple(replicas), tuple(replicas), replicas[0])
+def assigned(replicas: Sequence[int], up: Container[int]) -> Placement:
+    """A new partition on these brokers: those that are down are not in sync. If all are, it waits for the first."""
+    isr = tuple(each for each in replicas if each in up)
+    return Placement(tuple(replicas), isr or tuple(replicas[:1]), isr[0] if isr else NO_LEADER)
 
 
 def placed(topic_id: bytes, index: int, placement: Placement) -> Message:
@@ -100,7 +104,9 @@ def check_factor(factor: int, nodes: Sequence[int]) -> None:
         )
 
 
-def check_brokers(nodes: Sequence[int], broker_ids: Sequence[int], expected: int | None = None) -> None:
+def check_brokers(
+    nodes: Sequence[int], up: Container[int], index: int, broker_ids: Sequence[int], expected: int | None = None
+) -> None:
     """Checks a manual assignment of one partition. Raises INVALID_REPLICA_ASSIGNMENT.
 
     `expected`: how many replicas the partitions before it have.
@@ -119,4 +125,10 @@ def check_brokers(nodes: Sequence[int], broker_ids: Sequence[int], expected: int
             error,
             f"{includes}a partition with {len(broker_ids)} replica(s), but this is not consistent with previous partitions,"
             f" which have {expected} replica(s).",
+        )
+    if not any(each in up for each in broker_ids):
+        raise KafkaError(
+            error,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in controlled"
+            " shutdown.",
         )

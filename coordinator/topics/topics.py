@@ -8,7 +8,7 @@ name is *claimed*, so that a second creation is refused although nobody can see 
 stays claimed until its folders are gone, so that a topic of the same name never finds old records.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from coordinator.log.batch import split
@@ -108,6 +108,8 @@ class Topics:
         self.registry = Registry(Placements(nodes) if nodes else None)
         self.nodes = nodes or (node_id,)
         """The ids of the brokers that this server is."""
+        self.up: Container[int] = self.nodes if self.registry.placements is None else self.registry.placements.up
+        """Those that are up."""
         self.may_move = bool(nodes)
         """Whether partitions change their leaders."""
         self.claimed: set[str] = set()

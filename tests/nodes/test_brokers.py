@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from tests.topics.data_plane import batch
 
 BROKER, DYNAMIC_BROKER, INVALID_REQUEST = 4, 2, 42
 NOT_LEADER, NOT_COORDINATOR, FENCED, NOT_ENOUGH_REPLICAS = 6, 16, 74, 19
-ELECTION_NOT_NEEDED, PREFERRED_NOT_AVAILABLE = 84, 80
+ELECTION_NOT_NEEDED, PREFERRED_NOT_AVAILABLE, INVALID_REPLICA_ASSIGNMENT = 84, 80, 39
 SETTINGS = ["nodes=3", "nodes.racks=a,b,c", "node.id=0", "admin.control.enable=true", "offsets.topic.num.partitions=3"]
 
 
@@ -229,6 +230,47 @@ def test_a_partition_without_a_replica_in_sync_has_no_leader_until_its_broker_is
     again = world.partition("single", at=other)
     assert (again["leader_id"], again["leader_epoch"]) == (down, 2)
     assert world.produce(down, name="single")["error_code"] == 0
+
+
+def test_no_client_sees_a_broker_that_is_gone_lead_anything(world: World) -> None:
+    seen, is_over = [], Event()
+
+    def look() -> None:
+        with world.link(0) as link:
+            while not is_over.is_set():
+                asked = [{"name": "orders", "topic_id": bytes(16)}]
+                answer = link.call("Metadata", 12, topics=asked, allow_auto_topic_creation=False)
+                leaders = {each["leader_id"] for each in answer["topics"][0]["partitions"]}
+                seen.append((leaders, {each["node_id"] for each in answer["brokers"]}))
+
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(look)
+        for broker in (1, 2, 1, 2):
+            world.control.broker(broker).down()
+            world.control.broker(broker).up()
+            for index in range(3):
+                world.control.broker(index).lead(topic="orders", partition=index)
+        is_over.set()
+        looking.result(WITHIN_S)
+    assert [leaders - brokers for leaders, brokers in seen if leaders - brokers] == []
+
+
+def test_a_topic_that_is_created_while_a_broker_is_down_is_led_by_the_others(world: World) -> None:
+    world.control.broker(2).down()
+    world.create("meanwhile", 3)
+    world.create("single", 1)
+    for index in range(3):
+        partition = world.partition("meanwhile", index)
+        assert (sorted(partition["isr_nodes"]), partition["replica_nodes"][-1]) == ([0, 1], 2)
+        assert partition["leader_id"] == partition["replica_nodes"][0]
+        assert world.partition("single", index)["leader_id"] in {0, 1}
+    by_hand = {"name": "by-hand", "num_partitions": -1, "replication_factor": -1}
+    by_hand |= {"assignments": [{"partition_index": 0, "broker_ids": [2]}]}
+    with world.link(0) as link:
+        (refused,) = link.call("CreateTopics", 7, topics=[by_hand], timeout_ms=9000)["topics"]
+    assert refused["error_code"] == INVALID_REPLICA_ASSIGNMENT
+    world.control.broker(2).up()
+    assert sorted(world.partition("meanwhile")["isr_nodes"]) == [0, 1, 2]
 
 
 def test_acks_all_needs_as_many_replicas_in_sync_as_the_topic_asks_for(world: World) -> None:

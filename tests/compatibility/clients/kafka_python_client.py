@@ -10,7 +10,7 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import KafkaError, RetriableError, UnknownBrokerIdError
+from kafka.errors import KafkaError, RetriableError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
@@ -67,8 +67,7 @@ class KafkaPython(Program):
             return False
         try:
             polled = self.consumer.poll(timeout_ms=POLL_MS)
-        except (RetriableError, UnknownBrokerIdError):
-            # Its poll raises while a broker is away, and once when metadata forget that broker; a user's loop continues.
+        except RetriableError:  # its poll raises while the broker is away; a user's loop continues
             time.sleep(POLL_S)
             return True
         except KafkaError as error:
