@@ -56,7 +56,7 @@ async def fetch_session_evicted(stage: Stage) -> None:
     protocols=BOTH,
     happens="The broker finds the checksum of a batch wrong: a Fetch is answered with CORRUPT_MESSAGE.",
     right_client="tries again or reports it and ends; it neither skips records nor commits beyond them",
-    provoked="a rule: one Fetch of one instance; an instance that ends is started again",
+    provoked="a rule: one Fetch of one instance, a second later, so that records wait; an instance that ends is started again",
     sources=(
         Source(
             "FetchCollector.handleInitializeErrors", "CORRUPT_MESSAGE: poll raises KafkaException, at the same position"
@@ -66,7 +66,7 @@ async def fetch_session_evicted(stage: Stage) -> None:
     time_limit_s=150.0,
 )
 async def record_corrupt(stage: Stage) -> None:
-    await stage.acted(await stage.fault(stage.first, api="Fetch", error="CORRUPT_MESSAGE"))
+    await stage.acted(await stage.fault(stage.first, api="Fetch", delay_ms=1_000, error="CORRUPT_MESSAGE"))
     await acts.ended_or_commits_again(stage, stage.first, acts.commits)
 
 

@@ -12,7 +12,7 @@ consumer = KafkaConsumer(
 producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)
 while not stop:
     try:
-        batches = consumer.poll(timeout_ms=200)
+        batches = consumer.poll(timeout_ms=1000)
     except KafkaError as failure:
         report("poll", failure)
         consumer.seek_to_end()
