@@ -12,7 +12,7 @@ from types import MappingProxyType
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.topics import names, topic_settings
-from coordinator.topics.placements import Place, Placement, assigned, check_brokers, check_factor
+from coordinator.topics.placements import Place, Placement, assigned, check_brokers, check_factor, check_up
 from coordinator.topics.registry import Topic
 from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
@@ -181,7 +181,8 @@ def _assigned(topics: Topics, creatable: CreateTopicsRequest.CreatableTopic) -> 
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {assignment.partition_index}",
             )
-        check_brokers(topics.nodes, topics.up, assignment.partition_index, assignment.broker_ids, expected)
+        check_brokers(topics.nodes, assignment.broker_ids, expected)
+        check_up(topics.up, assignment.partition_index, assignment.broker_ids)
         expected = len(assignment.broker_ids)
         seen[assignment.partition_index] = assigned(assignment.broker_ids, topics.up)
     if seen.keys() != set(range(len(seen))):

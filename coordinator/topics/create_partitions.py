@@ -12,7 +12,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.topics import names
 from coordinator.topics.create import TOO_MANY
-from coordinator.topics.placements import Place, assigned, check_brokers
+from coordinator.topics.placements import Place, assigned, check_brokers, check_up
 from coordinator.topics.topics import CountMutation, Topics, nobody_counts
 
 _Result = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -118,4 +118,5 @@ def _check(topics: Topics, wanted: CreatePartitionsRequest.CreatePartitionsTopic
                 "assignment(s) were specified.",
             )
         for index, assignment in enumerate(wanted.assignments, topic.partitions):
-            check_brokers(topics.nodes, topics.up, index, assignment.broker_ids)
+            check_brokers(topics.nodes, assignment.broker_ids)
+            check_up(topics.up, index, assignment.broker_ids)

@@ -104,9 +104,7 @@ def check_factor(factor: int, nodes: Sequence[int]) -> None:
         )
 
 
-def check_brokers(
-    nodes: Sequence[int], up: Container[int], index: int, broker_ids: Sequence[int], expected: int | None = None
-) -> None:
+def check_brokers(nodes: Sequence[int], broker_ids: Sequence[int], expected: int | None = None) -> None:
     """Checks a manual assignment of one partition. Raises INVALID_REPLICA_ASSIGNMENT.
 
     `expected`: how many replicas the partitions before it have.
@@ -126,9 +124,13 @@ def check_brokers(
             f"{includes}a partition with {len(broker_ids)} replica(s), but this is not consistent with previous partitions,"
             f" which have {expected} replica(s).",
         )
+
+
+def check_up(up: Container[int], index: int, broker_ids: Sequence[int]) -> None:
+    """Checks that a manual assignment of a new partition has a broker that is up. Raises INVALID_REPLICA_ASSIGNMENT."""
     if not any(each in up for each in broker_ids):
         raise KafkaError(
-            error,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in controlled"
             " shutdown.",
         )
