@@ -3,7 +3,7 @@
 from itertools import combinations, pairwise, product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.groups.fence import NO_FENCE, Fence
@@ -20,6 +20,7 @@ HISTORIES = st.lists(
     st.dictionaries(st.sampled_from(MEMBERS), st.frozensets(st.sampled_from(PARTITIONS))), min_size=2, max_size=5
 )
 """What each member has, before the first resync of an epoch and after each."""
+M, N = {"m": frozenset({LOST})}, {"n": frozenset({LOST})}
 
 
 def again(number: int) -> int:
@@ -67,6 +68,7 @@ def test_the_fence_grows_within_its_epoch_and_ends_with_it():
 
 
 @given(HISTORIES, st.integers(0, 2**31 - 1))
+@example([M, N, M, N], 4)
 def test_a_member_has_lost_in_an_epoch_what_another_one_had_after_it(held, epoch):
     fence = NO_FENCE
     for before, after in pairwise(held):
@@ -87,6 +89,8 @@ def test_a_member_has_lost_in_an_epoch_what_another_one_had_after_it(held, epoch
 
 
 @given(HISTORIES)
+@example([M, N, M, {}, {}])
+@example([M, {}, {"m": frozenset({KEPT})}])
 def test_a_conversion_adds_to_the_lost_what_was_taken_and_is_not_held(history):
     *held, kept = history
     fence = NO_FENCE
