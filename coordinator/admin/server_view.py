@@ -53,6 +53,11 @@ class ClusterStatistics(Protocol):
         ...
 
     @property
+    def pieces_to_replay(self) -> int:
+        """The lag of its replay: pieces of the logs that it has claimed and does not serve yet."""
+        ...
+
+    @property
     def owned(self) -> Mapping[str, bool]:
         """Every log that was claimed, and whether this worker has claimed it."""
         ...

@@ -24,7 +24,9 @@ class WorkerView(Struct):
     records_replayed: int | None
     """Records that take-overs have replayed."""
     shards_replaying: int | None
-    """Shards that it reads from the journal now, so that their requests wait."""
+    """Shards that it reads from the engine now, so that their requests wait."""
+    pieces_to_replay: int | None
+    """The lag of that: the pieces of their logs behind the newest snapshots. A piece is what one turn wrote."""
 
 
 class WorkerList(Struct):
@@ -51,6 +53,7 @@ def list_workers(server: ServerView, _request: Request) -> WorkerList:
             take_over_ms=round(statistics.take_overs_s.total / take_overs * 1000) if take_overs else None,
             records_replayed=statistics.records_replayed,
             shards_replaying=sum(shard.awaits_log for shard in server.shards),
+            pieces_to_replay=statistics.pieces_to_replay,
         )
     ], [])  # fmt: skip
 

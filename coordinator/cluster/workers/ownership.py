@@ -367,20 +367,21 @@ class Ownership:
                 claims = await shard.claim_logs(
                     self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
                 )
-            try:
-                await self._turns.begin(claims.pieces)
-            except asyncio.CancelledError:
-                shard.drop("the server stops")
-                raise
-            try:
-                await shard.replay(self._engine, claims)
-                if term != self._term:
-                    shard.drop("the lease was over while the shard was taken")
-                    return
-                while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
-                    await asyncio.sleep(0.001)
-            finally:
-                self._turns.end()
+            with self._cluster.replaying(claims.pieces):
+                try:
+                    await self._turns.begin(claims.pieces)
+                except asyncio.CancelledError:
+                    shard.drop("the server stops")
+                    raise
+                try:
+                    await shard.replay(self._engine, claims)
+                    if term != self._term:
+                        shard.drop("the lease was over while the shard was taken")
+                        return
+                    while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
+                        await asyncio.sleep(0.001)
+                finally:
+                    self._turns.end()
             taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
             self._on_taken(taken)

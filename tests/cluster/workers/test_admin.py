@@ -118,3 +118,31 @@ async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
     status, _ = await waiting
     assert status in {421, 503}
     first.wire.is_cut = False
+
+
+async def test_a_worker_shows_how_far_its_replays_are_behind(world):
+    """While it reads the tail of another's logs they count; when it serves them nothing is behind."""
+    first, second, _, there = await groups_of_two(world)
+    shard = first.server.groups.shard_of(there).index
+    replay, goes_on = first.engine.replay, asyncio.Event()
+
+    async def slow_replay(claim):
+        await goes_on.wait()
+        async for batches in replay(claim):
+            yield batches
+
+    async def shown():
+        _, answer = await asked(first, "GET", "/v1/workers")
+        (worker,) = answer["workers"]
+        return worker["shards_replaying"], worker["pieces_to_replay"]
+
+    assert await shown() == (0, 0)
+    first.engine.replay = slow_replay
+    await world.stop(second)
+    await world.until(lambda: first.server.groups.shards[shard].awaits_log)
+    shards, pieces = await shown()
+    assert shards >= 1
+    assert pieces >= 1
+    goes_on.set()
+    await world.until(lambda: len(first.shards) == SHARDS)
+    assert await shown() == (0, 0)
