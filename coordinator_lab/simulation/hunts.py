@@ -133,11 +133,11 @@ class Hunt:
             member.refused.clear()
 
     def joined(self, group_id: str, epoch: int, asked: int) -> None:
-        """Records the epoch in the response to a join that was sent at tick `asked`.
+        """Records the epoch in which a member of the consumer protocol joined, by a request that was sent at tick `asked`.
 
-        If a higher one was known before, the group began again: a member of the consumer protocol replaces an empty classic
-        group, and the epochs of the new group start over. A member that returns under its id reaches an epoch that it had
-        in the old group, and a commit from then looks like one from now. Kafka 4.4 was asked, and accepts it.
+        If a higher one was known before, the group began again: the member replaced an empty classic group, and the epochs
+        started over. A classic member that returns under its id reaches an epoch that it had in the old group, and a commit
+        from then looks like one from now. Kafka 4.4 was asked, and accepts it.
         """
         epochs = (
             place[0]

@@ -102,7 +102,6 @@ class MixedClassicMember(ClassicMember):
     def _note_generation(self, response: JoinGroupResponse, asked: int) -> None:
         # A group that is replaced by one of another kind restarts its numbers.
         self.world.history.joined(self.group_id, response.generation_id, asked, self.name)
-        self.world.hunt.joined(self.group_id, response.generation_id, asked)
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
         history = self.world.history

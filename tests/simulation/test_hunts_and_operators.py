@@ -24,11 +24,12 @@ class Observed:
     def tick(self):
         return next(self._ticks)
 
-    def joins(self, member_id, epoch, partitions):
+    def joins(self, member_id, epoch, partitions, *, is_classic=True):
         """The member joins with this epoch and gets the partitions."""
         self.hunt.joins(GROUP, member_id)
         asked = self.tick()
-        self.hunt.joined(GROUP, epoch, asked)
+        if not is_classic:
+            self.hunt.joined(GROUP, epoch, asked)
         self.hunt.informed(GROUP, member_id, 9, epoch, partitions, asked)
 
     def commits(self, member_id, epoch):
@@ -40,7 +41,7 @@ def test_a_member_that_returns_to_a_group_that_began_again_is_no_zombie():
     """As in Kafka, which starts the epochs of the new group over."""
     observed = Observed()
     observed.joins("returning", 4, {PARTITION})
-    observed.joins("other", 2, {PARTITION})
+    observed.joins("other", 2, {PARTITION}, is_classic=False)
     observed.joins("returning", 3, set())
     observed.hunt.in_epoch(GROUP, "returning", 4, observed.tick())
     observed.commits("returning", 4)
@@ -50,7 +51,7 @@ def test_a_member_that_returns_to_a_group_that_began_again_is_no_zombie():
 def test_a_member_that_returns_to_a_group_that_went_on_is_a_zombie():
     observed = Observed()
     observed.joins("returning", 4, {PARTITION})
-    observed.joins("other", 5, {PARTITION})
+    observed.joins("other", 5, {PARTITION}, is_classic=False)
     observed.joins("returning", 6, set())
     observed.commits("returning", 4)
     assert observed.broken == [SAFETY]
