@@ -116,9 +116,9 @@ def test_a_slot_that_was_made_and_never_begun_has_nothing():
 
 
 def test_the_batches_of_a_log_come_in_the_order_of_their_entries():
-    slots = Slots().add(1, range(1, 5))
-    assert slots.found() == [1, 2, 3, 4]
-    assert read_journal(slots.disk, FOLDER).next_sequence == 5
+    slots = Slots().add(1, range(1, 6))
+    assert slots.found() == [1, 2, 3, 4, 5]
+    assert read_journal(slots.disk, FOLDER).next_sequence == 6
 
 
 def test_the_batches_of_several_logs_in_an_entry_go_to_their_logs():
@@ -180,14 +180,14 @@ def test_a_torn_last_entry_is_the_end(missing, data):
 
 def test_every_flipped_bit_before_the_last_entry_is_damage():
     """The last entry was written when the others were durable, so that no crash can have changed them."""
-    slots = Slots().add(1, range(1, 4))
-    for sequence in (1, 2):
+    slots = Slots().add(1, range(10, 13))
+    for sequence in (10, 11):
         at = slots.position_of(1, sequence)
         for position in range(at, at + len(entry(sequence, salt_of(1)))):
             slots.disk.flip(slots.path(1), position, position % 8)
             assert slots.is_refused(sequence) == (slots.path(1), at)
             slots.disk.flip(slots.path(1), position, position % 8)
-    assert slots.found() == [1, 2, 3]
+    assert slots.found() == [10, 11, 12]
 
 
 def test_a_damaged_last_entry_of_a_full_slot_is_damage_because_the_next_slot_was_begun():
@@ -326,6 +326,10 @@ def test_the_headers_and_the_last_entry_may_not_be_durable_yet():
     headers = [(slots.path(each), 0, slots.disk.read(slots.path(each))[:ENTRIES_AT]) for each in (1, 2)]
     last = (slots.path(2), ENTRIES_AT, entry(3, salt_of(2)))
     assert read_journal(slots.disk, FOLDER).unsynced == (*headers, last)
+    several = Slots().add(1, range(1, 4))
+    assert read_journal(several.disk, FOLDER).unsynced[1:] == (
+        (several.path(1), several.position_of(1, 3), entry(3, salt_of(1))),
+    )
     slots.disk.crash(Oldest())
     assert slots.found() == [1, 2]
 
