@@ -80,7 +80,10 @@ class EventPage(Struct):
 
 
 async def events(server: ServerView, request: Request) -> Response | Stream:
-    """The events. Raises RefusedRequest: 409 there is no event log, or it is elsewhere; 422 there is no such position."""
+    """The events from a position on: server-sent events that go on as they happen, or a page of them.
+
+    Raises RefusedRequest: 409 there is no event log, or it is elsewhere; 422 there is no such position.
+    """
     return await answer(ServerEvents(server), request)
 
 
@@ -196,14 +199,10 @@ def _message(fields: dict[str, Any], name: str) -> bytes:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/v1/events",
-        "events of all groups, or of ?group=, as they happen: server-sent events, or a page for Accept: application/json",
-        events,
-        query=EventQuery,
-        returns=EventPage,
-        refusals=(409, 422),
+        "GET", "/v1/events",
+        "stream the events of all groups; ?group= selects one; Accept: application/json gets a page", events,
+        name="streamEvents", query=EventQuery, returns=EventPage, refusals=(409, 422),
         content_types=("text/event-stream", "application/json"),
         headers={"Last-Event-ID": "The id of the last event that arrived; it takes the place of after."},
     ),
-)
+)  # fmt: skip

@@ -56,6 +56,8 @@ def list_workers(server: ServerView, _request: Request) -> WorkerList:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/workers", "the workers of a server that is several, and their shards", list_workers,
-             returns=WorkerList),
+    Endpoint(
+        "GET", "/v1/workers", "list the workers of a server that is several, and their shards", list_workers,
+        name="listWorkers", returns=WorkerList,
+    ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator import cli
-from coordinator.admin.api import ForceRebalance, force_rebalance
+from coordinator.admin.api import RebalanceRequest, force_rebalance
 from coordinator.admin.endpoint import RefusedRequest, Request
 from coordinator.groups.force_rebalance import CAUSE
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -178,7 +178,7 @@ def test_a_coordinator_that_cannot_answer_gives_a_clear_error(error, status, wor
     class Server:
         groups = Groups()
 
-    request = Request(parameters={"group_id": "g"}, body=ForceRebalance("x"))
+    request = Request(parameters={"group_id": "g"}, body=RebalanceRequest("x"))
     with pytest.raises(RefusedRequest, match=words) as refused:
         asyncio.run(force_rebalance(Server(), request))
     assert refused.value.status == status
