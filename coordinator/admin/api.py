@@ -121,7 +121,7 @@ class WhichGroup(Struct, forbid_unknown_fields=True):
 async def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
     """One group with members, assignments, recent rebalances and offsets.
 
-    Raises RefusedRequest: 400 `until` cannot be read; 404 there is no such group; 421 another worker has it; 422 there are no
+    Raises RefusedRequest: 404 there is no such group; 421 another worker has it; 422 `until` cannot be read, there are no
     such offsets, or the query asks for more than one thing; 503 no worker has it at the moment, or too many wait.
     """
     group_id, query = request.parameters["group_id"], request.query

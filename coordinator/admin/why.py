@@ -59,7 +59,7 @@ class RebalanceCauses(Struct, omit_defaults=True):
 
 
 async def why(server: ServerView, request: Request) -> dict[str, Any]:
-    """The answer.
+    """The causes of the rebalances of a group in a time before now, and the offsets that went back in it.
 
     Raises RefusedRequest: 404 there is no such group, and nothing happened to it; 409 there are no events; 421 another worker
     has it; 503 no worker has it at the moment, or the log cannot be read.

@@ -155,7 +155,7 @@ def test_records_are_shown_with_their_transaction_and_within_bounds(coordinator_
     topics = "/v1/topics"
     refused = {
         f"{RECORDS}?offset=9": 422,
-        f"{RECORDS}?limit=201": 400,
+        f"{RECORDS}?limit=201": 422,
         f"{topics}/t/partitions/2/records": 404,
         f"{topics}/t/partitions/x/records": 404,
         f"{topics}/__consumer_offsets/partitions/0/records": 404,

@@ -116,7 +116,7 @@ def test_a_rule_that_leaves_a_ghost_in_its_group_says_so_and_names_the_tool(http
 def test_a_rule_that_cannot_be_is_refused_with_what_is_allowed(http, rule, status, reason, allowed):
     answer = http.post("/faults", json=rule)
     assert answer.status_code == status, answer.text
-    assert reason in answer.json()["error"]
+    assert reason in answer.json()["detail"]
     assert allowed is None or allowed in answer.json()["allowed"]
 
 

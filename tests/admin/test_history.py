@@ -97,7 +97,7 @@ def test_what_is_only_in_the_journal_is_part_of_the_history_also_after_kill_9(
 
 def test_offsets_that_the_log_does_not_have_are_refused_with_those_that_it_has(server: ServerProcess) -> None:
     status, answer = ask(server, "GET", f"/v1/groups/g?at={end(server) + 1}")
-    assert (status, answer["error"]) == (422, f"the log of the group's shard has the offsets from 0 to {end(server)}")
+    assert (status, answer["detail"]) == (422, f"the log of the group's shard has the offsets from 0 to {end(server)}")
 
 
 def test_differences_are_found_by_name_and_not_by_place() -> None:

@@ -5,6 +5,8 @@ COORDINATOR_OPENAPI_EXAMPLES=200 sends more requests to each operation than CI d
 
 import json
 import os
+import re
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -23,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
 
 from coordinator.admin.openapi import document
 from coordinator.admin.routes import all_endpoints
+from coordinator.admin.workers import routes
 from coordinator_testing.throwaway_server import ThrowawayServer
 from tests.support import coordinators
 from tests.support.coordinators import coordinator_of
@@ -215,6 +218,10 @@ def check_success(url: str, method: str, path: str, sent: dict[str, Any], names:
     answer = case.call(base_url=url, timeout=WITHIN_S)
     case.validate_response(answer, checks=SHAPE)
     assert answer.status_code in {200, 201}, (method, path, answer.text)
+    if answer.status_code == 201:
+        [location] = answer.headers["location"]
+        assert location == f"{path}/{answer.json()['id']}"
+        assert httpx.get(f"{url}{location}", timeout=WITHIN_S).status_code == 200
 
 
 def begin_transaction(link: Connection, transactional_id: str) -> None:
@@ -243,8 +250,46 @@ def test_the_document_has_every_endpoint_and_says_which_need_control():
     assert found.keys() == {(endpoint.method, endpoint.path) for endpoint in all_endpoints()}
     for endpoint in all_endpoints():
         assert found[endpoint.method, endpoint.path].get("x-control", False) == endpoint.control
-    ids = [operation["operationId"] for operation in found.values()]
-    assert len(ids) == len(set(ids))
+
+
+def test_operations_have_names_tags_and_titles_for_generated_clients():
+    made = document(all_endpoints())
+    found = [operation for methods in made["paths"].values() for operation in methods.values()]
+    names = [operation["operationId"] for operation in found]
+    assert all(re.fullmatch("[a-z]+([A-Z][a-z]+)+", name) for name in names), names
+    assert len(names) == len(set(names))
+    assert {tag for operation in found for tag in operation["tags"]} == {tag["name"] for tag in made["tags"]}
+    assert all(re.fullmatch("[A-Z][^;?]+", operation["summary"]) for operation in found)
+    assert all(operation["description"] for operation in found)
+
+
+def test_descriptions_have_no_sections_of_docstrings_and_no_names_of_files():
+    for text in values_of(document(all_endpoints()), "description"):
+        assert not re.search(r"Raises Ref|Raises as|(Raises|Returns|Args):|\.py\b|\n ", text), text
+
+
+def test_integers_say_when_they_need_64_bits():
+    for schema in objects_of(document(all_endpoints())):
+        if schema.get("type") == "integer":
+            needs_64_bits = schema.get("maximum", 2**63) >= 2**31 or schema.get("minimum", 0) < -(2**31)
+            assert (schema.get("format") == "int64") is needs_64_bits, schema
+
+
+def test_several_workers_have_the_same_document_as_one_server():
+    assert document(all_endpoints()) == document(routes.endpoints())
+
+
+def objects_of(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a document."""
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects_of(each)
+
+
+def values_of(value: Any, name: str) -> Iterator[str]:
+    """The texts of this name."""
+    return (found for each in objects_of(value) if isinstance(found := each.get(name), str))
 
 
 def test_the_document_refers_to_nothing_that_it_does_not_have():

@@ -139,7 +139,7 @@ def test_a_group_is_answered_whichever_worker_has_it(admin):
         assert committed["offset"] >= 1
     assert admin.get("/v1/groups/nobody").status_code == 404
     refused = admin.post("/v1/groups/group-1/rebalance", json={"reason": "a test"})
-    assert (refused.status_code, refused.json()["error"][:9]) == (409, "the group"), refused.text
+    assert (refused.status_code, refused.json()["detail"][:9]) == (409, "the group"), refused.text
 
 
 def read_events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
