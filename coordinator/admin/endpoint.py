@@ -43,7 +43,7 @@ class Problem(Struct, omit_defaults=True):
 
     title: str
     """The status in words."""
-    status: int
+    status: Annotated[int, Meta(ge=400, le=599)]
     detail: str
     """The reason, for people."""
     allowed: list[str] | None = None

@@ -74,7 +74,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         del components[name]
     for schema in components.values():
         schema["description"] = inspect.cleandoc(schema["description"])
-    _say_wide([components, paths])
+    _say_types([components, paths])
     return {
         "openapi": "3.1.0",
         "info": {
@@ -172,16 +172,18 @@ def _answer(text: str, content: dict[str, Any]) -> dict[str, Any]:
     return {"description": text, "content": {kind: {"schema": schema} for kind, schema in content.items()}}
 
 
-def _say_wide(schema: Any) -> None:
-    """Gives integers their format where 32 bits are too few: generators take `int` for anything that does not say."""
+def _say_types(schema: Any) -> None:
+    """Says what generators do not find out themselves: the type of an enumeration, and that an integer needs 64 bits."""
     if isinstance(schema, list):
         for each in schema:
-            _say_wide(each)
+            _say_types(each)
     elif isinstance(schema, dict):
         if schema.get("type") == "integer" and schema.get("maximum", INT32_MAX + 1) > INT32_MAX:
             schema["format"] = "int64"
+        if isinstance(values := schema.get("enum"), list):
+            schema["type"] = "boolean" if isinstance(values[0], bool) else "string"
         for each in schema.values():
-            _say_wide(each)
+            _say_types(each)
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

@@ -268,8 +268,10 @@ def test_descriptions_have_no_sections_of_docstrings_and_no_names_of_files():
         assert not re.search(r"Raises Ref|Raises as|(Raises|Returns|Args):|\.py\b|\n ", text), text
 
 
-def test_integers_say_when_they_need_64_bits():
+def test_enumerations_say_their_type_and_integers_when_they_need_64_bits():
     for schema in objects_of(document(all_endpoints())):
+        if isinstance(values := schema.get("enum"), list):
+            assert {type(each) for each in values} == {{"string": str, "boolean": bool}[schema["type"]]}
         if schema.get("type") == "integer":
             needs_64_bits = schema.get("maximum", 2**63) >= 2**31 or schema.get("minimum", 0) < -(2**31)
             assert (schema.get("format") == "int64") is needs_64_bits, schema
