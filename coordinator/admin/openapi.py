@@ -52,6 +52,7 @@ _WITH_BODY = {
 _WITH_QUERY = {422: _UNFIT}
 _OWN = {
     404: "There is no such thing.",
+    406: "It is no JSON.",
     409: "Not possible in the current state.",
     421: "Another worker has it; the reason names the worker.",
     500: "The coordinator failed; the server's log says more.",

@@ -178,9 +178,8 @@ def test_events_are_searched_by_type_member_client_and_time(server, closing):
     one, other = (join(server, "searched", closing, name) for name in ("one", "other"))
 
     def found(**fields: Any) -> list[tuple[str, str]]:
-        query = {"group": "searched", "follow": "false", **fields}
-        headers = {"Accept": "application/json"}
-        page = httpx.get(f"{server.admin}/v1/events", params=query, headers=headers, timeout=WITHIN_S).json()
+        query = {"group": "searched", **fields}
+        page = httpx.get(f"{server.admin}/v1/events/page", params=query, timeout=WITHIN_S).json()
         assert page["at_end"]
         return [(each["type"], each.get("member_id", "")) for each in page["events"]]
 

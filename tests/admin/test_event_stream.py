@@ -1,4 +1,4 @@
-"""`GET /v1/events`: history and live without a seam, over all groups or one, as a stream and in pages."""
+"""`GET /v1/events` and `/v1/events/page`: history and live without a seam, over all groups or one, as a stream and in pages."""
 
 import json
 from collections.abc import Iterator
@@ -41,9 +41,7 @@ def commit(connection: Connection, group: str, count: int = 1, generation: int =
 
 
 def page(server: ServerProcess, **query: Any) -> dict[str, Any]:
-    answer = httpx.get(
-        f"{server.admin}/v1/events", params=query, headers={"Accept": "application/json"}, timeout=TIMEOUT
-    )
+    answer = httpx.get(f"{server.admin}/v1/events/page", params=query, timeout=TIMEOUT)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -154,6 +152,11 @@ def test_a_stream_that_does_not_follow_ends_at_the_last_event(server, connection
 def test_a_position_that_cannot_be_is_refused(server, query, status, words):
     answer = httpx.get(f"{server.admin}/v1/events", params=query, timeout=TIMEOUT)
     assert (answer.status_code, words in answer.json()["detail"]) == (status, True), answer.text
+
+
+def test_a_client_that_wants_json_hears_where_it_is_and_waits_for_no_stream(server):
+    answer = httpx.get(f"{server.admin}/v1/events", headers={"Accept": "application/json"}, timeout=TIMEOUT)
+    assert (answer.status_code, "/v1/events/page" in answer.json()["detail"]) == (406, True)
 
 
 def test_events_that_retention_has_deleted_are_reported(coordinator_process):

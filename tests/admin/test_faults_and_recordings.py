@@ -143,7 +143,7 @@ def test_faults_that_acted_are_among_the_metrics_and_the_events(server, http, co
     metrics = httpx.get(f"{server.admin}/metrics").text
     assert 'coordinator_faults_acted_total{action="error"}' in metrics
     assert "coordinator_fault_rules 0.0" in metrics
-    events = http.get("/events", params={"follow": "false"}, headers={"Accept": "application/json"}).json()["events"]
+    events = http.get("/events/page").json()["events"]
     acted = [event for event in events if event["type"] == "FaultActed"]
     assert (acted[-1]["api"], acted[-1]["member_id"], acted[-1]["action"]) == (
         "Heartbeat",

@@ -1,7 +1,5 @@
 """A group at an offset of its log, and what has changed between two: `?at=` and `?diff=`."""
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -59,11 +57,7 @@ def test_the_state_offset_of_an_event_shows_the_group_that_it_was_decided_on(
     member(server, Consumer, "events", closing)
     one = member(server, Consumer, "events", closing, instance_id="i")
     act(server, f"/v1/groups/events/members/{one.id}/evict", reason="a test")
-    request = urllib.request.Request(
-        f"{server.admin}/v1/events?group=events&limit=100", headers={"Accept": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        events = json.load(answer)["events"]
+    events = view(server, "/v1/events/page?group=events&limit=100")["events"]
     left = next(event for event in events if event["type"] == "MemberLeft")
     assert {each["member_id"] for each in at(server, "events", left["state_offset"])["members"]} >= {one.id}
     assert left["reason"].endswith("a test")

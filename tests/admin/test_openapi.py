@@ -115,11 +115,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", f"{GROUP}/why", {}),
     ("GET", GROUP, {"query": {"until": "members:1", "timeout_ms": 1}}),
     ("GET", "/v1/events", {"query": {"follow": "false", "limit": 5}}),
-    (
-        "GET",
-        "/v1/events",
-        {"query": {"follow": "false", "type": "MemberJoined,FaultActed", "client": "c", "since_ms": 1}},
-    ),
+    ("GET", "/v1/events/page", {"query": {"type": "MemberJoined,FaultActed", "client": "c", "since_ms": 1}}),
     ("POST", "/v1/recordings", {"body": {"match": {"api": "Heartbeat"}, "scope": "s"}}),
     ("GET", "/v1/recordings", {}),
     ("GET", "/v1/recordings/{recording_id}", RECORDING),

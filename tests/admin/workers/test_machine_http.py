@@ -100,7 +100,7 @@ def get(admin: httpx.Client, path: str, **query: Any) -> Any:
 
 def worker_of(admin: httpx.Client, group: str) -> int:
     """The number of the worker that has a group, as the metrics of all say."""
-    shard = get(admin, "/v1/events", group=group, limit=1)["events"][0]["shard"]
+    shard = get(admin, "/v1/events/page", group=group, limit=1)["events"][0]["shard"]
     owned = f'shard="__consumer_offsets-{shard}"'
     lines = [line for line in admin.get("/metrics").text.splitlines() if owned in line and line.endswith(" 1.0")]
     return int(lines[0].partition('worker="')[2].partition('"')[0])
@@ -163,7 +163,7 @@ def test_a_stream_has_each_event_at_once_and_goes_on_after_a_take_over(server, a
                 os.kill(server.ready["workers"][worker_of(admin, group)], signal.SIGKILL)
                 wait_until(lambda: admin.get("/health/ready").status_code == 200)
     assert seen == sorted(set(seen))
-    page = get(admin, "/v1/events", group=group)
+    page = get(admin, "/v1/events/page", group=group)
     recorded = [each["offset"] for each in page["events"] if each["type"] == "CommitDecided"]
     assert seen == recorded[-len(seen) :]
 
