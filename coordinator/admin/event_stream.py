@@ -109,7 +109,8 @@ async def event_page(server: ServerView, request: Request) -> Response:
 
 def stream_of(here: EventLogs, request: Request) -> Stream:
     """The events of these logs. Raises RefusedRequest: 406, 409, 422."""
-    if "application/json" in request.headers.get("accept", ""):
+    accepted = request.headers.get("accept", "")
+    if "application/json" in accepted and "text/event-stream" not in accepted:
         raise RefusedRequest(406, f"this is a stream of server-sent events; {PAGE_PATH} has them as JSON")
     return Stream(
         chunks=_stream(here, _history(here, request), request.query),
