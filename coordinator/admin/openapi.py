@@ -32,6 +32,7 @@ TAGS = {
     "recordings": "What clients asked and were answered.",
     "clock": "The clock of the protocol, which a test can stop and advance.",
     "brokers": "The brokers of a server that is several.",
+    "workers": "The workers of a server that is several.",
     "emulation": "The release of Kafka that clients see.",
 }
 """An operation has the tag that its path begins with, else `server`."""
