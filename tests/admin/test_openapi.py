@@ -153,11 +153,16 @@ CALLS_OF_BROKERS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/brokers/{broker_id}/up", BROKER),
 ]
 """The calls that only a server of several brokers answers with success."""
+CALLS_OF_WORKERS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/v1/workers/{number}/drain", {"number": "2"}),
+    ("POST", "/v1/workers/{number}/resume", {"number": "2"}),
+]
+"""The calls that only several workers answer with success."""
 BY_NAME = {operation.label: operation for operation in OPERATIONS}
 
 
 def test_every_operation_is_called_for_what_is_there():
-    assert {f"{method} {path}" for method, path, _ in (*CALLS, *CALLS_OF_BROKERS)} == BY_NAME.keys()
+    assert {f"{method} {path}" for method, path, _ in (*CALLS, *CALLS_OF_BROKERS, *CALLS_OF_WORKERS)} == BY_NAME.keys()
 
 
 WORKERS = [pytest.param((), each, id=each.kind) for each in KINDS]
@@ -188,7 +193,7 @@ def test_what_is_there_is_answered_with_success_as_the_document_says(coordinator
 
         names = {"group_id": "group", "member_id": join(), "transactional_id": "transactional"}
         begin_transaction(link, names["transactional_id"])
-        for method, path, sent in CALLS:
+        for method, path, sent in (*CALLS, *(CALLS_OF_WORKERS if arguments else ())):
             if sent.get("next"):
                 names["member_id"] = join()
             check_success(server.admin, method, path, sent, names)
