@@ -1,5 +1,6 @@
 """The command line of the jobs. Separate from job.py because `coordinator pipeline --help` must not wait for Spark."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ JOBS = {
 }
 
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 PARQUET, DELTA = "parquet", "delta"
 FORMATS = (PARQUET, DELTA)
 
@@ -124,6 +126,12 @@ def _follow() -> list[click.Parameter]:
             metavar="SECONDS",
             help="Interval between batches.",
         ),
+        _option(
+            "--retain",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="DAYS",
+            help="Delete what was written longer ago from archive and tables. Default: keep everything.",
+        ),
         _option("--once", is_flag=True, help="Stop at the current end of the log."),
         _option(
             "--max-bytes",
@@ -149,7 +157,11 @@ def _plan() -> list[click.Parameter]:
 
 
 def local_folder(out: str) -> Path | None:
-    """The folder as a local path; None if it is on another kind of file system."""
-    if "://" in out and not out.startswith("file://"):
+    """The folder as a local path; None if it is on another kind of file system, such as s3a://bucket/folder."""
+    scheme = _SCHEME.match(out)
+    if scheme is None:
+        return Path(out)
+    if scheme[1].lower() != "file":
         return None
-    return Path(out.removeprefix("file://"))
+    path = out[scheme.end() - 1 :]
+    return Path(path.removeprefix("//") if path.startswith("//") else path)

@@ -33,7 +33,6 @@ from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_D
 from pyspark_coordinator_log.options import parse
 from pyspark_coordinator_log.reading import read
 
-FORMAT = "coordinator_log"
 _PLACE = ("log_id", "shard", "offset", "timestamp_ms")
 _COMMON = (
     "type",

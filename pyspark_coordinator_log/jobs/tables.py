@@ -196,7 +196,8 @@ class Store:
 
     def __init__(self, spark: SparkSession, folder: str, table_format: str) -> None:
         self._spark = spark
-        self._folder = str(local_folder(folder) or folder)
+        local = local_folder(folder)
+        self._folder, self._is_remote = str(local or folder), local is None
         self._format = table_format
 
     def path(self, name: str) -> str:
@@ -242,10 +243,6 @@ class Store:
         with self._replaced(name, SCHEMA) as new:
             found = materialize(judging.findings(new))
         return self.read(name, from_arrow_schema(SCHEMA)), found
-
-    @property
-    def _is_remote(self) -> bool:
-        return "://" in self._folder
 
     @contextmanager
     def _replaced(self, name: str, schema: pa.Schema) -> Iterator[Path]:
