@@ -62,6 +62,8 @@ def _options(name: str) -> list[click.Parameter]:
     if name == "rehearse":
         return options + _plan()
     options += _source(follow=name == "follow")
+    if name != "follow":
+        options += _period()
     if name in {"tables", "audit"}:
         options.append(
             _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
@@ -105,6 +107,15 @@ def _source(*, follow: bool) -> list[click.Parameter]:
         _option("--shards", metavar="0,3,7-9", help="Only these shards."),
         _option("--master", metavar="URL", help="The Spark master (default: local[*], or the master of spark-submit)."),
         _option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable."),
+    ]
+
+
+def _period() -> list[click.Parameter]:
+    """`follow` and its tables go on from batch to batch, so they have no such options."""
+    text = "milliseconds since 1970, or ISO 8601 (UTC unless it has a zone)"
+    return [
+        _option("--since", metavar="TIME", help=f"Only what happened then or later: {text}."),
+        _option("--until", metavar="TIME", help="Only what happened before, as of then."),
     ]
 
 

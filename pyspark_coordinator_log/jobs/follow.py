@@ -44,7 +44,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_coordinator_log import columns
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
-from pyspark_coordinator_log.jobs import intervals, invariants, verdicts
+from pyspark_coordinator_log.jobs import intervals, invariants, tables, verdicts
 from pyspark_coordinator_log.jobs.arguments import local_folder
 from pyspark_coordinator_log.jobs.batch_folders import BatchFolders
 from pyspark_coordinator_log.jobs.files import write_atomically
@@ -118,6 +118,8 @@ def follow(
         step(NO_EVENTS_HERE if source.log is not None else NO_EVENTS_FROM_KAFKA)
     upkeep = Upkeep(spark, options.retain)
     archive = Archive(out, source)
+    (out / "tables").mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "tables" / tables.CONTRACT, tables.contract())
     history = History(spark, out, archive, options.group, step, upkeep)
     batches: list[tuple[str, Callable[[], DataFrame], Batch]] = [
         (columns.HISTORY, lambda: source.stream(columns.HISTORY), history.batch),

@@ -172,6 +172,7 @@ def _prepare() -> int:
 def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str], kafka_settings: dict[str, str]) -> Any:
     from pyspark_coordinator_log.jobs import sources  # noqa: PLC0415 - see _run
     from pyspark_coordinator_log.jobs.tables import Derived  # noqa: PLC0415 - see _run
+    from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
     if options.log is not None:
         name = "the engine" if getattr(options, "journal", None) is not None else options.log
@@ -180,7 +181,8 @@ def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str],
         found = sources.from_kafka(spark, options.bootstrap, kafka_settings)
     else:
         found = sources.from_archive(spark, options.archive)
-    return Derived(source=found.for_groups(options.group))
+    period = parse({**read_options, "path": "."})
+    return Derived(source=found.for_groups(options.group).for_period(period.since_ms, period.until_ms))
 
 
 def _tables(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
@@ -189,6 +191,7 @@ def _tables(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> in
     store = tables.Store(spark, options.out, options.format)
     for name, frame in tables.write_tables(derived, store):
         step(f"{name}: " + ("not available from this source" if frame is None else "written"))
+    store.write_contract()
     return DONE
 
 
@@ -196,9 +199,11 @@ def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int
     from pyspark_coordinator_log.jobs import audit, tables  # noqa: PLC0415 - see _run
 
     found: dict[str, Any] = {}
-    for name, summary in audit.audit(derived, tables.Store(spark, options.out, options.format)):
+    store = tables.Store(spark, options.out, options.format)
+    for name, summary in audit.audit(derived, store):
         step(f"{name}: done")
         found = summary or found
+    store.write_contract()
     folder = arguments.local_folder(options.out)
     if folder is not None:
         audit.write_summary(folder, found)
@@ -270,9 +275,8 @@ def _read_options(options: SimpleNamespace) -> dict[str, str]:
     """The options for the reader of a log folder, validated."""
     from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
-    given = {}
-    if options.shards is not None:
-        given["shards"] = options.shards
+    names = ("shards", "since", "until")
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
     parse({**given, "path": options.log or "."})
     return given
 
