@@ -122,10 +122,10 @@ class BatchFolders:
                 os.utime(file, (written_s, written_s))
         new.rename(version)
         self._link(version)
-        for each in range(number - 1, -1, -1):
-            if not self._version(each).is_dir():
+        for older in range(number - 1, -1, -1):
+            if not self._version(older).is_dir():
                 break
-            shutil.rmtree(self._version(each))
+            shutil.rmtree(self._version(older))
 
     def _version(self, number: int) -> Path:
         return self.folder.with_name(f".{self.folder.name}.{number}")
