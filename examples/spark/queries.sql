@@ -1,5 +1,5 @@
 -- Questions about the tables of `coordinator pipeline tables --log data --out tables`, in Spark's SQL.
--- The notebook beside this file shows how to make the views. For DuckDB write "group" instead of `group`, and for each table:
+-- The notebook beside this file shows how to make the views. For DuckDB write "group" instead of `group` (and so on), and for each table:
 --   CREATE VIEW rebalances AS SELECT * FROM 'tables/rebalances/**/*.parquet'
 
 -- Which groups rebalance most, how long that takes, and how much of it a setting causes?
@@ -33,7 +33,7 @@ SELECT `group`, client_id, member_id, truth, coalesce(topic, topic_key) AS topic
        NOT strict_accepts AS strict_refuses, NOT assignment_epoch_accepts AS assignment_epoch_refuses
 FROM commit_verdicts
 WHERE outcome = 'accepted' AND truth IN ('lost', 'ahead', 'not a member')
-ORDER BY `group`, offset;
+ORDER BY `group`, `offset`;
 
 -- What would each fencing policy cost?
 SELECT replayed, sum(requests) AS requests, sum(refused_rightly) AS rightly, sum(refused_wrongly) AS wrongly,
@@ -48,7 +48,7 @@ FROM commit_verdicts v
 LEFT JOIN ownership_intervals o
   ON o.log_id = v.log_id AND o.shard = v.shard AND o.`group` = v.`group` AND o.topic_key = v.topic_key
  AND o.`partition` = v.`partition` AND o.from_offset < v.state_offset AND (o.to_offset IS NULL OR o.to_offset >= v.state_offset)
-ORDER BY v.shard, v.offset
+ORDER BY v.shard, v.`offset`
 LIMIT 100;
 
 -- Which partitions are furthest behind?
