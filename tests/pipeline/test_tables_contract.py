@@ -111,7 +111,7 @@ def test_a_period_has_the_rows_of_the_whole_that_end_in_it(spark, written, log, 
 @pytest.mark.parametrize(
     ("job", "arguments", "says"),
     [
-        ("follow", ["--since", "2026-01-01"], "No such option: --since"),
+        ("follow", ["--since", "2026-01-01"], "No such option '--since'"),
         ("tables", ["--since", "yesterday"], "since"),
         ("tables", ["--since", "2026-01-02", "--until", "2026-01-01"], "is before since"),
     ],
