@@ -357,6 +357,8 @@ WORKER_METRICS = (
            lambda server: _cluster(server).take_overs_s),
     Metric("coordinator_records_replayed", COUNTER, (), "Records that take-overs have replayed.",
            lambda server: _cluster(server).records_replayed),
+    Metric("coordinator_pieces_to_replay", GAUGE, (), "Pieces of claimed logs that are replayed before their shards serve.",
+           lambda server: _cluster(server).pieces_to_replay),
     Metric("coordinator_append_seconds", HISTOGRAM, (), "Duration of an append to the engine.",
            lambda server: _cluster(server).appends_s),
     Metric("coordinator_appends_fenced", COUNTER, (),

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from coordinator_testing.control import Control, ControlRefused
 from tests.support.admin_client import view
 from tests.support.coordinators import coordinator_of
 from tests.support.group_members import Consumer
@@ -80,6 +81,14 @@ def test_several_workers_answer_the_overview_together_and_each_has_its_shards(co
     assert sum(each["take_overs"] for each in found["workers"]) > 0
     listed = view(server, "/v1/groups?sort=trouble&limit=3")
     assert (len(listed["groups"]), listed["total"], "next" in listed) == (3, 4, False)
+    with Control(server.admin) as control:
+        total = sum(len(each.shards) for each in control.workers())
+        assert control.drain_worker(1).leaving
+        wait_until(lambda: [len(each.shards) for each in control.workers()] == [total, 0])
+        assert not control.resume_worker(1).leaving
+        wait_until(lambda: all(each.shards for each in control.workers()))
+        with pytest.raises(ControlRefused, match="there is no worker 2"):
+            control.drain_worker(2)
 
 
 def test_a_server_that_works_alone_has_no_workers(server):

@@ -18,7 +18,6 @@ WITHOUT_COMMAND = {
     ("GET", "/v1/openapi.json"),
     ("GET", "/v1/groups/{group_id}/why"),
     ("GET", "/v1/overview"),
-    ("GET", "/v1/workers"),
     ("GET", "/v1/topics/{topic}"),
     ("GET", "/v1/topics/{topic}/partitions/{partition}/records"),
 }
@@ -82,6 +81,7 @@ def requests():
     yield from (transaction.describe(), transaction.wait("Ongoing"), transaction.expire(), transaction.reload())
     yield from (recording.entries(), recording.wait(1), recording.page(), recording.clear())
     yield from (whole.emulation(), whole.emulate("3.9"))
+    yield from (whole.workers(), whole.drain_worker(1), whole.resume_worker(1))
     yield from (whole.brokers(), broker.down(), broker.up(), broker.lead(group="g"))
     yield from (
         clock.read(),
