@@ -225,7 +225,7 @@ class Brokers:
         if error is not ErrorCode.NONE:
             return error
         try:
-            while not self._may_truncate(partition):
+            while not self._may_truncate(partition):  # noqa: ASYNC110 - a disk notifies nobody
                 await asyncio.sleep(IDLE_POLL_S)
             partition.truncate_from(self.check_loss(partition, count), self._save_catalog)
         except OSError:
@@ -275,18 +275,6 @@ class Brokers:
             if broker_id in before.replicas and (broker_id not in before.isr or before.leader == NO_LEADER)
         ]
 
-    def elect_unclean(self, topic: Topic, index: int) -> Placement:
-        """The partition with a leader that need not be in sync. Raises ELECTION_NOT_NEEDED and
-        ELIGIBLE_LEADERS_NOT_AVAILABLE.
-        """
-        before = self._placements[topic.topic_id, index]
-        if before.leader != NO_LEADER:
-            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
-        leader = next((each for each in before.replicas if each in self.up), NO_LEADER)
-        if leader == NO_LEADER:
-            raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_LEADERS)
-        return before._replace(leader=leader, isr=(leader,), leader_epoch=before.leader_epoch + 1)
-
     def move(self, topic: Topic, index: int, replicas: Sequence[int], *, may_resize: bool) -> Placement:
         """The partition on these replicas, as it is when Kafka has finished the move: new ones are in sync at once.
 
@@ -310,11 +298,17 @@ class Brokers:
         rises = leader != before.leader or not {*before.replicas} <= {*replicas}
         return Placement(tuple(replicas), isr, leader, before.leader_epoch + rises)
 
-    def elect(self, topic: Topic, index: int) -> Placement:
-        """The partition with its preferred leader. Raises ELECTION_NOT_NEEDED and PREFERRED_LEADER_NOT_AVAILABLE."""
+    def elect(self, topic: Topic, index: int, *, unclean: bool = False) -> Placement:
+        """The partition with its preferred leader, or, `unclean`, with any if it has none: there is none to be found, because a
+        replica that is up is in sync.
+
+        Raises ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE.
+        """
         before = self._placements[topic.topic_id, index]
+        if unclean and before.leader == NO_LEADER:
+            raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_LEADERS)
         preferred = before.replicas[0]
-        if before.leader == preferred:
+        if unclean or before.leader == preferred:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
         if preferred not in before.isr or preferred not in self.up:
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NOT_AVAILABLE)

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45): moves the replicas of partitions, or cancels a move (KIP-455).
 
-There is one copy of the records, so a move is over when it is durable, and there is never one to cancel. On a server that is one
-broker the one replica is here already. As in Kafka, a request that may take no time at all fails as a whole.
+There is one copy of the records, so a move is over when it is durable, and there is never one to cancel. On a server that is
+one broker the one replica is here already. As in Kafka, a request that may take no time at all fails as a whole.
 """
 
 from typing import TYPE_CHECKING
