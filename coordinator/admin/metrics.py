@@ -410,4 +410,8 @@ async def metrics(server: ServerView, _request: Request) -> Response:
     return Response(body=library.generate_latest(registry), content_type=library.CONTENT_TYPE_LATEST)
 
 
-ENDPOINTS = (Endpoint("GET", "/metrics", "metrics for Prometheus", metrics, content_types=("text/plain",)),)
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/metrics", "get the metrics for Prometheus", metrics, name="getMetrics", content_types=("text/plain",),
+    ),
+)  # fmt: skip

@@ -84,10 +84,16 @@ def _view(server: ServerView, statistics: ClusterStatistics) -> WorkerView:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/workers", "the workers of a server that is several, and their shards", list_workers,
-             returns=WorkerList),
-    Endpoint("POST", "/v1/workers/{number}/drain", "let the other workers take the shards of one", drain,
-             returns=WorkerView, refusals=(404, 409, 503), control=True),
-    Endpoint("POST", "/v1/workers/{number}/resume", "let a worker that was drained take shards again", resume,
-             returns=WorkerView, refusals=(404, 409, 503), control=True),
+    Endpoint(
+        "GET", "/v1/workers", "list the workers of a server that is several, and their shards", list_workers,
+        name="listWorkers", returns=WorkerList,
+    ),
+    Endpoint(
+        "POST", "/v1/workers/{number}/drain", "let the other workers take the shards of one", drain,
+        name="drainWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+    ),
+    Endpoint(
+        "POST", "/v1/workers/{number}/resume", "let a worker that was drained take shards again", resume,
+        name="resumeWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+    ),
 )  # fmt: skip

@@ -316,7 +316,7 @@ def test_a_server_that_lacks_endpoints_is_shown_as_far_as_it_is_known(look):
     for view in ("overview", "group", "faults", "topics", "topic", "events"):
         page = look(view, expected="404")
         missing = re.compile(r"/v1/(overview|faults|workers|events|topics/|groups\?|groups/.*/why)")
-        page.route(missing, lambda route: route.fulfill(status=404, json={"error": "no such path"}))
+        page.route(missing, lambda route: route.fulfill(status=404, json={"detail": "no such path"}))
         page.reload()
         said = {
             "overview": "unknown",

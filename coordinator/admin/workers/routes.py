@@ -32,7 +32,6 @@ from coordinator.admin import (
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
 from coordinator.admin.endpoint import Answer, Endpoint, Handler, RefusedRequest, Request, Response, wait_ms
-from coordinator.admin.event_stream import answer as answer_events
 from coordinator.admin.overview import Overview
 from coordinator.admin.routes import all_endpoints
 from coordinator.admin.worker_list import WorkerList, WorkerView
@@ -177,10 +176,6 @@ async def _metrics(all_workers: AllWorkers, _request: Request) -> Answer:
     return merged.metrics(all_workers.machine.metrics(), answers)
 
 
-async def _events(all_workers: AllWorkers, request: Request) -> Answer:
-    return await answer_events(all_workers.events, request)
-
-
 async def _overview(all_workers: AllWorkers, request: Request) -> Overview:
     """The sums of what the workers say. Topics are those of one of them."""
     machine = all_workers.machine
@@ -227,7 +222,8 @@ _IN_PLACE_OF: Mapping[Handler, Handler] = {
     worker_list.resume: _to_worker,
     health.ready: _ready,
     metrics.metrics: _metrics,
-    event_stream.events: _events,
+    event_stream.events: lambda all_workers, request: event_stream.stream_of(all_workers.events, request),
+    event_stream.event_page: lambda all_workers, request: event_stream.page_of(all_workers.events, request),
     clock.read_clock: lambda all_workers, _request: all_workers.clock.read(),
     clock.change_clock: lambda all_workers, request: all_workers.clock.change(request),
     faults.set_fault: lambda all_workers, request: all_workers.faults.set(request),

@@ -58,7 +58,7 @@ async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_th
     elsewhere = f"node 2 has __consumer_offsets-{shard}: ask its admin HTTP; clients reach it at {host}:{port}"
     for method, path, body in PATHS:
         status, answer = await asked(first, method, path.format(there), body)
-        assert (status, answer["error"]) == (421, elsewhere), path
+        assert (status, answer["detail"]) == (421, elsewhere), path
         status, answer = await asked(first, method, path.format(here), body)
         assert status not in {421, 503}, path
     looking = asyncio.Event()
@@ -68,7 +68,7 @@ async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_th
     nowhere = f"no worker has __consumer_offsets-{shard} at the moment: try again"
     for method, path, body in PATHS:
         status, answer = await asked(first, method, path.format(there), body)
-        assert (status, answer["error"]) == (503, nowhere), path
+        assert (status, answer["detail"]) == (503, nowhere), path
 
 
 async def unanswered(asked):
@@ -106,7 +106,7 @@ async def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(
         for method, path in (("GET", ""), ("POST", "/expire"), ("POST", "/reload")):
             body = None if method == "GET" else {}
             status, answer = await asked(first, method, f"/v1/transactions/{there}{path}", body)
-            assert (status, answer["error"][:6]) == (421, "node 2"), answer
+            assert (status, answer["detail"][:6]) == (421, "node 2"), answer
 
 
 async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
@@ -164,4 +164,4 @@ async def test_a_drained_worker_gives_its_shards_to_the_others_until_it_resumes(
     await world.stop(second)
     await world.until(lambda: len(first.sharing.cluster.living) == 1)
     status, refused = await asked(first, "POST", "/v1/workers/1/drain", {})
-    assert (status, refused["error"]) == (409, "there is no other worker that could take the shards")
+    assert (status, refused["detail"]) == (409, "there is no other worker that could take the shards")
