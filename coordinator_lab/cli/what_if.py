@@ -68,7 +68,7 @@ def what_if(
     from coordinator.operations.log_folders import NoLogFolder
     from coordinator.operations.log_source import LogSource
     from coordinator_lab.what_if.answer import answer, as_text, as_values_of
-    from coordinator_lab.what_if.recording import Recording, Window
+    from coordinator_lab.what_if.recording import Recording
     from coordinator_lab.what_if.settings import WrongSetting
 
     if (folder is None) == (journal is None):
@@ -77,10 +77,9 @@ def what_if(
     try:
         with source.opened(lambda logs: event_log_of(logs, group)) as path:
             read_folder(path, group, recording.batch, lambda problem: print(problem, file=sys.stderr))
-        if not recording.events or recording.last_ms is None:
-            raise OperationFailed(f"the events in {source.name} have no group {group}")
-        first_ms = recording.events[0].time_ms
-        window = Window(max(first_ms, recording.last_ms - last_ms), recording.last_ms)
+        window = recording.window(last_ms)
+        if window is None:
+            return fail(f"the events in {source.name} have no group {group}")
         found = answer(recording.events, window, recorded, other)
     except WrongSetting as error:
         return refused(error)

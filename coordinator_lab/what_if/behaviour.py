@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from coordinator_lab.what_if.recording import Events, Window
 
 POLL_TIMEOUT = "poll timeout"
 """In the reason of a leave of Java's consumer that has exceeded max.poll.interval.ms."""
+_DEFAULT_DELAY_MS = 3_000
 _ENDED = ("closed", "reset")
 Partition = tuple[str, int]
 Rebalanced = (RebalanceCompletedValue, RebalanceOvertakenValue)
@@ -182,7 +184,7 @@ def behaviour(events: Events, window: Window, max_poll_ms: int) -> Behaviour:
         rejoin_ms=round(median(took)) if took else 0,
         session_timeout_ms=_most_frequent(_timeouts(events, "session")),
         rebalance_timeout_ms=_most_frequent(_timeouts(events, "rebalance")),
-        initial_delay_ms=min((each.delay_ms for each in events if isinstance(each, Rebalanced) and each.delay_ms > 0), default=None),
+        initial_delay_ms=_initial_delay(events),
         derived=any(getattr(each, "reason", None) == NOT_IN_KAFKAS_LOG for each in events),
     )  # fmt: skip
 
@@ -305,6 +307,13 @@ def _absence(life: Life, following: Life | None, max_poll_ms: int) -> Absence:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
+def _initial_delay(events: Events) -> int | None:
+    """While members join, an empty group waits for another delay. So a multiple of Kafka's default is the default."""
+    delays = [each.delay_ms for each in events if isinstance(each, Rebalanced) and each.delay_ms > 0]
+    lowest = min(delays, default=None)
+    return _DEFAULT_DELAY_MS if lowest is not None and lowest % _DEFAULT_DELAY_MS == 0 else lowest
+
+
 def _rejoins(events: Events, lives: dict[str, Life]) -> dict[str, list[Rejoin]]:
     """Member id -> the rebalances that it joined as a member that was there before."""
     found: dict[str, list[Rejoin]] = {}
@@ -330,7 +339,7 @@ def _commit_times(events: Events) -> dict[str, list[int]]:
 
 
 def _commit_interval(commits: dict[str, list[int]]) -> int:
-    gaps = [after - before for times in commits.values() for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for times in commits.values() for before, after in pairwise(times)]
     return max(100, round(median(gaps))) if gaps else 5_000
 
 

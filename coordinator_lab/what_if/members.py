@@ -90,7 +90,8 @@ class Member:
             return
         with suppress(KafkaError):
             await self.commit()
-            if self.member_id:
+        if self.member_id:
+            with suppress(KafkaError):
                 await self._leave()
         self.stop()
 

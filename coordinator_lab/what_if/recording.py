@@ -18,10 +18,6 @@ class Window(NamedTuple):
     from_ms: int
     to_ms: int
 
-    @property
-    def length_ms(self) -> int:
-        return self.to_ms - self.from_ms
-
 
 class Recording:
     """Collects the events of a group from batches."""
@@ -30,13 +26,10 @@ class Recording:
         self._group_id = group_id
         self._serde = Serde(Codec.of(), EVENT_KEYS)
         self._found: list[tuple[int, Any]] = []
-        self.first_ms: int | None = None
         self.last_ms: int | None = None
 
     def batch(self, data: bytes, position: int, header: BatchHeader) -> None:
         """Takes the events of a batch. Leaves out those that an EventLogOpened declares undone (docs/events.md)."""
-        if self.first_ms is None:
-            self.first_ms = header.base_timestamp
         self.last_ms = header.max_timestamp
         for offset, key, value in key_values(data, position, header):
             record = self._serde.decode(key or b"", value)
@@ -51,3 +44,9 @@ class Recording:
     @property
     def events(self) -> Events:
         return [event for _, event in self._found]
+
+    def window(self, last_ms: int) -> Window | None:
+        """The time before the end of the log, as far as there are events of the group; None if there are none."""
+        if not self._found or self.last_ms is None:
+            return None
+        return Window(max(self._found[0][1].time_ms, self.last_ms - last_ms), self.last_ms)
