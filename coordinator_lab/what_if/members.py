@@ -62,6 +62,7 @@ class Member:
         self._awake.set()
         self._paused_ms = 0
         self._rejoins_at_ms = 0
+        self._commits_at_ms = 0
         self._rebalance = asyncio.Event()
         self._rebalance_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,13 +123,19 @@ class Member:
             await self.beat()
 
     async def _commit_on(self) -> None:
-        interval_s = self.world.behaviour.commit_ms / 1000
-        await asyncio.sleep(interval_s * (self.number % 10) / 10)
+        """Commits at an interval that begins again with each assignment."""
         while True:
-            await asyncio.sleep(interval_s)
+            if self.world.now_ms >= self._commits_at_ms:
+                self._commits_at_ms = self.world.now_ms + self.world.behaviour.commit_ms
+                with suppress(KafkaError):
+                    await self.commit()
+            await self.world.until(self._commits_at_ms)
             await self._awake.wait()
-            with suppress(KafkaError):
-                await self.commit()
+
+    def _take(self, partitions: set[Partition]) -> None:
+        """Works on these partitions from now on."""
+        self.partitions = partitions
+        self._commits_at_ms = self.world.now_ms + self.world.behaviour.commit_ms
 
     async def commit(self, read_ms: int | None = None) -> None:
         """Commits what it had read at a time, by default now. Raises KafkaError."""
@@ -216,6 +223,8 @@ class ClassicMember(Member):
         while True:
             self._is_joining = True
             self._rebalance.clear()
+            if not self._is_cooperative:
+                self.partitions = set()
             has_revoked = await self._join()
             self._is_joining = False
             if has_revoked:
@@ -255,7 +264,7 @@ class ClassicMember(Member):
                 for index in indexes
             }
             has_revoked = self._is_cooperative and not self.partitions <= given
-            self.partitions = given
+            self._take(given)
             return has_revoked
 
     def _join_request(self) -> JoinGroupRequest:
@@ -271,14 +280,15 @@ class ClassicMember(Member):
         )  # fmt: skip
 
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
-        numbers = {each.member_id: each.number for each in self.world.members.values()}
+        # As Kafka's assignors do, in the order of the member ids, which begin with the client id.
+        places = {each.member_id: (each.consumer.client, each.number) for each in self.world.members.values()}
         owned = {
             each.member_id: {
                 (topic, index)
                 for topic, indexes in parse_subscription(each.metadata).owned.items()
                 for index in indexes
             }
-            for each in sorted(joined.members, key=lambda each: numbers.get(each.member_id, -1))
+            for each in sorted(joined.members, key=lambda each: places.get(each.member_id, (("", ""), -1)))
         }
         partitions = [(topic, index) for topic, count in self.world.behaviour.topics.items() for index in range(count)]
         parts = assigned(owned, partitions, is_cooperative=self._is_cooperative)
@@ -363,7 +373,7 @@ class ConsumerMember(Member):
             if self.partitions - self._given:
                 await self._revoke(self.world.now_ms)
             if self.partitions != self._given:
-                self.partitions = set(self._given)
+                self._take(set(self._given))
                 await self._heartbeat(reports=True)
                 continue
             self._rebalance.clear()
