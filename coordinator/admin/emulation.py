@@ -18,7 +18,7 @@ class Emulation(Struct):
     """How many connections the change ended."""
 
 
-class WantedRelease(Struct, forbid_unknown_fields=True):
+class EmulationRequest(Struct, forbid_unknown_fields=True):
     """The release to become."""
 
     release: str
@@ -51,11 +51,11 @@ def _release(server: ServerView) -> str:
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/emulation", "the release of Kafka that clients see", show_emulation,
+        "GET", "/v1/emulation", "get the release of Kafka that clients see", show_emulation, name="getEmulation",
         returns=Emulation, refusals=(409,),
     ),
     Endpoint(
-        "POST", "/v1/emulation", "become another release of Kafka", emulate,
-        body=WantedRelease, returns=Emulation, refusals=(409, 422), control=True,
+        "POST", "/v1/emulation", "become another release of Kafka", emulate, name="changeEmulation", body=EmulationRequest,
+        returns=Emulation, refusals=(409, 422), control=True,
     ),
 )  # fmt: skip
