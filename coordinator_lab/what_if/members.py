@@ -86,11 +86,12 @@ class Member:
         self._tasks = []
 
     async def close(self) -> None:
-        """Commits and leaves. A member that is static only in the replay does not leave (KIP-345)."""
+        """Leaves. A member that is static only in the replay does not (KIP-345)."""
         if not self._tasks:
             return
-        with suppress(KafkaError):
-            await self.commit()
+        if self.world.behaviour.commits_on_revocation:
+            with suppress(KafkaError):
+                await self.commit()
         if self.member_id:
             with suppress(KafkaError):
                 await self._leave()
