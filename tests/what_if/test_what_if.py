@@ -1,6 +1,9 @@
 """`coordinator groups what-if` foretells what the clients of a recorded group do under another setting."""
 
 import json
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -102,3 +105,9 @@ def test_a_group_without_events_is_an_error(restarted):
     done = CliRunner().invoke(what_if, ["others", "--log", str(restarted.data)], standalone_mode=False)
     assert done.return_value == 1
     assert "have no group others" in done.stderr
+
+
+def test_the_package_adds_the_command_to_the_groups_of_the_command_line():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    value = project["entry-points"]["coordinator.commands"]["groups what-if"]
+    assert EntryPoint("groups what-if", value, "coordinator.commands").load() is what_if
