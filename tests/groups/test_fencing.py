@@ -34,7 +34,7 @@ def policies(policy, *, require_ownership=False):
         session_timeout_ms=1,
         heartbeat_interval_ms=1,
         assignment_interval_ms=1,
-        fencing_policy=policy,
+        fencing_policy=policy.encode().decode(),  # as it is read from a config: equal, and another object
         require_ownership=require_ownership,
         require_member=False,
     )
