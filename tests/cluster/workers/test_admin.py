@@ -145,7 +145,7 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
     assert pieces >= 1
     goes_on.set()
     async with asyncio.timeout(WITHIN_S):
-        while await shown() != (0, 0):  # transactions have shards, too
+        while await shown() != (0, 0):  # noqa: ASYNC110 - transactions have shards, too
             await asyncio.sleep(0.01)
     assert len(first.shards) == SHARDS
 
