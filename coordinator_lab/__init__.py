@@ -1,1 +1,1 @@
-"""The laboratory: the simulation, the bench and the measuring programs."""
+"""The laboratory: the simulation, replays of recorded groups, the bench and the measuring programs."""

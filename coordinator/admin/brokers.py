@@ -8,8 +8,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.server_view import ServerView
 from coordinator.config.settings import joined
-from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from coordinator.topics.registry import Topic
 
 if TYPE_CHECKING:
     from coordinator.nodes.brokers import Brokers
@@ -44,6 +45,8 @@ class LeadRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """It coordinates this group, and the others of the same partition of `__consumer_offsets`."""
     transactional_id: str | UnsetType = UNSET
     controller: bool = False
+    lose: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    """With a topic of users: the broker lacks the last records, this many and the others of their batch, which are lost."""
 
 
 class LedPartition(Struct):
@@ -54,6 +57,8 @@ class LedPartition(Struct):
     """`__cluster_metadata` stands for the controller."""
     partition: int
     leader_epoch: int
+    end_offset: int | None = None
+    """Where the log ends after a loss."""
 
 
 def list_brokers(server: ServerView, _request: Request) -> BrokerList:
@@ -80,6 +85,8 @@ async def lead(server: ServerView, request: Request) -> LedPartition:
         raise RefusedRequest(422, "the body must have topic and partition, group, transactional_id, or controller")
     if (wanted.topic is UNSET) is not (wanted.partition is UNSET):
         raise RefusedRequest(422, "topic and partition belong together")
+    if wanted.lose is not UNSET and wanted.topic is UNSET:
+        raise RefusedRequest(422, "lose belongs to a topic and its partition")
     async with brokers.changing:
         if broker_id not in brokers.up:
             raise RefusedRequest(409, f"broker {broker_id} is down")
@@ -92,13 +99,29 @@ async def lead(server: ServerView, request: Request) -> LedPartition:
             name, index = CONSUMER_OFFSETS, server.groups.shard_of(wanted.group).index
         else:
             name, index = TRANSACTION_STATE, server.transactions.shard_of(wanted.transactional_id).index
-        topic = server.topics.registry.topics.get(name)
-        if topic is not None:
+        topic, end_offset = server.topics.registry.topics.get(name), None
+        if topic is not None and wanted.lose is not UNSET:
+            end_offset = await _lose(server, broker_id, topic, index, wanted.lose)
+        elif topic is not None:
             _check(await brokers.changed(partial(brokers.lead, broker_id, topic, index)))
         placement = brokers.placement(name, index)
         if placement is None:
             raise RefusedRequest(404, f"there is no partition {name}-{index}")
-        return LedPartition(placement.leader, name, index, placement.leader_epoch)
+        return LedPartition(placement.leader, name, index, placement.leader_epoch, end_offset)
+
+
+async def _lose(server: ServerView, broker_id: int, topic: Topic, index: int, count: int) -> int | None:
+    """Loses the last records of a partition; returns where it ends, None if it does not exist."""
+    if server.topics.is_served_by_shards(topic.name):
+        raise RefusedRequest(409, f"{topic.name} has what the server itself acknowledged, and loses nothing")
+    partition = server.topics.user_partition(topic.name, index)
+    if partition is None:
+        return None
+    try:
+        _check(await _brokers(server).lead_after_loss(broker_id, topic, index, count))
+    except KafkaError as error:
+        raise RefusedRequest(409, f"{topic.name}-{index} loses nothing: {error.message}") from error
+    return partition.next_offset
 
 
 async def _turn(server: ServerView, request: Request, *, to_up: bool) -> BrokerView:

@@ -71,7 +71,7 @@ def describe(group: tuple[str, ...], as_json: bool, **access: Unpack[WatchedAcce
     default="1h",
     show_default=True,
     metavar="DURATION",
-    callback=lambda _context, _option, value: _duration_ms(value),
+    callback=lambda _context, _option, value: duration_ms(value),
     help="The time to look at: a number and s, m, h or d.",
 )
 @click.option(
@@ -111,7 +111,8 @@ def why(
         return fail(error)
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
+    """The milliseconds of a duration such as 10m. Raises click.BadParameter."""
     match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
     if match is None:
         raise click.BadParameter(f"{text!r} is no duration, such as 30s, 10m, 2h or 7d")

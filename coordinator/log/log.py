@@ -17,7 +17,7 @@ in the earlier one.
 Descriptors are opened on demand: an idle partition has none, an active one two.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -195,9 +195,7 @@ class Log:
             self._settle()
         if self.segments and self.end_offset < self.start_offset:
             # The deletion was durable, and the deleted records were not.
-            self.end_offset = self.start_offset
-            self._roll()
-            self.truncate_before(self.start_offset)
+            self._begin_at_start()
         if len(self.segments) > 1:
             self._save_segment_list()
 
@@ -560,6 +558,64 @@ class Log:
             segment.mark_removed()
             remove_files(self.disk, self.folder, segment.base_offset)
         del self.segments[:count], self._bases[:count]
+
+    def _begin_at_start(self) -> None:
+        """Continues the log at its start offset, where that is after its last record."""
+        self.end_offset = self.start_offset
+        self._roll()
+        self.truncate_before(self.start_offset)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody reads a segment for longer than a turn of the loop."""
+        return any(segment.is_held for segment in self.segments)
+
+    def truncate_from(self, offset: int, save_catalog: Callable[[], None]) -> None:
+        """Removes the batches from the one with `offset` on, durably (Kafka: `UnifiedLog.truncateTo`).
+
+        No sync may be in progress, and no segment held. Calls `save_catalog` when `known` no longer has what is removed,
+        and before anything is: a crash in between leaves a log that is longer, not one that misses records. Raises OSError;
+        then the log has failed.
+        """
+        kept = max(1, bisect_left(self._bases, offset))
+        last, removed = self.segments[kept - 1], self.segments[kept:]
+        size, end_offset = last.size_bytes, last.base_offset
+        for at, header in last.walk(0):
+            if header.next_offset > offset:
+                size = at
+                break
+            end_offset = header.next_offset
+        try:
+            self._forget_durable(end_offset)
+            save_catalog()
+            if removed:
+                self._listed = entries_of(self.segments[:kept])
+                segment_list.write(self.disk, self.folder, self._listed)
+            for segment in reversed(removed):  # a crash may leave the first of them, but no gap
+                segment.mark_removed()
+                remove_files(self.disk, self.folder, segment.base_offset)
+                self.disk.sync_folder(self.folder)
+            last.file.truncate(size)
+            last.file.sync()
+        except OSError as error:
+            self.failed = error
+            raise
+        last.mark_removed()
+        self.segments[kept - 1 :] = [self._segment(last.path, last.base_offset, size)]
+        del self._bases[kept:]
+        self.end_offset, self.compaction_state = end_offset, None
+        if end_offset < self.start_offset:
+            self._begin_at_start()
+
+    def _forget_durable(self, end_offset: int) -> None:
+        offsets = self.checkpoint.offsets
+        self.synced_offset = min(self.synced_offset, end_offset)
+        self.checkpoint.write(
+            recovery_offset=min(offsets.recovery_offset, end_offset),
+            clean_offset=min(offsets.clean_offset, end_offset),
+            dense_offset=min(offsets.dense_offset, end_offset),
+        )
+        self.checkpoint.sync()
 
     def expired_segments(self, now_ms: int) -> int:
         """How many of the oldest segments exceed `retention_ms` or `retention_bytes` at the wall-clock time `now_ms`.

@@ -223,6 +223,11 @@ class Segment:
         assert self._file is not None or not self._removed
         self._holders += 1
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the segment."""
+        return self._holders > 0
+
     def release(self) -> None:
         """Undoes one `hold`."""
         self._holders -= 1

@@ -5,22 +5,26 @@ catch up, because there is one copy of each log: a broker that is up again is in
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from coordinator.api.cluster import Node
-from coordinator.log.log import Log
+from coordinator.log.log import DamagedLog, Log
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, PartitionRecord
 from coordinator.topics.leader_epochs import LeaderEpochs
-from coordinator.topics.partition import Partition
-from coordinator.topics.placements import NO_LEADER, Placement, Placements, placed
+from coordinator.topics.partition import Partition, State
+from coordinator.topics.placements import NO_LEADER, Placement, Placements, check_brokers, placed
 from coordinator.topics.registry import Topic
 from coordinator.topics.topics import NO_REPLICA, Topics
 
+IDLE_POLL_S = 0.002
 NOT_NEEDED = "Leader election not needed for topic partition."
 NOT_AVAILABLE = "The preferred leader was not available."
+NO_LEADERS = "Eligible topic partition leaders are not available."
+MOVE_CANNOT_END = "The move could not end, because these brokers are down or not in sync"
 Address = tuple[str, int]
 Done = Callable[[ErrorCode], None]
 Placed = tuple[Topic, int, Placement]
@@ -33,6 +37,16 @@ class Broker(NamedTuple):
     id: int
     rack: str | None
     addresses: list[Address]
+
+
+class Catalog(Protocol):
+    """The catalog of the data folder, by which a start notices that a log is shorter than it was."""
+
+    idle: bool
+
+    def write(self) -> bool:
+        """Writes it; returns whether it is up to date now."""
+        ...
 
 
 class Brokers:
@@ -53,6 +67,8 @@ class Brokers:
         """Held by a tester's change, from its check until it is in effect."""
         self.on_moved: Callable[[str, int], None] = lambda _topic, _index: None
         """Called with a partition that has a new leader."""
+        self.catalog: Catalog
+        """Set before the first request."""
         self._topics = topics
         self._placements: Placements = topics.registry.placements
         self.up = self._placements.up
@@ -159,14 +175,84 @@ class Brokers:
     def lead(self, broker_id: int, topic: Topic, index: int) -> list[Placed]:
         """Lets a broker that is up lead a partition. One that has no replica takes the place of the leader."""
         before = self._placements.get((topic.topic_id, index))
-        if before is None or before.leader == broker_id:  # the topic may be gone by now
+        return [] if before is None or before.leader == broker_id else self._led_by(broker_id, topic, index)
+
+    def _led_by(self, broker_id: int, topic: Topic, index: int) -> list[Placed]:
+        before = self._placements.get((topic.topic_id, index))
+        if before is None:  # the topic may be gone by now
             return []
         replicas = before.replicas
         if broker_id not in replicas:
             gone = before.leader if before.leader in replicas else replicas[0]
             replicas = tuple(broker_id if each == gone else each for each in replicas)
-        isr = tuple(each for each in replicas if each in before.isr or each == broker_id)
+        isr = tuple(each for each in replicas if (each in before.isr and each in self.up) or each == broker_id)
         return [(topic, index, Placement(replicas, isr, broker_id, before.leader_epoch + 1))]
+
+    def check_loss(self, partition: Partition, count: int) -> int:
+        """Where the last `count` records begin, in whole batches. The producers must be loaded.
+
+        Raises:
+            OFFSET_OUT_OF_RANGE        the partition does not have as many
+            INVALID_TXN_STATE          a transaction is open, or would be open again
+            KAFKA_STORAGE_ERROR
+        """
+        present = partition.next_offset - partition.start_offset
+        if partition.state is not State.ACTIVE:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.reason)
+        if count > present:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the partition has {present} records")
+        try:
+            offset, would_be_open = partition.tail(count)
+        except (OSError, DamagedLog) as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if partition.producers.first_open_offset is not None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transaction is open")
+        if would_be_open:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transaction would lose its end and be open for ever")
+        return offset
+
+    async def lead_after_loss(self, broker_id: int, topic: Topic, index: int, count: int) -> ErrorCode:
+        """Lets a broker lead that lacks the last records, as Kafka's unclean election does: they are lost for good.
+
+        As there, nobody leads the partition before; so nothing is written while the log becomes shorter. Returns as
+        `take_down`, and raises as `check_loss`; then the broker leads, and nothing is lost.
+        """
+        partition = self._topics.user_partition(topic.name, index)
+        assert partition is not None
+        await self._load_producers(partition)
+        self.check_loss(partition, count)
+        error = await self.changed(partial(self._without_leader, topic, index))
+        if error is not ErrorCode.NONE:
+            return error
+        try:
+            while not self._may_truncate(partition):  # noqa: ASYNC110 - a disk notifies nobody
+                await asyncio.sleep(IDLE_POLL_S)
+            partition.truncate_from(self.check_loss(partition, count), self._save_catalog)
+        except OSError:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        finally:
+            led = await self.changed(partial(self._led_by, broker_id, topic, index))
+        await self._load_producers(partition)
+        return error or led
+
+    async def _load_producers(self, partition: Partition) -> None:
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition.load_producers(self._topics.clock.wall_ms(), lambda: loaded.set_result(None))
+        await loaded
+
+    def _may_truncate(self, partition: Partition) -> bool:
+        is_held = partition.log is not None and partition.log.is_held
+        return partition.state is not State.ACTIVE or (partition.idle and self.catalog.idle and not is_held)
+
+    def _save_catalog(self) -> None:
+        if not self.catalog.write():
+            raise OSError(errno.EIO, "the catalog cannot be written")
+
+    def _without_leader(self, topic: Topic, index: int) -> list[Placed]:
+        before = self._placements.get((topic.topic_id, index))
+        if before is None:
+            return []
+        return [(topic, index, before._replace(leader=NO_LEADER, leader_epoch=before.leader_epoch + 1))]
 
     def _without(self, broker_id: int) -> list[Placed]:
         """As in Kafka, the last one in sync stays in the ISR, and its partition has no leader until it is up again."""
@@ -189,11 +275,40 @@ class Brokers:
             if broker_id in before.replicas and (broker_id not in before.isr or before.leader == NO_LEADER)
         ]
 
-    def elect(self, topic: Topic, index: int) -> Placement:
-        """The partition with its preferred leader. Raises ELECTION_NOT_NEEDED and PREFERRED_LEADER_NOT_AVAILABLE."""
+    def move(self, topic: Topic, index: int, replicas: Sequence[int], *, may_resize: bool) -> Placement:
+        """The partition on these replicas, as it is when Kafka has finished the move: new ones are in sync at once.
+
+        The epoch rises if a replica goes (Kafka: triggerLeaderEpochBumpForReplicaReassignmentIfNeeded). A move that could
+        not finish, because brokers are down that it needs, is refused. Raises INVALID_REPLICA_ASSIGNMENT and
+        INVALID_REPLICATION_FACTOR.
+        """
+        check_brokers(self._topics.nodes, replicas)
         before = self._placements[topic.topic_id, index]
+        if not may_resize and len(replicas) != len(before.replicas):
+            resized = f"The replication factor is changed from {len(before.replicas)} to {len(replicas)}"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, resized)
+        isr = tuple(
+            each for each in replicas if each in self.up and (each in before.isr or each not in before.replicas)
+        )
+        shrinks = len(replicas) < len(before.replicas)
+        missing = {*replicas} - {*isr} if shrinks else {*replicas} - {*before.replicas} - {*isr}
+        if missing or not isr:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{MOVE_CANNOT_END}: {sorted(missing or replicas)}")
+        leader = before.leader if before.leader in isr else isr[0]
+        rises = leader != before.leader or not {*before.replicas} <= {*replicas}
+        return Placement(tuple(replicas), isr, leader, before.leader_epoch + rises)
+
+    def elect(self, topic: Topic, index: int, *, unclean: bool = False) -> Placement:
+        """The partition with its preferred leader, or, `unclean`, with any if it has none: there is none to be found, because a
+        replica that is up is in sync.
+
+        Raises ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE.
+        """
+        before = self._placements[topic.topic_id, index]
+        if unclean and before.leader == NO_LEADER:
+            raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_LEADERS)
         preferred = before.replicas[0]
-        if before.leader == preferred:
+        if unclean or before.leader == preferred:
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
         if preferred not in before.isr or preferred not in self.up:
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NOT_AVAILABLE)

@@ -29,6 +29,8 @@ _FETCH_BYTES = 8 << 20
 _EARLIEST, _LATEST = -2, -1
 _LENGTH = 12
 """Bytes of a batch before the part that its length counts."""
+Batch = Callable[[bytes, int, BatchHeader], None]
+"""`batch(data, position, header)`"""
 
 
 # --- a data folder ----------------------------------------------------------------------------------------------------
@@ -36,20 +38,25 @@ _LENGTH = 12
 
 def from_folder(path: Path, group_id: str, report: Callable[[Problem], None]) -> Found:
     """The events in a data folder, or in the folder of one event log. Raises NoLogFolder and OperationFailed."""
+    reader = EventReader(group_id)
+    read_folder(path, group_id, reader.batch, report)
+    return reader.found(None)
+
+
+def read_folder(path: Path, group_id: str, batch: Batch, report: Callable[[Problem], None]) -> None:
+    """Calls `batch` for each batch of the event log that has a group's events. Raises NoLogFolder and OperationFailed."""
     folders = [each for each in find_log_folders(path) if each.topic == COORDINATOR_EVENTS]
     if not folders:
         raise OperationFailed(
             f"{path} has no event log ({COORDINATOR_EVENTS}-N): it is not the data folder of this server, "
             "or coordinator.events is none"
         )
-    reader = EventReader(group_id)
 
     def visit(segment: SegmentFile, header: BatchHeader, position: int) -> None:
-        reader.batch(segment.batch(position, header), 0, header)
+        batch(segment.batch(position, header), 0, header)
 
     for problem in _shard_of(folders, group_id).walk(visit):
         report(problem)
-    return reader.found(None)
 
 
 def _shard_of(folders: list[LogFolder], group_id: str) -> LogFolder:

@@ -1,8 +1,10 @@
 """AlterPartitionReassignments (key 45): moves the replicas of partitions, or cancels a move (KIP-455).
 
-A partition's one replica is on this node already. Moving it here is accepted and changes nothing; any other replica list is
-refused, and there is never a move to cancel. As in Kafka, a request that may take no time at all fails as a whole.
+There is one copy of the records, so a move is over when it is durable, and there is never one to cancel. On a server that is
+one broker the one replica is here already. As in Kafka, a request that may take no time at all fails as a whole.
 """
+
+from typing import TYPE_CHECKING
 
 from coordinator.api.declaration import Api
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
@@ -13,6 +15,10 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from coordinator.security.access import ALTER_CLUSTER
 from coordinator.topics.placements import check_brokers
+from coordinator.topics.registry import Topic
+
+if TYPE_CHECKING:
+    from coordinator.nodes.brokers import Placed  # most servers are one broker
 
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
@@ -22,16 +28,55 @@ def handle(server: Server, exchange: Exchange[AlterPartitionReassignmentsRequest
     request = exchange.request
     if request.topics and request.timeout_ms <= 0:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-    exchange.reply(
-        AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=request.allow_replication_factor_change,
-            error_message=None if request.topics else "",
-            responses=[
-                _Topic(name=topic.name, partitions=[_altered(server, topic.name, each) for each in topic.partitions])
-                for topic in request.topics
-            ],
-        )
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None if request.topics else "",
     )
+    if server.topics.may_move:
+        _move(server, exchange, response)
+        return
+    response.responses = [
+        _Topic(name=topic.name, partitions=[_altered(server, topic.name, each) for each in topic.partitions])
+        for topic in request.topics
+    ]
+    exchange.reply(response)
+
+
+def _move(
+    server: Server,
+    exchange: Exchange[AlterPartitionReassignmentsRequest],
+    response: AlterPartitionReassignmentsResponse,
+) -> None:
+    """Moves the replicas among the brokers of this server; answers when they are there."""
+    from coordinator.nodes.brokers import Brokers  # noqa: PLC0415 - most servers are one broker
+
+    brokers, request = server.cluster, exchange.request
+    assert isinstance(brokers, Brokers)
+
+    def plan() -> "list[Placed]":
+        changes: list[Placed] = []
+        for wanted in request.topics:
+            response.responses.append(_Topic(name=wanted.name))
+            for each in wanted.partitions:
+                error = None
+                try:
+                    topic, replicas = _find(server, wanted.name, each)
+                    place = brokers.move(
+                        topic, each.partition_index, replicas, may_resize=request.allow_replication_factor_change
+                    )
+                    changes.append((topic, each.partition_index, place))
+                except KafkaError as refusal:
+                    error = refusal
+                response.responses[-1].partitions.append(_result(each.partition_index, error))
+        return changes
+
+    def done(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            exchange.reply(response)
+        else:
+            exchange.refuse(error)
+
+    brokers.change(plan, done)
 
 
 def refuse(
@@ -51,30 +96,32 @@ def _altered(
     server: Server, name: str, wanted: AlterPartitionReassignmentsRequest.ReassignablePartition
 ) -> AlterPartitionReassignmentsResponse.ReassignablePartitionResponse:
     try:
-        _check(server, name, wanted)
+        _, replicas = _find(server, name, wanted)
+        check_brokers(server.topics.nodes, replicas)
     except KafkaError as error:
         return _result(wanted.partition_index, error)
     return _result(wanted.partition_index, None)
 
 
-def _check(server: Server, name: str, wanted: AlterPartitionReassignmentsRequest.ReassignablePartition) -> None:
-    """Checks one move, as Kafka's ReplicationControlManager.alterPartitionReassignment does.
+def _find(
+    server: Server, name: str, wanted: AlterPartitionReassignmentsRequest.ReassignablePartition
+) -> tuple[Topic, list[int]]:
+    """What to move, and where to, as Kafka's ReplicationControlManager.alterPartitionReassignment finds it.
 
     Raises:
         UNKNOWN_TOPIC_OR_PARTITION
         NO_REASSIGNMENT_IN_PROGRESS    the request cancels a move
-        INVALID_REPLICA_ASSIGNMENT     the replicas are not this node alone
     """
-    count = server.topics.partition_count(name)
-    if count is None:
+    topic = server.topics.registry.topics.get(name)
+    if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    if not 0 <= wanted.partition_index < count:
+    if not 0 <= wanted.partition_index < topic.partitions:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{wanted.partition_index}."
         )
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    check_brokers(server.topics.nodes, wanted.replicas)
+    return topic, wanted.replicas
 
 
 def _result(
@@ -87,6 +134,7 @@ def _result(
 
 _ERRORS = CONTROLLER_ERRORS | TOPIC_ERRORS | {
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
 }  # fmt: skip
 
 API = Api(

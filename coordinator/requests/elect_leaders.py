@@ -49,6 +49,7 @@ def _elect(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
     wanted = [(each.topic, each.partitions) for each in request.topic_partitions or ()]
     if request.topic_partitions is None:
         wanted = [(name, list(range(topic.partitions))) for name, topic in topics.items()]
+    is_unclean = request.election_type == _UNCLEAN
     results: list[ElectLeadersResponse.ReplicaElectionResult] = []
 
     def plan() -> list[Placed]:
@@ -59,7 +60,8 @@ def _elect(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
                 result = _result(server, name, index)
                 if result.error_code == ErrorCode.ELECTION_NOT_NEEDED:
                     try:
-                        changes.append((topics[name], index, brokers.elect(topics[name], index)))
+                        elected = brokers.elect(topics[name], index, unclean=is_unclean)
+                        changes.append((topics[name], index, elected))
                         result.error_code, result.error_message = ErrorCode.NONE, None
                     except KafkaError as error:
                         result.error_code, result.error_message = error.code, error.message

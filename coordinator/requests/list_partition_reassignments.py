@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): lists the moves of replicas in progress, of which one node never has any (KIP-455).
+"""ListPartitionReassignments (key 46): lists the moves of replicas in progress, of which there never are any (KIP-455).
 
 Unknown topics and partitions are left out without an error, as in Kafka.
 """

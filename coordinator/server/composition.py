@@ -247,6 +247,8 @@ class Server:
         """What keeps the logs compact, their catalog, quotas and settings up to date."""
         self.cleaner = self._make_cleaner()
         self._catalog_keeper = self._make_catalog_keeper()
+        if self.brokers is not None:
+            self.brokers.catalog = self._catalog_keeper
         self.quota_keeper = QuotaKeeper(
             self.config.quotas, self.topics.registry, self.clock, self._schedule, self.listeners
         )

@@ -359,6 +359,40 @@ class Partition:
                 self._save_before_deletion(self.log)
             self.log.truncate_before(offset)
 
+    def tail(self, count: int) -> tuple[int, bool]:
+        """Where the last `count` records begin, in whole batches, and whether a transaction is open there.
+
+        Raises OSError and DamagedLog.
+        """
+        offset, open_producers = self.next_offset - count, set[int]()
+        for segment in self.log.segments if self.log is not None else ():
+            for _, header in segment.walk(0):
+                if header.next_offset > offset:
+                    return header.base_offset, bool(open_producers)
+                if header.is_control:
+                    open_producers.discard(header.producer_id)
+                elif header.is_transactional:
+                    open_producers.add(header.producer_id)
+        return self.next_offset, bool(open_producers)
+
+    def truncate_from(self, offset: int, save_catalog: Callable[[], None]) -> None:
+        """Loses the batches from the one with `offset` on, as a replica that follows another leader does.
+
+        The partition must be idle, its producers loaded, and no transaction open. `save_catalog`: as in the log. Raises
+        OSError; then the partition has failed.
+        """
+        if self.log is None or offset == self.log.end_offset:
+            return
+        try:
+            self.log.truncate_from(offset, save_catalog)
+            self._producer_storage.forget_after(self.log.end_offset)
+        except OSError as error:
+            self._fail(str(error))
+            raise
+        self.producers = ProducerState(self.producers.expiration_ms)
+        self.producers_loaded = False
+        self._writer = self._make_writer(self.log, self._durable, self._write_failed)
+
     def apply_retention(self, now_ms: int) -> None:
         """Deletes the oldest segments that exceed the retention time or size. Raises OSError."""
         if self.log is not None and self.log.expired_segments(now_ms):

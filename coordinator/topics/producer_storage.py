@@ -59,6 +59,13 @@ class ProducerStorage:
                 break
         return Walk(log.segments, offset, log.end_offset, producers, now_ms)
 
+    def forget_after(self, end_offset: int) -> None:
+        """Must be called when the log has lost its end: the snapshot may describe records that are gone. Raises OSError."""
+        self._saved_to = min(self._saved_to, end_offset)
+        snapshot = producer_snapshot.load(self._disk, self._folder)
+        if snapshot is not None and snapshot.offset > end_offset:
+            producer_snapshot.remove(self._disk, self._folder)
+
     def is_empty(self) -> bool:
         """Whether there is no snapshot. Raises OSError."""
         return producer_snapshot.load(self._disk, self._folder) is None

@@ -49,6 +49,7 @@ def up(broker_id: int, admin: str, as_json: bool) -> int:
 @brokers.command(
     epilog=examples(
         "coordinator control brokers lead 2 --topic orders --partition 0",
+        "coordinator control brokers lead 2 --topic orders --partition 0 --lose 10",
         "coordinator control brokers lead 2 --group billing",
         "coordinator control brokers lead 2 --controller",
     )
@@ -56,6 +57,12 @@ def up(broker_id: int, admin: str, as_json: bool) -> int:
 @_broker_id
 @click.option("--topic", metavar="NAME", help="The topic of a partition.")
 @click.option("--partition", type=int, metavar="N", help="With --topic: the partition.")
+@click.option(
+    "--lose",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --topic: the last N records, and the others of their batch, are lost.",
+)
 @click.option("--group", metavar="ID", help="Coordinate this group and the others of its partition.")
 @click.option(
     "--transactional-id", metavar="ID", help="Coordinate this transactional id and the others of its partition."
@@ -67,6 +74,7 @@ def lead(
     broker_id: int,
     topic: str | None,
     partition: int | None,
+    lose: int | None,
     group: str | None,
     transactional_id: str | None,
     controller: bool | None,
@@ -79,6 +87,8 @@ def lead(
     exactly_one(topic=topic, group=group, transactional_id=transactional_id, controller=controller)
     if (topic is None) is not (partition is None):
         raise click.UsageError("--topic and --partition belong together.", click.get_current_context())
+    if lose is not None and topic is None:
+        raise click.UsageError("--lose belongs to --topic.", click.get_current_context())
     return with_control(
         admin,
         lambda control: show_row(
@@ -88,6 +98,7 @@ def lead(
                 group=group,
                 transactional_id=transactional_id,
                 controller=controller,
+                lose=lose,
             ),
             as_json,
         ),

@@ -28,6 +28,8 @@ class Led(Struct, frozen=True):
     topic: str
     partition: int
     leader_epoch: int
+    end_offset: int | None = None
+    """Where the log ends after a loss."""
 
 
 class BrokerCommands:
@@ -57,9 +59,14 @@ class BrokerCommands:
         group: str | None = None,
         transactional_id: str | None = None,
         controller: bool | None = None,
+        lose: int | None = None,
     ) -> Steps[Led]:
-        """Lets the broker lead a partition, coordinate a group or transactional id, or be the controller: one of these."""
+        """Lets the broker lead a partition, coordinate a group or transactional id, or be the controller: one of these.
+
+        `lose`: of a partition, so many of its last records are lost, and the others of their batch.
+        """
         wanted = {"topic": topic, "partition": partition, "group": group, "transactional_id": transactional_id}
+        wanted["lose"] = lose
         return steps.ask(steps.post(f"{PATH}/{self.id}/lead", {**wanted, "controller": controller}), Led)
 
 

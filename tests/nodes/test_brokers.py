@@ -1,6 +1,5 @@
 """Leaders, coordinators and the controller move, and brokers go down and up, as they do in a cluster of Kafka."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -10,85 +9,14 @@ import pytest
 
 from coordinator_testing.control import Control, ControlRefused
 from coordinator_testing.throwaway_server import ThrowawayServer
+from tests.nodes.world import World, fetched, next_replica
 from tests.support.waiting import WITHIN_S
-from tests.support.wire import Connection, ConnectionClosed, Values
-from tests.topics.data_plane import batch
+from tests.support.wire import ConnectionClosed, Values
 
 BROKER, DYNAMIC_BROKER, INVALID_REQUEST = 4, 2, 42
 NOT_LEADER, NOT_COORDINATOR, FENCED, NOT_ENOUGH_REPLICAS = 6, 16, 74, 19
-ELECTION_NOT_NEEDED, PREFERRED_NOT_AVAILABLE, INVALID_REPLICA_ASSIGNMENT = 84, 80, 39
-SETTINGS = ["nodes=3", "nodes.racks=a,b,c", "node.id=0", "admin.control.enable=true", "offsets.topic.num.partitions=3"]
-
-
-class World:
-    """Three brokers, whose ids are 0, 1 and 2, and a topic with three replicas."""
-
-    def __init__(self, folder: Path) -> None:
-        self.server = ThrowawayServer(folder, SETTINGS).start()
-        self.control = Control(self.server.admin_url)
-        self.create("orders", 3, {"min.insync.replicas": "2"})
-
-    def close(self) -> None:
-        self.control.disconnect()
-        self.server.stop()
-
-    def link(self, broker: int) -> Connection:
-        return Connection(self.server.bootstrap_servers.split(",")[broker])
-
-    def create(self, name: str, replicas: int, configs: dict[str, str] | None = None) -> None:
-        wanted = {"name": name, "num_partitions": 3, "replication_factor": replicas, "assignments": []}
-        wanted["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        with self.link(0) as link:
-            (created,) = link.call("CreateTopics", 7, topics=[wanted], timeout_ms=9000)["topics"]
-        assert created["error_code"] == 0, created
-
-    def partition(self, name: str = "orders", index: int = 0, at: int = 0) -> Values:
-        with self.link(at) as link:
-            asked = [{"name": name, "topic_id": bytes(16)}]
-            (topic,) = link.call("Metadata", 12, topics=asked, allow_auto_topic_creation=False)["topics"]
-        return next(each for each in topic["partitions"] if each["partition_index"] == index)
-
-    def produce(self, broker: int, acks: int = -1, name: str = "orders") -> Values:
-        data = [{"name": name, "partition_data": [{"index": 0, "records": batch()}]}]
-        with self.link(broker) as link:
-            response = link.call("Produce", 10, transactional_id=None, acks=acks, timeout_ms=9000, topic_data=data)
-        ((partition,),) = (topic["partition_responses"] for topic in response["responses"])
-        return partition
-
-    def epoch_end(self, broker: int, epoch: int, name: str = "orders") -> tuple[int, int, int]:
-        asked = [{"topic": name, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}]}]
-        with self.link(broker) as link:
-            (topic,) = link.call("OffsetForLeaderEpoch", 4, replica_id=-1, topics=asked)["topics"]
-        (end,) = topic["partitions"]
-        return end["error_code"], end["leader_epoch"], end["end_offset"]
-
-    def fetch(
-        self, link: Connection, epoch: int, version: int = 12, max_wait_ms: int = 0, offset: int = 1, rack: str = ""
-    ) -> None:
-        """Sends a fetch of the first partition."""
-        asked = {"partition": 0, "current_leader_epoch": epoch, "fetch_offset": offset, "partition_max_bytes": 1000}
-        request = {
-            "replica_id": -1, "max_wait_ms": max_wait_ms, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0,
-            "session_id": 0, "session_epoch": -1, "topics": [{"topic": "orders", "partitions": [asked]}],
-        }  # fmt: skip
-        link.send("Fetch", version, request | ({"rack_id": rack} if rack else {}))
-
-
-def fetched(link: Connection) -> Values:
-    """The partition of the answer to a fetch."""
-    ((partition,),) = (topic["partitions"] for topic in link.receive()["responses"])
-    return partition
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
-
-
-def next_replica(partition: Values) -> int:
-    return partition["replica_nodes"][1]
+ELECTION_NOT_NEEDED, PREFERRED_NOT_AVAILABLE, ELIGIBLE_NOT_AVAILABLE = 84, 80, 83
+INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS = 38, 39, 85
 
 
 def test_a_moved_leader_has_a_higher_epoch_and_the_old_one_says_where_it_is(world: World) -> None:
@@ -284,10 +212,12 @@ def test_acks_all_needs_as_many_replicas_in_sync_as_the_topic_asks_for(world: Wo
     assert world.produce(leader)["base_offset"] == 2
 
 
-def elected(world: World, at: int, partitions: list[int] | None) -> dict[tuple[str, int], int]:
+def elected(
+    world: World, at: int, partitions: list[int] | None, *, unclean: bool = False
+) -> dict[tuple[str, int], int]:
     wanted = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
     with world.link(at) as link:
-        answer = link.call("ElectLeaders", 2, election_type=0, topic_partitions=wanted, timeout_ms=9000)
+        answer = link.call("ElectLeaders", 2, election_type=int(unclean), topic_partitions=wanted, timeout_ms=9000)
     return {
         (topic["topic"], each["partition_id"]): each["error_code"]
         for topic in answer["replica_election_results"]
@@ -379,3 +309,61 @@ def test_a_server_that_is_one_broker_says_so(tmp_path: Path) -> None:
                 control.broker(1).down()
     finally:
         server.stop()
+
+
+def moved(world: World, replicas: list[int] | None, at: int = 0, *, may_resize: bool = True) -> int:
+    """Asks for other replicas of a partition; returns the error."""
+    partition = {"partition_index": 0, "replicas": replicas}
+    wanted = {"topics": [{"name": "orders", "partitions": [partition]}], "timeout_ms": 9000}
+    with world.link(at) as link:
+        answer = link.call("AlterPartitionReassignments", 1, allow_replication_factor_change=may_resize, **wanted)
+        assert link.call("ListPartitionReassignments", 0, topics=None, timeout_ms=9000)["topics"] == []
+    ((result,),) = (topic["partitions"] for topic in answer["responses"])
+    return result["error_code"]
+
+
+def test_replicas_move_and_the_epoch_rises_if_one_goes(world: World) -> None:
+    first, second, third = world.partition()["replica_nodes"]
+
+    def seen() -> tuple[list[int], list[int], int, int]:
+        each = world.partition()
+        return each["replica_nodes"], each["isr_nodes"], each["leader_id"], each["leader_epoch"]
+
+    assert moved(world, [second, third]) == 0
+    assert seen() == ([second, third], [second, third], second, 1)
+    assert moved(world, [third, second]) == 0
+    assert seen() == ([third, second], [third, second], second, 1)
+    assert moved(world, [third, second, first]) == 0
+    assert seen() == ([third, second, first], [third, second, first], second, 1)
+    assert elected(world, first, [0]) == {("orders", 0): 0}
+    assert moved(world, [third, first]) == 0
+    assert seen() == ([third, first], [third, first], third, 3)
+    world.server.restart()
+    assert seen() == ([third, first], [third, first], third, 3)
+
+
+def test_a_move_that_could_not_end_is_refused(world: World) -> None:
+    first, second, third = world.partition()["replica_nodes"]
+    assert moved(world, [first, second]) == 0
+    before = world.partition()
+    world.control.broker(third).down()
+    for replicas, error in (
+        ([first, third], INVALID_REPLICA_ASSIGNMENT),
+        ([third], INVALID_REPLICA_ASSIGNMENT),
+        ([first, 7], INVALID_REPLICA_ASSIGNMENT),
+        ([], INVALID_REPLICA_ASSIGNMENT),
+        (None, NO_REASSIGNMENT_IN_PROGRESS),
+    ):
+        assert moved(world, replicas, at=first) == error, replicas
+    assert moved(world, [first], at=first, may_resize=False) == INVALID_REPLICATION_FACTOR
+    assert world.partition(at=first) == before
+
+
+def test_an_unclean_election_finds_nobody_because_a_replica_that_is_up_is_in_sync(world: World) -> None:
+    first, second, third = world.partition()["replica_nodes"]
+    assert elected(world, first, [0], unclean=True) == {("orders", 0): ELECTION_NOT_NEEDED}
+    assert moved(world, [first, second]) == 0
+    world.control.broker(second).down()
+    world.control.broker(first).down()
+    assert world.partition(at=third)["leader_id"] == -1
+    assert elected(world, third, [0], unclean=True) == {("orders", 0): ELIGIBLE_NOT_AVAILABLE}

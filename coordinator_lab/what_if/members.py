@@ -1,0 +1,423 @@
+"""Consumers in a replay, as members of a classic group or of a consumer group (KIP-848)."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from coordinator.groups import classic_protocol
+from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.offsets.commit import commit
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coordinator.protocol.subscription import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+    parse_assignment,
+    parse_subscription,
+)
+from coordinator_lab.what_if.behaviour import Consumer, Partition
+from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, COOPERATIVE
+
+if TYPE_CHECKING:
+    from coordinator_lab.what_if.replay import World
+
+GROUP = "replayed"
+_HEARTBEAT_MS, _CONSUMER_HEARTBEAT_MS = 3_000, 5_000
+"""heartbeat.interval.ms and group.consumer.heartbeat.interval.ms, by default."""
+_JOIN, _SYNC, _BEAT, _LEAVE, _COMMIT, _CONSUMER_BEAT = 9, 5, 4, 5, 9, 1
+"""API versions."""
+_FENCED = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID}
+)  # fmt: skip
+_RETRY_MS = 100
+
+
+class Member:
+    """A consumer. `start` begins a process, `stop` ends it without a word, `close` in an orderly way."""
+
+    def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
+        self.world = world
+        self.consumer = consumer
+        self.number = number
+        self.instance_id = consumer.instance_id
+        self.becomes_static = world.settings.is_static and consumer.instance_id is None
+        if self.becomes_static:
+            self.instance_id = f"static-{number}"
+        self.member_id, self.epoch = "", -1
+        self.partitions: set[Partition] = set()
+        self.polls = asyncio.Event()
+        self.polls.set()
+        self._awake = asyncio.Event()
+        self._awake.set()
+        self._paused_ms = 0
+        self._rejoins_at_ms = 0
+        self._commits_at_ms = 0
+        self._rebalance = asyncio.Event()
+        self._rebalance_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- the process --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new process joins."""
+        self.stop()
+        self._reset()
+        create = asyncio.get_running_loop().create_task
+        self._tasks = [create(self._take_part()), create(self._beat_on()), create(self._commit_on())]
+
+    def stop(self) -> None:
+        if self._tasks and self.member_id:
+            self.world.note_work(self.member_id, is_working=False)
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()  # raises what went wrong
+            task.cancel()
+        self._tasks = []
+
+    async def close(self) -> None:
+        """Leaves. A member that is static only in the replay does not (KIP-345)."""
+        if not self._tasks:
+            return
+        if self.world.behaviour.commits_on_revocation:
+            with suppress(KafkaError):
+                await self.commit()
+        if self.member_id:
+            with suppress(KafkaError):
+                await self._leave()
+        self.stop()
+
+    def pause(self) -> None:
+        self._paused_ms = self.world.now_ms
+        self._awake.clear()
+        if self.member_id:
+            self.world.note_work(self.member_id, is_working=False)
+
+    async def resume(self, rejoins_after_ms: int) -> None:
+        """Continues where it was paused. First it commits what it had read, as a consumer does that does not know better."""
+        self._rejoins_at_ms = self.world.now_ms + rejoins_after_ms
+        if self.member_id:
+            self.world.note_work(self.member_id, is_working=True)
+            with suppress(KafkaError):
+                await self.commit(self._paused_ms)
+        self._awake.set()
+        await self.beat()
+
+    def _reset(self) -> None:
+        """It is no member, and has nothing."""
+        self.member_id, self.epoch, self.partitions = "", -1, set()
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._heartbeat_ms / 1000)
+            await self._awake.wait()
+            await self.beat()
+
+    async def _commit_on(self) -> None:
+        """Commits at an interval that begins again with each assignment."""
+        while True:
+            if self.world.now_ms >= self._commits_at_ms:
+                self._commits_at_ms = self.world.now_ms + self.world.behaviour.commit_ms
+                with suppress(KafkaError):
+                    await self.commit()
+            await self.world.until(self._commits_at_ms)
+            await self._awake.wait()
+
+    def _take(self, partitions: set[Partition]) -> None:
+        """Works on these partitions from now on."""
+        self.partitions = partitions
+        self._commits_at_ms = self.world.now_ms + self.world.behaviour.commit_ms
+
+    async def commit(self, read_ms: int | None = None) -> None:
+        """Commits what it had read at a time, by default now. Raises KafkaError."""
+        progress, catalog = self.world.behaviour.progress, self.world.catalog
+        time_ms = self.world.now_ms if read_ms is None else read_ms
+        topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+        for name, index in sorted(self.partitions.intersection(progress.partitions)):
+            entry = topics.setdefault(
+                name, OffsetCommitRequest.OffsetCommitRequestTopic(name, catalog.topic_id(name) or b"", [])
+            )
+            offset = progress.at((name, index), time_ms)
+            entry.partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, ""))
+        if topics:
+            request = OffsetCommitRequest(
+                GROUP, self.epoch, self.member_id, self.instance_id, topics=list(topics.values())
+            )
+            await self._ask(commit, request, _COMMIT)
+
+    async def _ask(self, operation: Any, request: Any, version: int) -> Any:
+        """The reply. Raises KafkaError, also for an error code in the reply."""
+        reply = await self.world.ask(operation, request, version, self.consumer.client)
+        code = getattr(reply, "error_code", 0)
+        if code and code != ErrorCode.MEMBER_ID_REQUIRED:
+            raise KafkaError(ErrorCode(code))
+        return reply
+
+    # --- what depends on the protocol ---------------------------------------------------------------------------------
+
+    _heartbeat_ms: int
+
+    def rebalance_started(self, now_ms: int) -> None:
+        """A rebalance began at a time."""
+
+    async def beat(self) -> None:
+        """Sends a heartbeat, if it is a member, and notes what it learns."""
+        raise NotImplementedError
+
+    async def _take_part(self) -> None:
+        """Joins, and follows all rebalances."""
+        raise NotImplementedError
+
+    async def _leave(self) -> None:
+        raise NotImplementedError
+
+    async def _revoke(self, started_ms: int) -> None:
+        """Waits as long as the consumer takes to follow a rebalance, and until it polls."""
+        behaviour = self.world.behaviour
+        await self.world.until(started_ms + self.consumer.rejoin_ms(started_ms, behaviour.rejoin_ms))
+        await self._awake.wait()
+        await self.world.until(self._rejoins_at_ms)
+        await self.polls.wait()
+        if behaviour.commits_on_revocation:
+            with suppress(KafkaError):
+                await self.commit()
+
+
+class ClassicMember(Member):
+    """A member of a classic group; the first in the list of members assigns."""
+
+    def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
+        super().__init__(world, consumer, number)
+        self._heartbeat_ms = min(_HEARTBEAT_MS, world.settings.session_timeout_ms // 3)
+        self._is_cooperative = world.settings.rebalance_protocol == COOPERATIVE
+        self._is_joining = False
+
+    def rebalance_started(self, now_ms: int) -> None:
+        if not self._is_joining and not self._rebalance.is_set() and self.member_id:
+            self._rebalance_ms = now_ms
+            self._rebalance.set()
+
+    async def beat(self) -> None:
+        if not self.member_id or self._is_joining:
+            return
+        request = HeartbeatRequest(GROUP, self.epoch, self.member_id, self.instance_id)
+        try:
+            await self._ask(classic_protocol.heartbeat, request, _BEAT)
+        except KafkaError as error:
+            if error.code in _FENCED or error.code is ErrorCode.ILLEGAL_GENERATION:
+                self._reset()
+            if not self._rebalance.is_set():
+                self._rebalance_ms = self.world.now_ms
+                self._rebalance.set()
+
+    async def _take_part(self) -> None:
+        while True:
+            self._is_joining = True
+            self._rebalance.clear()
+            if not self._is_cooperative:
+                self.partitions = set()
+            has_revoked = await self._join()
+            self._is_joining = False
+            if has_revoked:
+                continue
+            await self._rebalance.wait()
+            if self.member_id:
+                await self._revoke(self._rebalance_ms)
+            else:
+                await self._awake.wait()
+                await self.world.until(self._rejoins_at_ms)
+                await self.polls.wait()
+
+    async def _join(self) -> bool:
+        """Joins until it has an assignment. Returns whether it gave up partitions, for which it must join again (KIP-429)."""
+        while True:
+            try:
+                joined = await self._ask(classic_protocol.join_group, self._join_request(), _JOIN)
+                self.member_id = joined.member_id
+                if joined.error_code:
+                    continue  # MEMBER_ID_REQUIRED
+                self.epoch = joined.generation_id
+                leads = joined.leader == self.member_id and not joined.skip_assignment
+                request = SyncGroupRequest(
+                    GROUP, self.epoch, self.member_id, self.instance_id, "consumer", joined.protocol_name,
+                    self._assign(joined) if leads else [],
+                )  # fmt: skip
+                synced = await self._ask(classic_protocol.sync_group, request, _SYNC)
+            except KafkaError as error:
+                if error.code in _FENCED:
+                    self._reset()
+                await asyncio.sleep(_RETRY_MS / 1000)
+                await self._awake.wait()
+                continue
+            given = {
+                (topic, index)
+                for topic, indexes in parse_assignment(synced.assignment).partitions.items()
+                for index in indexes
+            }
+            has_revoked = self._is_cooperative and not self.partitions <= given
+            self._take(given)
+            return has_revoked
+
+    def _join_request(self) -> JoinGroupRequest:
+        settings = self.world.settings
+        owned = self.partitions if self._is_cooperative else set()
+        by_topic = {topic: tuple(index for name, index in sorted(owned) if name == topic) for topic, _ in owned}
+        metadata = encode_subscription(
+            Subscription(tuple(self.world.behaviour.topics), None, by_topic, self.epoch, None, 3)
+        )
+        return JoinGroupRequest(
+            GROUP, settings.session_timeout_ms, settings.max_poll_interval_ms, self.member_id, self.instance_id, "consumer",
+            [JoinGroupRequest.JoinGroupRequestProtocol(settings.rebalance_protocol, metadata)],
+        )  # fmt: skip
+
+    def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        # As Kafka's assignors do, in the order of the member ids, which begin with the client id.
+        places = {each.member_id: (each.consumer.client, each.number) for each in self.world.members.values()}
+        owned = {
+            each.member_id: {
+                (topic, index)
+                for topic, indexes in parse_subscription(each.metadata).owned.items()
+                for index in indexes
+            }
+            for each in sorted(joined.members, key=lambda each: places.get(each.member_id, (("", ""), -1)))
+        }
+        partitions = [(topic, index) for topic, count in self.world.behaviour.topics.items() for index in range(count)]
+        parts = assigned(owned, partitions, is_cooperative=self._is_cooperative)
+        return [
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id, encode_assignment(Assignment(_by_topic(part), None, 1))
+            )
+            for member_id, part in parts.items()
+        ]
+
+    async def _leave(self) -> None:
+        if not self.becomes_static:
+            identity = LeaveGroupRequest.MemberIdentity(self.member_id, self.instance_id, None)
+            await self._ask(classic_protocol.leave_group, LeaveGroupRequest(GROUP, "", [identity]), _LEAVE)
+
+
+def assigned(
+    owned: dict[str, set[Partition]], partitions: list[Partition], *, is_cooperative: bool
+) -> dict[str, list[Partition]]:
+    """Evenly, and sticky to what members own. A cooperative assignor does not yet give what another one must give up."""
+    quota, rest = divmod(len(partitions), len(owned))
+    larger = sorted(owned, key=lambda member_id: len(owned[member_id]) <= quota)[:rest]
+    sizes = {member_id: quota + (member_id in larger) for member_id in owned}
+    free = set(partitions)
+    parts: dict[str, list[Partition]] = {}
+    for member_id, mine in owned.items():
+        parts[member_id] = sorted(mine & free)[: sizes[member_id]]
+        free.difference_update(parts[member_id])
+    given_up = {each for mine in owned.values() for each in mine}
+    left = [each for each in partitions if each in free]
+    for member_id, part in parts.items():
+        count = sizes[member_id] - len(part)
+        taken, left = left[:count], left[count:]
+        part += [each for each in taken if not (is_cooperative and each in given_up)]
+    return parts
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for topic, index in partitions:
+        found[topic] = (*found.get(topic, ()), index)
+    return found
+
+
+class ConsumerMember(Member):
+    """A member of a consumer group. It learns a change by a heartbeat, and gives partitions up as fast as it joined before."""
+
+    _heartbeat_ms = _CONSUMER_HEARTBEAT_MS
+
+    def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
+        super().__init__(world, consumer, number)
+        self._processes = 0
+        self._given: set[Partition] = set()
+        """The assignment that it heard of last."""
+
+    def _reset(self) -> None:
+        self.member_id, self.epoch, self.partitions, self._given = "", 0, set(), set()
+
+    async def beat(self) -> None:
+        if self.member_id and self.epoch > 0:
+            with suppress(KafkaError):
+                await self._heartbeat(reports=False)
+
+    async def _take_part(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except KafkaError:
+                await asyncio.sleep(_RETRY_MS / 1000)
+            await self._awake.wait()
+            await self.world.until(self._rejoins_at_ms)
+            await self.polls.wait()
+
+    async def _follow(self) -> None:
+        """Joins and follows its assignment until it is fenced. Raises KafkaError."""
+        if not self.member_id:
+            self._processes += 1
+            self.member_id = f"{self.consumer.name}-{self._processes}"
+        if self.epoch == 0:
+            await self._heartbeat(reports=True)
+        while self.epoch > 0:
+            if self.partitions - self._given:
+                await self._revoke(self.world.now_ms)
+            if self.partitions != self._given:
+                self._take(set(self._given))
+                await self._heartbeat(reports=True)
+                continue
+            self._rebalance.clear()
+            await self._rebalance.wait()
+
+    async def _heartbeat(self, *, reports: bool) -> None:
+        """Sends a heartbeat; the first one says everything. Raises KafkaError."""
+        is_first, catalog = self.epoch == 0, self.world.catalog
+        request = ConsumerGroupHeartbeatRequest(
+            GROUP, self.member_id, self.epoch, self.instance_id,
+            rebalance_timeout_ms=self.world.settings.max_poll_interval_ms if is_first else -1,
+            subscribed_topic_names=list(self.world.behaviour.topics) if is_first else None,
+        )  # fmt: skip
+        if reports:
+            owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+            request.topic_partitions = [
+                owned(catalog.topic_id(name) or b"", list(indexes))
+                for name, indexes in _by_topic(sorted(self.partitions)).items()
+            ]
+        try:
+            reply = await self._ask(consumer_group_heartbeat, request, _CONSUMER_BEAT)
+        except KafkaError as error:
+            if error.code in _FENCED:
+                self.epoch, self.partitions, self._given = 0, set(), set()
+                self._rebalance.set()
+            raise
+        self.epoch = reply.member_epoch
+        if reply.assignment is not None:
+            self._given = {
+                (catalog.topic_name(each.topic_id) or "", index)
+                for each in reply.assignment.topic_partitions
+                for index in each.partitions
+            }
+            self._rebalance.set()
+
+    async def _leave(self) -> None:
+        epoch = -1 if self.instance_id is None else -2
+        await self._ask(
+            consumer_group_heartbeat,
+            ConsumerGroupHeartbeatRequest(GROUP, self.member_id, epoch, self.instance_id, rebalance_timeout_ms=-1),
+            _CONSUMER_BEAT,
+        )
+
+
+MEMBERS: dict[str, type[Member]] = {CLASSIC: ClassicMember, CONSUMER: ConsumerMember}
+"""By group.protocol."""
