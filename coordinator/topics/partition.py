@@ -77,7 +77,7 @@ class Partition:
     __slots__ = (
         "_appending", "_disk", "_durable_to", "_make_writer", "_pending", "_producer_storage", "_stability",
         "_waiting_for_producers", "_writer", "epochs", "folder", "full", "index", "log", "producers", "producers_loaded",
-        "readers", "reason", "settings", "stable_readers", "state",
+        "readers", "reason", "settings", "stable_readers", "state", "was_opened",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +107,8 @@ class Partition:
         """Why the state is FAILED."""
         self.full = False
         """Whether there was no space for the last batch."""
+        self.was_opened = False
+        """Whether there may be a folder: a partition without records has none."""
         self._disk = disk
         self._make_writer = make_writer
         self._writer: LogWriter | None = None
@@ -173,6 +175,7 @@ class Partition:
         Raises OSError.
         """
         assert self.log is None
+        self.was_opened = True
         try:
             log = Log.open(self._disk, self.folder, log_settings(self.settings), known)
         except DamagedLog as error:

@@ -66,7 +66,7 @@ class PartitionFolders:
         try:
             if partition.log is not None:
                 partition.log.delete()
-            elif self._disk.exists(partition.folder):
+            elif partition.was_opened and self._disk.exists(partition.folder):  # thousands of checks would take long
                 self._remove(partition.folder)
         except OSError as error:
             self._on_fact(Fact("topic_folder_left", {"folder": partition.folder, "error": str(error)}))

@@ -176,7 +176,9 @@ class ConsumerMember(Client):
         if response.error_code:
             self._on_error("ConsumerGroupHeartbeat", response.error_code)
             return
-        if not joins:
+        if joins:
+            self.world.hunt.joined(self.group_id, response.member_epoch, asked)
+        else:
             self.ownership.accepted(self.group_id, member_id, owned_then, asked, "heartbeat")
         self.ownership.epoch_received(self.group_id, member_id, response.member_epoch, asked)
         self.sends_everything = self.must_acknowledge = False

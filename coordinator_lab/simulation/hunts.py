@@ -132,6 +132,23 @@ class Hunt:
             member.epoch, member.has = -1, frozenset()
             member.refused.clear()
 
+    def joined(self, group_id: str, epoch: int, asked: int) -> None:
+        """Records the epoch in which a member of the consumer protocol joined, by a request that was sent at tick `asked`.
+
+        If a higher one was known before, the group began again: the member replaced an empty classic group, and the epochs
+        started over. A classic member that returns under its id reaches an epoch that it had in the old group, and a commit
+        from then looks like one from now. Kafka 4.4 was asked, and accepts it.
+        """
+        epochs = (
+            place[0]
+            for (group, _), member in self._members.items()
+            if group == group_id
+            for place, informed in member.first_informed.items()
+            if informed < asked
+        )
+        if max(epochs, default=epoch) > epoch:
+            self.forget(group_id)
+
     def forget(self, group_id: str) -> None:
         """The group has ended; its epochs start again."""
         for key in [key for key in self._members if key[0] == group_id]:

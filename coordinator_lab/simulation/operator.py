@@ -18,6 +18,8 @@ from coordinator_lab.simulation.wire import NoResponse
 
 STATUSES = (200, 404, 409, 503)
 """The HTTP statuses that the operator may receive: done, no such group, no members, the coordinator is not available."""
+PAUSE_S_MAX = 30.0
+"""Its longest pause. When the world is healed it must wake up and be done before the bound of convergence (I12)."""
 _SET, _DELETE = 0, 1
 
 
@@ -42,7 +44,8 @@ class Operator(Client):
     async def run(self) -> None:
         has_interval = list(self.intervals)
         while not self.world.is_healed:
-            await self.world.sleep(self.random.expovariate(1 / (self.world.plan.forced_s or 5.0)))
+            pause_s = self.random.expovariate(1 / (self.world.plan.forced_s or 5.0))
+            await self.world.sleep(min(pause_s, PAUSE_S_MAX))
             await self._set_intervals()
             if self.world.plan.forced_s and self.groups and not self.world.is_healed:
                 await self._force(self.random.choice(list(self.groups)))

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.compatibility.foreign_programs import go_program, typescript_program
 from tests.support.server_process import ServerProcess
@@ -17,6 +18,7 @@ from tests.support.wire import Connection
 
 PROGRAMS = Path(__file__).with_name("generated_clients")
 REBALANCE_IN_PROGRESS = 27
+pytestmark = pytest.mark.timeout(900)  # without a cache Go compiles the generator, which takes minutes on busy cores
 
 
 def test_a_generated_go_client_does_what_a_test_needs(coordinator_process):

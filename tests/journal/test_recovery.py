@@ -118,7 +118,13 @@ def test_a_slot_that_was_made_and_never_begun_has_nothing():
 def test_the_batches_of_a_log_come_in_the_order_of_their_entries():
     slots = Slots().add(1, range(1, 6))
     assert slots.found() == [1, 2, 3, 4, 5]
-    assert read_journal(slots.disk, FOLDER).next_sequence == 6
+    recovered = read_journal(slots.disk, FOLDER)
+    assert (recovered.next_sequence, recovered.is_begun) == (6, True)
+
+
+def test_sequences_continue_from_slot_to_slot_however_large_they_are():
+    slots = Slots().add(1, range(1_000, 1_003)).add(2, range(1_003, 1_005), needed_from=1_000)
+    assert slots.found() == [1_000, 1_001, 1_002, 1_003, 1_004]
 
 
 def test_the_batches_of_several_logs_in_an_entry_go_to_their_logs():
@@ -165,6 +171,11 @@ def test_an_entry_that_repeats_a_sequence_is_never_taken():
     assert slots.found() == [1, 2]
 
 
+def test_an_entry_behind_a_gap_is_never_taken():
+    slots = Slots().add(1, range(1, 3), rest=b"gap" + entry(3, salt_of(1)))
+    assert slots.found() == [1, 2]
+
+
 @given(st.integers(1, 200), st.data())
 def test_a_torn_last_entry_is_the_end(missing, data):
     """A crash keeps any bytes of the write that was under way, and the owners were not notified of it."""
@@ -197,13 +208,14 @@ def test_a_damaged_last_entry_of_a_full_slot_is_damage_because_the_next_slot_was
     assert slots.is_refused(3) == (slots.path(1), at)
 
 
-def test_entries_that_were_not_synced_one_by_one_end_at_the_first_that_is_missing():
+@pytest.mark.parametrize("flags", [0, ALL_BEFORE_DURABLE << 1], ids=["none", "another one"])
+@pytest.mark.parametrize(("number", "sequence"), [(2, 5), (2, 4), (1, 3), (1, 2), (1, 1)])
+def test_entries_that_were_not_synced_one_by_one_end_at_the_first_that_is_missing(number, sequence, flags):
     """With durability "write" the kernel writes in any order, and a power cut may lose one entry and keep the next."""
-    slots = Slots().add(1, range(1, 4), flags=0).add(2, range(4, 6), needed_from=1, flags=0)
-    for number, sequence in ((2, 5), (2, 4), (1, 3), (1, 2), (1, 1)):
-        position = slots.disk.read(slots.path(number)).index(entry(sequence, salt_of(number), flags=0))
-        slots.disk.flip(slots.path(number), position + 30)
-        assert slots.found() == list(range(1, sequence))
+    slots = Slots().add(1, range(1, 4), flags=flags).add(2, range(4, 6), needed_from=1, flags=flags)
+    position = slots.disk.read(slots.path(number)).index(entry(sequence, salt_of(number), flags=flags))
+    slots.disk.flip(slots.path(number), position + 30)
+    assert slots.found() == list(range(1, sequence))
 
 
 def test_a_missing_slot_that_is_needed_is_damage():
@@ -213,8 +225,8 @@ def test_a_missing_slot_that_is_needed_is_damage():
 
 
 def test_without_syncs_a_power_cut_may_lose_a_slot_and_what_follows_it_is_not_taken():
-    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1)
-    slots.add(3, range(7, 9), needed_from=1, is_synced=False).lose(1)
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1).add(3, range(7, 9), needed_from=1)
+    slots.add(4, range(9, 10), needed_from=1, is_synced=False).lose(1)
     assert slots.found() == []
 
 

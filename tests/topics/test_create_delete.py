@@ -8,7 +8,7 @@ from coordinator.topics.create import create_topics
 from coordinator.topics.create_partitions import create_partitions
 from coordinator.topics.delete import delete_topics
 from coordinator.topics.registry import NO_ID
-from tests.topics.data_plane import DataPlane
+from tests.topics.data_plane import FOLDER, DataPlane, batch
 
 Assignment = CreateTopicsRequest.CreatableReplicaAssignment
 State = DeleteTopicsRequest.DeleteTopicState
@@ -232,3 +232,15 @@ def test_a_topic_that_was_created_and_not_visible_yet_survives_a_crash():
     plane = DataPlane(topic_visibility_delay_ms=50)
     plane.create("orders")
     assert "orders" in plane.killed().topics.registry.topics
+
+
+def test_a_deletion_looks_only_for_folders_of_partitions_that_were_written(monkeypatch):
+    """A look for each of thousands of folders would hold up other clients."""
+    plane, looked_for = DataPlane(), []
+    plane.create("large", 100)
+    plane.produce(batch(), topic="large", partition=7)
+    exists = plane.disk.exists
+    monkeypatch.setattr(plane.disk, "exists", lambda path: looked_for.append(path) or exists(path))
+    assert plane.delete("large").error_code == ErrorCode.NONE
+    assert [path for path in looked_for if "/large-" in path] == []
+    assert [name for name in plane.disk.list(FOLDER) if name.startswith("large-")] == []

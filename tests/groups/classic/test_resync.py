@@ -491,6 +491,26 @@ def test_a_resync_that_takes_more_than_a_fence_remembers_starts_a_rebalance(take
     assert leading.error.name == error
 
 
+TOO_LARGE = "the assignments are too large for a resync"
+
+
+@pytest.mark.parametrize(("size", "message"), [(2 << 20, None), ((2 << 20) + 1, TOO_LARGE)])
+def test_a_resync_has_at_most_two_mebibytes_of_assignments(size, message):
+    h = GroupHarness()
+    leader, follower = h.stable()
+    request = resync(h, leader, {leader: bytes(size - 2), follower: b"A1"})
+    assert request.reply.error_message == message
+    assert request.error is (ErrorCode.INVALID_REQUEST if message else ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(("room", "message"), [(12, None), (11, TOO_LARGE)])
+def test_a_resync_that_no_group_may_hold_is_refused(room, message):
+    h = GroupHarness()
+    leader, follower = h.stable()
+    h.restart(limit_group_bytes=h.group().held_bytes + room)
+    assert resync(h, leader, {leader: b"ten bytes.", follower: b"A1"}).reply.error_message == message
+
+
 # --- the log and the events -------------------------------------------------------------------------------------------
 
 

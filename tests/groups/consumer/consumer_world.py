@@ -117,6 +117,7 @@ class ConsumerHarness(GroupHarness):
         version: int = 9,
         metadata: str = "",
         offset: int = 1,
+        instance: str | None = None,
     ) -> list[ErrorCode]:
         """`partitions`: (topic, partition) pairs; returns their errors."""
         by_topic: dict[str, list[int]] = {}
@@ -126,6 +127,7 @@ class ConsumerHarness(GroupHarness):
             group_id=group_id,
             generation_id_or_member_epoch=epoch,
             member_id=member_id,
+            group_instance_id=instance,
             topics=[
                 _Topic(
                     name,

@@ -89,6 +89,11 @@ def test_commit_of_a_consumer_protocol_member_requires_version_9():
         assert h.commit("g", "a", epoch, [("t", 0)], version=8) == [ErrorCode.UNSUPPORTED_VERSION]
 
 
+def test_a_group_with_epochs_does_not_look_at_the_instance_id_of_a_commit():
+    h = halved(REVOCATION_EPOCH)
+    assert h.commit("g", "a", 3, [("t", 0)], instance="unknown") == [NONE]
+
+
 def test_commits_of_unknown_members_and_simple_consumers():
     h = halved(REVOCATION_EPOCH)
     assert h.commit("g", "nobody", 3, [("t", 0)]) == [ErrorCode.UNKNOWN_MEMBER_ID]

@@ -20,9 +20,14 @@ const clock = await getClock({ throwOnError: true });
 const unknown = await getFault({ path: { fault_id: "f999" } });
 
 async function faultThatActed(): Promise<string> {
-  const { stream } = await streamEvents();
-  for await (const event of stream as AsyncIterable<Event & { fault?: string }>) {
-    if (event.type === "FaultActed") return event.fault!;
+  const connection = new AbortController();
+  const { stream } = await streamEvents({ signal: connection.signal });
+  try {
+    for await (const event of stream as AsyncIterable<Event & { fault?: string }>) {
+      if (event.type === "FaultActed") return event.fault!;
+    }
+  } finally {
+    connection.abort();
   }
   throw new Error("the stream has ended");
 }
