@@ -1,5 +1,6 @@
 """The command line of the jobs. Separate from job.py because `coordinator pipeline --help` must not wait for Spark."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ JOBS = {
 }
 
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 PARQUET, DELTA = "parquet", "delta"
 FORMATS = (PARQUET, DELTA)
 
@@ -60,6 +62,8 @@ def _options(name: str) -> list[click.Parameter]:
     if name == "rehearse":
         return options + _plan()
     options += _source(follow=name == "follow")
+    if name != "follow":
+        options += _period()
     if name in {"tables", "audit"}:
         options.append(
             _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
@@ -106,6 +110,15 @@ def _source(*, follow: bool) -> list[click.Parameter]:
     ]
 
 
+def _period() -> list[click.Parameter]:
+    """`follow` and its tables go on from batch to batch, so they have no such options."""
+    text = "milliseconds since 1970, or ISO 8601 (UTC unless it has a zone)"
+    return [
+        _option("--since", metavar="TIME", help=f"Only what happened then or later: {text}."),
+        _option("--until", metavar="TIME", help="Only what happened before, as of then."),
+    ]
+
+
 def _check_source(options: dict[str, Any]) -> None:
     """Raises click.UsageError unless there is exactly one source."""
     sources = [name for name in ("log", "bootstrap", "archive", "journal") if name in options]
@@ -123,6 +136,12 @@ def _follow() -> list[click.Parameter]:
             show_default=True,
             metavar="SECONDS",
             help="Interval between batches.",
+        ),
+        _option(
+            "--retain",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="DAYS",
+            help="Delete what was written longer ago from archive and tables. Default: keep everything.",
         ),
         _option("--once", is_flag=True, help="Stop at the current end of the log."),
         _option(
@@ -149,7 +168,11 @@ def _plan() -> list[click.Parameter]:
 
 
 def local_folder(out: str) -> Path | None:
-    """The folder as a local path; None if it is on another kind of file system."""
-    if "://" in out and not out.startswith("file://"):
+    """The folder as a local path; None if it is on another kind of file system, such as s3a://bucket/folder."""
+    scheme = _SCHEME.match(out)
+    if scheme is None:
+        return Path(out)
+    if scheme[1].lower() != "file":
         return None
-    return Path(out.removeprefix("file://"))
+    path = out[scheme.end() - 1 :]
+    return Path(path.removeprefix("//") if path.startswith("//") else path)

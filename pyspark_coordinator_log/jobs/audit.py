@@ -64,7 +64,11 @@ def _counts(derived: Derived) -> dict[str, dict[str, int]]:
     """
     rows = [
         _named(_BROKEN, derived.invariants_broken, F.col("rule")),
-        _named(_UNREADABLE, derived.state.where("problem is not null"), F.coalesce("type", F.lit("no type"))),
+        _named(
+            _UNREADABLE,
+            derived.since(derived.state, "timestamp_ms").where("problem is not null"),
+            F.coalesce("type", F.lit("no type")),
+        ),
     ]
     if derived.source.events is not None:
         invalid = derived.source.events.where(F.col("type") == ASSIGNMENT_INVALID)

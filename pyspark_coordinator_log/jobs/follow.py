@@ -14,7 +14,9 @@ made from the archive by the other jobs, on demand.
 
 *Exactly once.* Everything a batch writes is a folder named after the batch number. It gets that name when complete, and
 replaces an existing folder. Spark numbers a batch and fixes its content before running it, so a batch that died runs again
-with the same rows and the same snapshot and writes the same folders. Nothing is ever appended to.
+with the same rows and the same snapshot and writes the same folders. Nothing is ever appended to. Before a batch writes, older
+ones are compacted and the oldest deleted (batch_folders.py). What is deleted of the history leaves the last record of each
+key, as the compaction of the log itself does, so that later commits are still judged by the members of that time.
 
 *What a batch knows.* State and events arrive together (the view `history`), and no event arrives before the state it was
 decided on. State, however, may be any number of batches ahead of events. So a snapshot contains, per shard, how far the
@@ -25,15 +27,16 @@ shard without events nothing lags.
 """
 
 import json
-import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -41,7 +44,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_coordinator_log import columns
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
-from pyspark_coordinator_log.jobs import intervals, invariants, verdicts
+from pyspark_coordinator_log.jobs import intervals, invariants, tables, verdicts
+from pyspark_coordinator_log.jobs.arguments import local_folder
+from pyspark_coordinator_log.jobs.batch_folders import BatchFolders
 from pyspark_coordinator_log.jobs.files import write_atomically
 from pyspark_coordinator_log.jobs.intervals import (
     CLASSIC_GROUP,
@@ -61,13 +66,13 @@ from pyspark_coordinator_log.jobs.rebalances import GROUP_EPOCH, STREAMS_GROUP_E
 from pyspark_coordinator_log.jobs.sources import (
     ARCHIVE_NOTE,
     COMPLETE_FROM,
-    FORMAT,
     KAFKA_LOG,
     CommitEventRows,
     complete_from,
     event_folder,
     kafka_partitions,
 )
+from pyspark_coordinator_log.source import FORMAT, DefaultSource
 
 LIVE_TYPES = (
     CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, FORMING_GENERATION, GROUP_EPOCH, TARGET_EPOCH,
@@ -76,6 +81,9 @@ LIVE_TYPES = (
 """Types of state records that a later batch may need."""
 MARKERS = "markers"
 SNAPSHOTS_KEPT = 2
+TRIES = 4
+"""How many times a batch is tried. On a slow machine Spark's Python workers do not always start within its ten seconds."""
+_DAY_S = 86_400
 NO_EVENTS_HERE = "The log has no events, so there will be no verdicts"
 NO_EVENTS_FROM_KAFKA = (
     "From a cluster only __consumer_offsets is followed, so there will be no verdicts; "
@@ -86,39 +94,12 @@ _OWNERSHIP_STARTS = f"log_id string, shard int, `group` string, member_id string
 Step = Callable[[str], None]
 Check = Callable[[], None]
 """Raises JournalFailed if the log cannot grow any more."""
+Batch = Callable[[DataFrame, int], None]
+"""Processes the rows of a batch, given its number."""
 
 
 class FollowFailed(Exception):
     """A Spark query ended with an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchFolders:
-    """Folders named by batch number."""
-
-    folder: Path
-
-    def path(self, batch: int) -> Path:
-        return self.folder / f"batch={batch:012d}"
-
-    def write(self, batch: int, frame: DataFrame) -> None:
-        """Writes the folder of a batch, replacing an existing one."""
-        self.fill(batch, lambda new: frame.write.parquet(str(new)))
-
-    def fill(self, batch: int, make: Callable[[Path], None]) -> None:
-        """As `write`, for a function that creates the folder."""
-        final = self.path(batch)
-        new = final.with_name(f".{final.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        make(new)
-        shutil.rmtree(final, ignore_errors=True)
-        new.rename(final)
-
-    def forget_before(self, batch: int) -> None:
-        """Removes older folders."""
-        for each in self.folder.glob("batch=*"):
-            if int(each.name.partition("=")[2]) < batch:
-                shutil.rmtree(each)
 
 
 def follow(
@@ -130,40 +111,72 @@ def follow(
     check: Check = lambda: None,
 ) -> None:
     """Follows a log until SIGTERM or SIGINT; with `options.once`, up to its current end. Raises FollowFailed, JournalFailed."""
-    out = Path(options.out.removeprefix("file://"))
+    out = local_folder(options.out)
+    assert out is not None
     source = _Source(spark, options, read_options, kafka_settings)
     if not source.has_events:
         step(NO_EVENTS_HERE if source.log is not None else NO_EVENTS_FROM_KAFKA)
+    upkeep = Upkeep(spark, options.retain)
     archive = Archive(out, source)
-    history = History(spark, out, archive, options.group, step)
-    batches: list[tuple[str, Callable[[], DataFrame], Callable[[DataFrame, int], None]]] = [
+    (out / "tables").mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "tables" / tables.CONTRACT, tables.contract())
+    history = History(spark, out, archive, options.group, step, upkeep)
+    batches: list[tuple[str, Callable[[], DataFrame], Batch]] = [
         (columns.HISTORY, lambda: source.stream(columns.HISTORY), history.batch),
-        (columns.COMMITS, lambda: source.stream(columns.COMMITS), archive.keep(columns.COMMITS, options.group)),
+        (columns.COMMITS, lambda: source.stream(columns.COMMITS), archive.keep(columns.COMMITS, options.group, upkeep)),
     ]
     if source.has_markers:
-        batches.append((MARKERS, source.markers, archive.keep(MARKERS, ())))
+        batches.append((MARKERS, source.markers, archive.keep(MARKERS, (), Upkeep(spark))))
+    failures: Counter[tuple[str, int]] = Counter()
     with _stop_signals() as signals:
-        queries: list[StreamingQuery] = []
-        try:
-            for name, stream, batch in batches:
-                if signals:
-                    break
-                queries.append(_start(stream(), out, name, options, batch))
-                _wait(queries, signals, check, until=_is_over if options.once else _is_under_way)
-            _wait(queries, signals, check, until=_is_over)
-            if not (options.once or signals):
-                raise FollowFailed("the queries stopped unexpectedly")
-        except StreamingQueryException as error:
-            raise FollowFailed(_reason(error)) from error
-        finally:
-            for query in queries:
-                query.stop()
+        while not signals:
+            queries: list[StreamingQuery] = []
+            try:
+                _run(batches, queries, out, options, signals, check)
+            except AnalysisException:
+                raise
+            except (PySparkException, Py4JError) as error:
+                name = next((each.name for each in queries if each.exception()), batches[len(queries) - 1][0])
+                batch = (name, _last_committed(out, name))
+                failures[batch] += 1
+                reason, is_final = _reason(error)
+                if is_final or failures[batch] == TRIES:
+                    raise FollowFailed(reason) from error
+                step(f"{name}: {reason}; trying again from the checkpoint ({failures[batch] + 1} of {TRIES})")
+            else:
+                return
+            finally:
+                for query in queries:
+                    query.stop()
 
 
-def _start(
-    stream: DataFrame, out: Path, name: str, options: Any, batch: Callable[[DataFrame, int], None]
-) -> StreamingQuery:
-    writer = stream.writeStream.queryName(name).option("checkpointLocation", str(out / "checkpoints" / name))
+def _run(
+    batches: Sequence[tuple[str, Callable[[], DataFrame], Batch]], queries: list[StreamingQuery], out: Path,
+    options: Any, signals: list[int], check: Check,
+) -> None:  # fmt: skip
+    """Starts the queries, which it adds to `queries`, and waits until they are over."""
+    for name, stream, batch in batches:
+        if signals:
+            break
+        queries.append(_start(stream(), out, name, options, batch))
+        _wait(queries, signals, check, until=_is_over if options.once else _is_under_way)
+    _wait(queries, signals, check, until=_is_over)
+    if not (options.once or signals):
+        raise FollowFailed("the queries stopped unexpectedly")
+
+
+def _checkpoint(out: Path, name: str) -> Path:
+    return out / "checkpoints" / name
+
+
+def _last_committed(out: Path, name: str) -> int:
+    """The last batch that Spark will not repeat; -1 if there is none."""
+    committed = (each.name for each in (_checkpoint(out, name) / "commits").glob("*"))
+    return max((int(each) for each in committed if each.isdecimal()), default=-1)
+
+
+def _start(stream: DataFrame, out: Path, name: str, options: Any, batch: Batch) -> StreamingQuery:
+    writer = stream.writeStream.queryName(name).option("checkpointLocation", str(_checkpoint(out, name)))
     writer = (
         writer.trigger(availableNow=True)
         if options.once
@@ -210,11 +223,11 @@ def _stop_signals() -> Iterator[list[int]]:
             signal.signal(each, handler)
 
 
-def _reason(error: StreamingQueryException) -> str:
-    """The relevant line of an error; Spark wraps it in the whole plan."""
+def _reason(error: Exception) -> tuple[str, bool]:
+    """The relevant line of an error, which Spark wraps in the whole plan, and whether the reader refuses to go on."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if "pyspark_coordinator_log." in line and ": " in line]
-    return said[-1] if said else lines[0]
+    return (said[-1], True) if said else (lines[0], False)
 
 
 class _Source:
@@ -229,6 +242,8 @@ class _Source:
         self.has_markers = self.log is not None
         self._read = {**read_options, "maxBytesPerTrigger": options.max_bytes}
         self._kafka = kafka_settings
+        # Spark finds it by name only where it is installed, not in a checkout.
+        spark.dataSource.register(DefaultSource)
 
     def stream(self, view: str) -> DataFrame:
         if self.log is not None:
@@ -256,8 +271,26 @@ class _Source:
         return [(folder.log_id(), shard, complete_from(each)) for shard, each in folder.shards.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Compaction of all tables, and deletion of batches written more than `retain_days` ago."""
+
+    spark: SparkSession
+    retain_days: float | None = None
+
+    def before(self, batch: int, folders: BatchFolders) -> None:
+        """Is called before a batch is written."""
+        folders.compact(self.spark, batch)
+        if old := self.expired(batch, folders):
+            folders.remove(self.spark, old)
+
+    def expired(self, batch: int, folders: BatchFolders) -> list[int]:
+        """The batches to delete."""
+        return [] if self.retain_days is None else folders.expired(batch, self.retain_days * _DAY_S)
+
+
 class Archive:
-    """The archive of all records read."""
+    """The archive of all records read, or of those that are retained."""
 
     def __init__(self, out: Path, source: _Source) -> None:
         self.folder = out / "archive"
@@ -272,14 +305,32 @@ class Archive:
     def view(self, name: str) -> BatchFolders:
         return BatchFolders(self.folder / name)
 
-    def keep(self, name: str, groups: tuple[str, ...]) -> Callable[[DataFrame, int], None]:
+    def keep(self, name: str, groups: tuple[str, ...], upkeep: Upkeep) -> Batch:
         """Returns a batch function that only archives."""
         batches = self.view(name)
 
         def batch(frame: DataFrame, number: int) -> None:
+            upkeep.before(number, batches)
             batches.write(number, frame.where(F.col("group").isin(*groups)) if groups else frame)
 
         return batch
+
+    def tidy_history(self, batch: int, upkeep: Upkeep) -> None:
+        """Compacts the history; of old batches only the last state of each key stays."""
+        history = self.view(columns.HISTORY)
+        history.compact(upkeep.spark, batch)
+        old = upkeep.expired(batch, history)
+        # One folder is what the last deletion has left.
+        rows = history.read(upkeep.spark, old) if len(old) > 1 else None
+        if rows is None:
+            return
+        ends = rows.where("is_state").groupBy(*SHARD).agg(F.max("offset").alias("last")).collect()
+        for each in ends:
+            key = (each["log_id"], each["shard"])
+            self._bounds[key] = max(self._bounds.get(key, 0), each["last"] + 1)
+        # The note first: an archive may be more complete than it says.
+        self._write_note()
+        history.remove(upkeep.spark, old, _last_of_each_key)
 
     def refresh(self, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
         """Updates and returns the offset from which the archive is complete, given how far each shard was read.
@@ -290,6 +341,10 @@ class Archive:
             known = self._bounds.get((log_id, shard))
             if known is None or offset > ends.get((log_id, shard), offset):
                 self._bounds[log_id, shard] = max(known or 0, offset)
+        self._write_note()
+        return self._bounds
+
+    def _write_note(self) -> None:
         bounds = sorted((*key, offset) for key, offset in self._bounds.items())
         note = {
             "has_events": self._source.has_events, "has_markers": self._source.has_markers, "complete_from": bounds,
@@ -297,7 +352,6 @@ class Archive:
         }  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._note, json.dumps(note))
-        return self._bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,11 +406,14 @@ def _write_shards(folder: Path, shards: Mapping[tuple[str, int], _Shard]) -> Non
 class History:
     """State and events: archives both and writes the tables that can be written immediately."""
 
-    def __init__(self, spark: SparkSession, out: Path, archive: Archive, groups: list[str], step: Step) -> None:
+    def __init__(
+        self, spark: SparkSession, out: Path, archive: Archive, groups: list[str], step: Step, upkeep: Upkeep
+    ) -> None:
         self._spark = spark
         self._archive = archive
         self._groups = groups
         self._step = step
+        self._upkeep = upkeep
         self._shards, self._state, self._ownership_starts = (
             BatchFolders(out / "live" / name) for name in ("shards", "state", "begun")
         )
@@ -369,6 +426,9 @@ class History:
         """Processes one batch; idempotent."""
         if self._groups:
             frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
+        self._archive.tidy_history(number, self._upkeep)
+        for table in self._tables.values():
+            self._upkeep.before(number, table)
         rows = materialize(frame)
         self._archive.view(columns.HISTORY).write(number, rows)
         before = _read_shards(self._shards.path(number - 1))
@@ -473,6 +533,14 @@ def _kept(state: DataFrame, shards: DataFrame) -> DataFrame:
     return rows.where(~F.col("is_settled") | ((F.col("place") == 1) & ~F.col("tombstone"))).drop(
         "settled_to", "is_settled", "place"
     )
+
+
+def _last_of_each_key(history: DataFrame) -> DataFrame:
+    """The rows that the compaction of the state log would leave."""
+    newest_first = Window.partitionBy(*GROUP, "type", "member_id").orderBy(F.desc("offset"))
+    live = readable(history.where(F.col("is_state") & F.col("type").isin(*LIVE_TYPES)))
+    rows = live.withColumn("place", F.row_number().over(newest_first))
+    return rows.where((F.col("place") == 1) & ~F.col("tombstone")).drop("place")
 
 
 def _first_ownerships(held: DataFrame, members: DataFrame, shards: DataFrame) -> DataFrame:

@@ -103,7 +103,7 @@ def lasted(row: Row) -> str:
 
 def partition_name(row: Row) -> str:
     """TOPIC-N; with the topic's id if its name is unknown."""
-    return f"{row['topic_name'] or row['topic_key']}-{row['partition']}"
+    return f"{row['topic'] or row['topic_key']}-{row['partition']}"
 
 
 def known(value: Any) -> Any:

@@ -65,9 +65,7 @@ def _run_over_journal(options: SimpleNamespace) -> int:
             with LogSource(None, options.journal, options.journal_cluster).opened() as folder:
                 options.log = str(folder)
                 return _run(options)
-        out = arguments.local_folder(options.out)
-        if out is None:
-            raise CannotRun(f"--out {options.out}: --journal needs a local folder")
+        out = _needs_local(options)
         interval_s = None if options.once else options.interval
         with mirrored(options.journal, options.journal_cluster, out / MIRROR, interval_s) as check:
             options.log = str(out / MIRROR)
@@ -79,8 +77,10 @@ def _run_over_journal(options: SimpleNamespace) -> int:
 def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> int:
     """Runs a job on a source that Spark can read. `check` raises JournalFailed if a log that is followed grows no more."""
     _check_out(options.out)
+    if options.job in {"follow", "report"}:
+        _needs_local(options)
     if getattr(options, "format", None) == DELTA:
-        _check_delta(options.out)
+        _check_delta(options)
     with _needs_spark():
         from pyspark.errors import AnalysisException, PySparkRuntimeError  # noqa: PLC0415 - Spark is imported only when a job needs it
 
@@ -100,6 +100,9 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
         kafka_settings = dict(_pairs(options.kafka, "--kafka"))
         small = options.log is not None and options.job != "follow" and sources.log_bytes(options.log) < SMALL_BYTES
         settings = dict(_pairs(options.conf, "--conf"))
+        if options.job == "follow":
+            # Spark would log 200 lines about each failure of a query, which `follow` reports in one.
+            settings.setdefault("spark.log.level", "FATAL")
         try:
             spark = session(options.master, settings, quick=options.job != "tables", small=small)
         except PySparkRuntimeError as error:
@@ -169,6 +172,7 @@ def _prepare() -> int:
 def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str], kafka_settings: dict[str, str]) -> Any:
     from pyspark_coordinator_log.jobs import sources  # noqa: PLC0415 - see _run
     from pyspark_coordinator_log.jobs.tables import Derived  # noqa: PLC0415 - see _run
+    from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
     if options.log is not None:
         name = "the engine" if getattr(options, "journal", None) is not None else options.log
@@ -177,7 +181,8 @@ def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str],
         found = sources.from_kafka(spark, options.bootstrap, kafka_settings)
     else:
         found = sources.from_archive(spark, options.archive)
-    return Derived(source=found.for_groups(options.group))
+    period = parse({**read_options, "path": "."})
+    return Derived(source=found.for_groups(options.group).for_period(period.since_ms, period.until_ms))
 
 
 def _tables(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
@@ -186,6 +191,7 @@ def _tables(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> in
     store = tables.Store(spark, options.out, options.format)
     for name, frame in tables.write_tables(derived, store):
         step(f"{name}: " + ("not available from this source" if frame is None else "written"))
+    store.write_contract()
     return DONE
 
 
@@ -193,9 +199,11 @@ def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int
     from pyspark_coordinator_log.jobs import audit, tables  # noqa: PLC0415 - see _run
 
     found: dict[str, Any] = {}
-    for name, summary in audit.audit(derived, tables.Store(spark, options.out, options.format)):
+    store = tables.Store(spark, options.out, options.format)
+    for name, summary in audit.audit(derived, store):
         step(f"{name}: done")
         found = summary or found
+    store.write_contract()
     folder = arguments.local_folder(options.out)
     if folder is not None:
         audit.write_summary(folder, found)
@@ -207,9 +215,7 @@ def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int
 def _report(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
     from pyspark_coordinator_log.jobs import report  # noqa: PLC0415 - see _run
 
-    folder = arguments.local_folder(options.out)
-    if folder is None:
-        raise CannotRun(f"--out {options.out}: a report needs a local folder")
+    folder = _needs_local(options)
     for page in report.write(derived, folder, options.title, step):
         print(page)
     return DONE
@@ -250,20 +256,27 @@ def _check_out(out: str) -> None:
         raise CannotRun(f"--out {out}: not a folder")
 
 
-def _check_delta(out: str) -> None:
+def _needs_local(options: SimpleNamespace) -> Path:
+    """The output folder of a job that renames and replaces what it has written, which object stores cannot."""
+    folder = arguments.local_folder(options.out)
+    if folder is None:
+        raise CannotRun(f"--out {options.out}: {options.job} needs a local folder")
+    return folder
+
+
+def _check_delta(options: SimpleNamespace) -> None:
     if importlib.util.find_spec("deltalake") is None:
         raise CannotRun(f"--format {DELTA}: deltalake is not installed; run: pip install deltalake")
-    if arguments.local_folder(out) is None:
-        raise CannotRun(f"--out {out}: --format {DELTA} needs a local folder")
+    if arguments.local_folder(options.out) is None:
+        raise CannotRun(f"--out {options.out}: --format {DELTA} needs a local folder")
 
 
 def _read_options(options: SimpleNamespace) -> dict[str, str]:
     """The options for the reader of a log folder, validated."""
     from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
-    given = {}
-    if options.shards is not None:
-        given["shards"] = options.shards
+    names = ("shards", "since", "until")
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
     parse({**given, "path": options.log or "."})
     return given
 

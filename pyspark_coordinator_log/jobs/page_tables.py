@@ -266,7 +266,6 @@ def broken(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
             yield tag("p", text, class_="good")
         return
     heads = ("rule", "log", "offset", "until", "time (UTC)", "client", "member", "other member", "partition", "detail")
-    topics = {str(row["topic_key"]): partition_name(row).rpartition("-")[0] for row in found.ownership}
     yield table(
         heads,
         (
@@ -279,9 +278,7 @@ def broken(found: GroupData, *, has_events: bool) -> Iterator[Markup]:
                 _client(found, row["member_id"]),
                 code(row["member_id"]),
                 code(row["other_member_id"]),
-                None
-                if row["partition"] is None
-                else whole(f"{topics.get(row['topic_key'], row['topic_key'])}-{row['partition']}"),
+                None if row["partition"] is None else whole(partition_name(row)),
                 row["detail"],
             )
             for row in sorted(found.broken, key=lambda row: (row["rule"], row["offset"]))
@@ -367,7 +364,7 @@ def ownership(found: GroupData) -> Iterator[Markup]:
         return
     by_partition: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(found.ownership, key=lambda row: row["from_offset"]):
-        by_partition.setdefault((str(row["topic_name"] or row["topic_key"]), row["partition"]), []).append(row)
+        by_partition.setdefault((str(row["topic"] or row["topic_key"]), row["partition"]), []).append(row)
     yield table(
         ("partition", "owners", "from, client"),
         (

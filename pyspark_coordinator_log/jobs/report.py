@@ -87,10 +87,6 @@ def _collect(derived: Derived, groups: list[group_data.Row]) -> list[group_data.
     found = {tuple(row[name] for name in GROUP): group_data.GroupData(row) for row in groups}
     if not found:
         return []
-    named = derived.topics
-
-    def with_topic(frame: DataFrame) -> DataFrame:
-        return frame.join(F.broadcast(named.withColumnRenamed("topic", "topic_name")), "topic_key", "left")
 
     def take(frame: DataFrame, into: str, most: int, *order: Column) -> None:
         best = Window.partitionBy(*GROUP).orderBy(*order)
@@ -104,7 +100,7 @@ def _collect(derived: Derived, groups: list[group_data.Row]) -> list[group_data.
 
     take(derived.rebalances, "rebalances", group_data.REBALANCES_MAX, F.desc("time_ms"))
     take(
-        with_topic(_partitions_to_draw(derived.ownership_intervals)),
+        _partitions_to_draw(derived.ownership_intervals),
         "ownership",
         group_data.INTERVALS_MAX,
         F.desc("from_offset"),
@@ -122,7 +118,7 @@ def _collect(derived: Derived, groups: list[group_data.Row]) -> list[group_data.
     take(members, "members", group_data.MEMBERS_NAMED_MAX, F.desc("from_ms"))
     if derived.commit_verdicts is not None and derived.policy_replay is not None:
         seen = derived.commit_verdicts.where(F.col("truth").isin(*ZOMBIES, UNOWNED))
-        take(with_topic(seen), "marks", group_data.MARKS_MAX, F.col("outcome"), F.desc("offset"))
+        take(seen, "marks", group_data.MARKS_MAX, F.col("outcome"), F.desc("offset"))
         take(derived.policy_replay, "policies", len(GROUP) * 8, F.col("replayed"))
         tallies = seen.groupBy(*GROUP, "truth", "outcome").count()
         for row in tallies.collect():

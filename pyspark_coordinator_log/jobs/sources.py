@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from coordinator.groups import rebalance_causes
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
-from pyspark_coordinator_log import columns, messages, planning
+from pyspark_coordinator_log import columns, messages, planning, positions
 from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder
 from pyspark_coordinator_log.jobs import gaps, judging
@@ -33,7 +33,6 @@ from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_D
 from pyspark_coordinator_log.options import parse
 from pyspark_coordinator_log.reading import read
 
-FORMAT = "coordinator_log"
 _PLACE = ("log_id", "shard", "offset", "timestamp_ms")
 _COMMON = (
     "type",
@@ -66,6 +65,7 @@ COMMIT_COLUMNS = (
 MARKER_COLUMNS = ("log_id", "shard", "offset", "producer_id", "producer_epoch", "is_control", "control_type")
 _SELDOM_COLUMNS = tuple(dict.fromkeys((*EVENT_COLUMNS, *gaps.OPENING_COLUMNS)))
 COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
+END_OFFSETS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end_offset", pa.int64())])
 KAFKA_WITHIN_S = 10.0
 KAFKA_LOG = "kafka"
 """The `log_id` of rows read through a consumer, which does not show the cluster's id."""
@@ -92,6 +92,28 @@ class LogSource:
     """The event log's entries about itself."""
     first_events: Sequence[gaps.FirstEvent] | None
     complete_from: DataFrame
+    end_offsets: "EndOffsets | None" = None
+    since_ms: int | None = None
+    """Rows of the tables end then or later. The state itself begins with the log, so that it is known who was there before."""
+
+    def for_period(self, since_ms: int | None, until_ms: int | None) -> "LogSource":
+        """Only what happened in `[since_ms, until_ms)`, in milliseconds since 1970; None: no limit."""
+        if since_ms is None and until_ms is None:
+            return self
+
+        def of(frame: DataFrame, start_ms: int | None) -> DataFrame:
+            return _in_period(frame, start_ms, until_ms)
+
+        return replace(
+            self,
+            state=of(self.state, None),
+            commits=of(self.commits, since_ms),
+            events=None if self.events is None else of(self.events, since_ms),
+            commit_events=None if self.commit_events is None else self.commit_events.for_period(since_ms, until_ms),
+            # The ends are those of today.
+            end_offsets=self.end_offsets if until_ms is None else None,
+            since_ms=since_ms,
+        )
 
     def for_groups(self, groups: Sequence[str]) -> "LogSource":
         """The rows of these groups; all rows if the list is empty. Gaps and markers belong to no group and stay."""
@@ -112,6 +134,11 @@ class LogSource:
         return any(frame.where(F.col("group") == group).limit(1).collect() for frame in frames if frame is not None)
 
 
+def _in_period(rows: DataFrame, since_ms: int | None, until_ms: int | None) -> DataFrame:
+    rows = rows if since_ms is None else rows.where(F.col("timestamp_ms") >= since_ms)
+    return rows if until_ms is None else rows.where(F.col("timestamp_ms") < until_ms)
+
+
 class CommitEvents(Protocol):
     """Commit events, to be processed by a function over Arrow batches (see verdicts.py)."""
 
@@ -120,6 +147,9 @@ class CommitEvents(Protocol):
 
     def for_groups(self, groups: Sequence[str]) -> "CommitEvents":
         """Only the events of some groups."""
+
+    def for_period(self, since_ms: int | None, until_ms: int | None) -> "CommitEvents":
+        """Only the events of `[since_ms, until_ms)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +165,10 @@ class CommitEventRows:
     def for_groups(self, groups: Sequence[str]) -> CommitEvents:
         """As `CommitEvents`."""
         return CommitEventRows(self.events.where(F.col("group").isin(*groups)))
+
+    def for_period(self, since_ms: int | None, until_ms: int | None) -> CommitEvents:
+        """As `CommitEvents`."""
+        return CommitEventRows(_in_period(self.events, since_ms, until_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +191,12 @@ class CommitEventsInLog:
     def for_groups(self, groups: Sequence[str]) -> CommitEvents:
         """As `CommitEvents`."""
         return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
+
+    def for_period(self, since_ms: int | None, until_ms: int | None) -> CommitEvents:
+        """As `CommitEvents`; segments and batches outside are not read."""
+        period = {"since": since_ms, "until": until_ms}
+        given = {name: str(limit) for name, limit in period.items() if limit is not None}
+        return replace(self, options={**self.options, **given})
 
 
 def _in_tasks(
@@ -201,16 +241,24 @@ def check_archive(path: str) -> None:
 
 
 def from_log(spark: SparkSession, path: str, options: dict[str, str], name: str | None = None) -> LogSource:
-    """Reads a data folder, or the folder of one shard. `name`: for messages. Raises NoLog before anything is read."""
+    """Reads a data folder, or the folder of one shard. `name`: for messages. Raises NoLog before anything is read.
+
+    The options `since` and `until` spare the reading of segments and batches, where that is safe; see `LogSource.for_period`.
+    """
+    always = {key: value for key, value in options.items() if key not in {"since", "until"}}
+    before = {key: value for key, value in options.items() if key != "since"}
     state = open_folder(path, STATE_TOPIC)
     bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
     return LogSource(
         name=name or path,
-        state=_view(spark, path, columns.STATE, options, STATE_COLUMNS),
+        state=_view(spark, path, columns.STATE, before, STATE_COLUMNS),
         commits=_view(spark, path, columns.COMMITS, options, COMMIT_COLUMNS),
-        markers=_view(spark, path, columns.RAW, options, MARKER_COLUMNS).where("is_control"),
+        # A transaction may end after the period.
+        markers=_view(spark, path, columns.RAW, always, MARKER_COLUMNS).where("is_control"),
         complete_from=_complete_from_rows(spark, bounds),
-        **_events(spark, path, options),
+        end_offsets=EndOffsets(path),
+        # What the event log says about itself counts for other times, too.
+        **_events(spark, path, always),
     )
 
 
@@ -258,6 +306,24 @@ def kafka_partitions(bootstrap: str) -> dict[str, int]:
     if STATE_TOPIC not in counts:
         raise NoTopic(f"{bootstrap} has no topic {STATE_TOPIC} (Kafka creates it with the first group)")
     return counts
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffsets:
+    """The ends of topics' partitions, if their logs are in the same data folder."""
+
+    path: str
+
+    def __call__(self, partitions: Sequence[tuple[str, int]]) -> Any:
+        """An Arrow table (topic, partition, end_offset) of those partitions that are there."""
+        rows = []
+        for topic, partition in partitions:
+            folder = Path(self.path.removeprefix("file://")) / f"{topic}-{partition}"
+            if folder.is_dir():
+                shard = ShardFolder(topic, partition, str(folder))
+                end = positions.advance(shard, positions.earliest(shard), None, None)
+                rows.append({"topic": topic, "partition": partition, "end_offset": end.offset})
+        return pa.Table.from_pylist(rows, END_OFFSETS)
 
 
 def event_folder(path: str) -> DataFolder | None:

@@ -8,6 +8,7 @@ A folder is replaced as a whole: the new one is written beside it and renamed wh
 previous tables intact.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_coordinator_log.jobs import intervals, invariants, rebalances, sources, transactions, verdicts
 from pyspark_coordinator_log.jobs.arguments import DELTA, local_folder
-from pyspark_coordinator_log.jobs.files import DAY, DayFiles
+from pyspark_coordinator_log.jobs.files import DAY, DayFiles, write_atomically
 from pyspark_coordinator_log.jobs.findings import Sums
 from pyspark_coordinator_log.jobs.intervals import GROUP, is_local, materialize
 from pyspark_coordinator_log.jobs.judging import SCHEMA
@@ -51,27 +52,51 @@ class Derived:
         """The state log without commits, which make up most of it. It is scanned once."""
         return self.keep("state", self.source.state)
 
+    def since(self, rows: DataFrame, end: str) -> DataFrame:
+        """The rows that end within the period of the source. `end`: a column in milliseconds, null: not ended."""
+        since_ms = self.source.since_ms
+        return rows if since_ms is None else rows.where(F.col(end).isNull() | (F.col(end) >= since_ms))
+
+    @cached_property
+    def _members(self) -> DataFrame:
+        """The whole history, also from before the period, as the next three."""
+        name = "member_intervals" if self.source.since_ms is None else "members"
+        return self.keep(name, intervals.member_intervals(self.state))
+
     @cached_property
     def member_intervals(self) -> DataFrame:
-        return self.keep("member_intervals", intervals.member_intervals(self.state))
+        if self.source.since_ms is None:
+            return self._members
+        return self.keep("member_intervals", self.since(self._members, "to_ms"))
 
     @cached_property
     def runs(self) -> DataFrame:
-        held = intervals.held_partitions(intervals.merge_unchanged(self.member_intervals), self.source.complete_from)
+        held = intervals.held_partitions(intervals.merge_unchanged(self._members), self.source.complete_from)
         return self.keep("runs", intervals.merge_runs(held))
 
     @cached_property
+    def _owners(self) -> DataFrame:
+        return intervals.merge_ownerships(self.runs)
+
+    @cached_property
     def ownership_intervals(self) -> DataFrame:
-        return self.keep("ownership_intervals", intervals.merge_ownerships(self.runs))
+        return self.keep("ownership_intervals", self._named(self.since(self._owners, "to_ms")))
+
+    @cached_property
+    def _epochs(self) -> DataFrame:
+        name = "epochs" if self.source.since_ms is None else "all epochs"
+        return self.keep(name, rebalances.epochs(self.state))
 
     @cached_property
     def epochs(self) -> DataFrame:
-        return self.keep("epochs", rebalances.epochs(self.state))
+        return (
+            self._epochs if self.source.since_ms is None else self.keep("epochs", self.since(self._epochs, "time_ms"))
+        )
 
     @cached_property
     def rebalances(self) -> DataFrame:
-        made = rebalances.rebalances(self.epochs, self.member_intervals, self.source.events)
-        return self.keep("rebalances", made)
+        made = rebalances.rebalances(self._epochs, self._members, self.source.events)
+        return self.keep("rebalances", self.since(made, "time_ms"))
 
     @cached_property
     def _judged(self) -> tuple[DataFrame, DataFrame] | None:
@@ -79,7 +104,7 @@ class Derived:
         source = self.source
         if source.commit_events is None:
             return None
-        judging = verdicts.VerdictPass(source.commit_events, self.member_intervals, self.runs, source.complete_from)
+        judging = verdicts.VerdictPass(source.commit_events, self._members, self.runs, source.complete_from)
         if self.judge is not None:
             return self.judge(judging)
         return self.keep("commit_verdicts", judging.rows()), self.keep("found", judging.findings())
@@ -115,9 +140,34 @@ class Derived:
     def invariants_broken(self) -> DataFrame:
         source = self.source
         broken = invariants.check_invariants(
-            self.state, self.ownership_intervals, source.complete_from, self.findings, source.events
+            self.state, self._owners, source.complete_from, self.findings, source.events
         )
-        return self.keep("invariants_broken", broken)
+        broken = materialize(self.since(broken, "time_ms"))
+        # To look for names may mean to read all commits.
+        is_about_partitions = broken.where("topic_key is not null").take(1)
+        named = self._named(broken) if is_about_partitions else broken.withColumn("topic", F.lit(None).cast("string"))
+        return self.keep("invariants_broken", named)
+
+    @cached_property
+    def lag(self) -> DataFrame:
+        """The last offset of each partition, and how far it is from the end, where that is known."""
+        last = materialize(transactions.last_commits(self.offset_commits))
+        ends = sources.END_OFFSETS.empty_table()
+        if self.source.end_offsets is not None:
+            partitions = last.select("topic", "partition").distinct().collect()
+            ends = self.source.end_offsets([(row["topic"], row["partition"]) for row in partitions])
+        joined = last.join(F.broadcast(last.sparkSession.createDataFrame(ends)), ["topic", "partition"], "left")
+        return self.keep(
+            "lag",
+            joined.select(*last.columns, "end_offset", (F.col("end_offset") - F.col("committed_offset")).alias("lag")),
+        )
+
+    def _named(self, rows: DataFrame) -> DataFrame:
+        """Adds `topic`, the name that belongs to `topic_key`; null if no commit has it."""
+        names = self.topics.select("topic_key", F.col("topic").alias("name"))
+        # A key of another length is a name.
+        known = F.coalesce("name", F.when(F.length("topic_key") != TOPIC_ID_LENGTH, F.col("topic_key")))
+        return rows.join(F.broadcast(names), "topic_key", "left").select(*rows.columns, known.alias("topic"))
 
     @cached_property
     def gaps(self) -> Any:
@@ -179,6 +229,7 @@ TABLES = (
     Table("commit_verdicts", "time_ms"),
     Table("policy_replay", None),
     Table("offset_commits", "time_ms"),
+    Table("lag", "time_ms"),
     Table("transactions", "time_ms"),
     Table("invariants_broken", "time_ms"),
     Table("event_gaps", "time_ms"),
@@ -189,6 +240,16 @@ TABLES = (
 control records; without those the table does not exist.
 """
 BY_NAME = {table.name: table for table in TABLES}
+VERSION = 1
+"""The version of the tables' columns (docs/tables.md). To raise when one is added, removed, or changes its type or meaning."""
+CONTRACT = "tables.json"
+"""The file beside the tables that has the version."""
+TOPIC_ID_LENGTH = 22
+
+
+def contract() -> str:
+    """The text of the file that says which columns the tables have."""
+    return json.dumps({"version": VERSION, "documentation": "docs/tables.md"}) + "\n"
 
 
 class Store:
@@ -196,7 +257,8 @@ class Store:
 
     def __init__(self, spark: SparkSession, folder: str, table_format: str) -> None:
         self._spark = spark
-        self._folder = str(local_folder(folder) or folder)
+        local = local_folder(folder)
+        self._folder, self._is_remote = str(local or folder), local is None
         self._format = table_format
 
     def path(self, name: str) -> str:
@@ -243,10 +305,6 @@ class Store:
             found = materialize(judging.findings(new))
         return self.read(name, from_arrow_schema(SCHEMA)), found
 
-    @property
-    def _is_remote(self) -> bool:
-        return "://" in self._folder
-
     @contextmanager
     def _replaced(self, name: str, schema: pa.Schema) -> Iterator[Path]:
         """Yields a new folder for a table's files, which then replaces the old one. `schema` is without `day`."""
@@ -281,6 +339,15 @@ class Store:
         else:
             made = self._spark.read.schema(schema).parquet(self.path(name))
         return made.drop(DAY)
+
+    def write_contract(self) -> None:
+        """Writes the version of the tables beside them."""
+        text = contract()
+        if self._is_remote:
+            rows = self._spark.createDataFrame([(text,)], "value string")
+            rows.coalesce(1).write.mode("overwrite").text(self.path(CONTRACT))
+        else:
+            write_atomically(Path(self.path(CONTRACT)), text)
 
     def remove(self, name: str) -> None:
         """Removes a table that this source does not have, so that a previous job's is not mistaken for it."""

@@ -79,13 +79,13 @@ def _commit(row: Row) -> dict[str, Any]:
         "member_id": row["member_id"],
         "generation_id_or_member_epoch": row["commit_epoch"],
         "truth": row["truth"],
-        "topics": [{"topic_name": row["topic_name"] or row["topic_key"], "partitions": [partition]}],
+        "topics": [{"topic_name": row["topic"] or row["topic_key"], "partitions": [partition]}],
     }
 
 
 def _ownership(row: Row) -> Ownership:
     return Ownership(
-        topic=str(row["topic_name"] or row["topic_key"]),
+        topic=str(row["topic"] or row["topic_key"]),
         partition=row["partition"],
         member_id=row["member_id"],
         from_ms=row["from_ms"],

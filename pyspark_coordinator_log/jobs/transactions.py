@@ -57,6 +57,19 @@ def offset_commits(commits: DataFrame, markers: DataFrame | None) -> DataFrame:
     return plain.unionByName(transactional)
 
 
+def last_commits(offsets: DataFrame) -> DataFrame:
+    """The last offset of each partition that took effect and was not deleted."""
+    effect = F.when(F.col("outcome").isNull(), F.col("offset")).otherwise(F.col("effective_offset"))
+    fields = ("topic_id", "time_ms", "committed_offset")
+    return (
+        offsets.where(effect.isNotNull())
+        .groupBy(*GROUP, "topic", "partition")
+        .agg(F.max_by(F.struct(*fields), F.struct(effect, "offset")).alias("last"))
+        .where("last.committed_offset is not null")
+        .select(*GROUP, "topic", "partition", *(f"last.{name}" for name in fields))
+    )
+
+
 def transactions(offsets: DataFrame) -> DataFrame:
     """One row per producer, outcome and group: the effect of a transaction on the group's offsets.
 

@@ -480,6 +480,13 @@ def test_a_stall_is_named_by_the_answer_that_the_owner_waited_for():
     assert "instance 0 waited 15.0 s for the answer to Heartbeat (entry 8 at " in case.finding(STALL).evidence[0]
 
 
+def test_a_stall_is_named_by_the_offsets_that_the_owner_did_not_ask_for_again():
+    case = stalled().entry(12, A, "OffsetFetch", {}, {"groups": [{"group_id": "g", "error": "NOT_COORDINATOR"}]})
+    text = "instance 0 got NOT_COORDINATOR for its last OffsetFetch and did not repeat it (entry 8 at "
+    assert text in case.finding(STALL).evidence[0]
+    assert text not in case.position(14, A, 4).finding(STALL).evidence[0]
+
+
 def test_a_stall_is_named_by_the_end_of_the_owner_and_by_its_pause():
     case = stalled()
     case.instances[0].runs[0] = ProcessRun(pid=1, started_ms=ms(0), ended_ms=ms(12), ended_by="itself", exit_code=3)

@@ -9,7 +9,7 @@ from coordinator_testing.certify.curriculum import NoSuchEvent, events_of
 from coordinator_testing.certify.event import Allows
 from coordinator_testing.certify.own_events import WrongEvent, read_event
 
-DOCUMENTED = Path(__file__).resolve().parents[2] / "docs" / "certification.md"
+DOCUMENTED = Path(__file__).resolve().parents[2] / "docs" / "certify.md"
 MINIMAL = {"name": "own", "happens": "It rebalances.", "right_client": "follows", "steps": ["rebalance"]}
 
 

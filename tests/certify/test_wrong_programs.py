@@ -1,4 +1,4 @@
-"""The judge, judged: wrong and right programs in three languages, written from docs/certification.md and without its code.
+"""The judge, judged: wrong and right programs in three languages, written from docs/certify.md and without its code.
 
 A wrong program breaks the promise that names its mistake in three events; a right one breaks none. In the suite runs a part, in
 one event each. All of it, five times over:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from coordinator import cli
-from pyspark_coordinator_log.jobs import job, session
+from pyspark_coordinator_log.jobs import arguments, job, session
 
 WITHOUT_DELTALAKE = """
 import runpy, sys
@@ -41,6 +41,31 @@ def test_a_missing_log_is_reported_in_one_line_and_nothing_is_written(name, tmp_
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("coordinator: ")
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "out"),
+    [("follow", "s3a://bucket/followed"), ("follow", "hdfs:/followed"), ("report", "s3a://bucket/report")],
+)
+def test_a_job_that_needs_a_local_folder_refuses_another_file_system(name, out, tmp_path):
+    """`s3a://...` has been taken for the name of a local folder."""
+    done = submitted(name, "--log", str(tmp_path), "--out", out)
+    assert (done.returncode, done.stderr) == (2, f"coordinator: --out {out}: {name} needs a local folder\n")
+
+
+@pytest.mark.parametrize(
+    ("out", "folder"),
+    [
+        ("out", "out"),
+        ("/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("s3a://a/b", None),
+        ("c:d", "c:d"),
+    ],
+)
+def test_a_url_is_a_local_folder_only_with_the_scheme_file(out, folder):
+    assert arguments.local_folder(out) == (None if folder is None else Path(folder))
 
 
 def test_without_java_one_line_says_so(recorded_storm, tmp_path):

@@ -37,14 +37,14 @@ def rebalance(epoch: int, **fields: Any) -> dict[str, Any]:
 
 
 def owned(partition: int, member: str, from_ms: int, to_ms: int | None, **fields: Any) -> dict[str, Any]:
-    plain = {"topic_name": "t", "topic_key": "id", "partition": partition, "member_id": member, "from_ms": from_ms,
+    plain = {"topic": "t", "topic_key": "id", "partition": partition, "member_id": member, "from_ms": from_ms,
              "to_ms": to_ms, "from_offset": from_ms, "to_offset": to_ms, "acquired_epoch": 1, "last_epoch": 2,
              "partitions": 2, "moving": 1}  # fmt: skip
     return plain | fields
 
 
 def zombie(partition: int, outcome: str, **fields: Any) -> dict[str, Any]:
-    plain = {"topic_name": "t", "topic_key": "id", "partition": partition, "member_id": "m1", "time_ms": 1500,
+    plain = {"topic": "t", "topic_key": "id", "partition": partition, "member_id": "m1", "time_ms": 1500,
              "committed_offset": 5, "commit_epoch": 1, "member_epoch": 2, "owned_since": None, "truth": "lost",
              "outcome": outcome, "error": None if outcome == "accepted" else "STALE_MEMBER_EPOCH", "offset": 9,
              "state_offset": 12}  # fmt: skip
@@ -131,7 +131,7 @@ def test_a_name_cannot_inject_markup():
                 name: EVIL for name, value in row.items() if isinstance(value, str) and name not in {"truth", "outcome"}
             }
     story.broken = [{"rule": EVIL, "log": EVIL, "offset": 1, "until_offset": None, "time_ms": 1, "member_id": EVIL,
-                     "other_member_id": EVIL, "topic_key": EVIL, "partition": 0, "detail": EVIL}]  # fmt: skip
+                     "other_member_id": EVIL, "topic": None, "topic_key": EVIL, "partition": 0, "detail": EVIL}]  # fmt: skip
     text = pages.group_page(story, EVIL, pages.INDEX, has_events=True)
     page = Page(text)
     assert [attributes.get("type") for name, attributes in page.tags if name == "script"] == ["application/json", None]

@@ -6,7 +6,7 @@ A stall has many causes, and each is mended elsewhere: a client that waits, a pr
 from collections import Counter
 from collections.abc import Iterator
 
-from coordinator_testing.certify.judge.entries import NONE, cite
+from coordinator_testing.certify.judge.entries import NONE, cite, errors
 from coordinator_testing.certify.judge.history import Committed, History
 
 _LONG = 0.5
@@ -21,6 +21,7 @@ def causes(history: History, partition: int, from_ms: int, to_ms: int) -> list[s
         *_ended(history, owners, from_ms, to_ms),
         *_commits(history, partition, commits, owners, from_ms),
         *_waits(history, owners, from_ms, to_ms),
+        *_without_position(history, owners, from_ms, to_ms),
         *(_idle(history, partition, owners, commits, from_ms, to_ms)),
     ] or ["the requests of its owner show no cause"]
 
@@ -77,6 +78,16 @@ def _waits(history: History, owners: list[int], from_ms: int, to_ms: int) -> Ite
         if min(until_ms, to_ms) - max(entry.time_ms, from_ms) >= _LONG * (to_ms - from_ms):
             waited_s = (until_ms - entry.time_ms) / 1000
             yield f"instance {history.instance_of(entry)} waited {waited_s:.1f} s for the answer to {entry.api} ({cite(entry)})"
+
+
+def _without_position(history: History, owners: list[int], from_ms: int, to_ms: int) -> Iterator[str]:
+    """Owners that do not know where to begin, and do not ask again."""
+    for instance in owners:
+        asked = [each for each in history.own if each.api == "OffsetFetch" and history.instance_of(each) == instance]
+        last = next((each for each in reversed(asked) if each.time_ms < to_ms), None)
+        if last is not None and to_ms - last.time_ms >= _LONG * (to_ms - from_ms):
+            for error in sorted(errors(last)):
+                yield f"instance {instance} got {error} for its last OffsetFetch and did not repeat it ({cite(last)})"
 
 
 def _idle(
