@@ -38,6 +38,8 @@ class Behaviours:
     """OffsetDelete deletes a group without members that it leaves without offsets."""
     pending_members_leave_without_a_rebalance: bool = False
     """A member that was given an id and has not joined with it leaves without starting a rebalance."""
+    states_are_filtered_by_case: bool = False
+    """ListGroups finds a state only as it is spelled in answers."""
     no_client_id_is_null: bool = False
     """The member id of a client without a client id begins with "null"."""
     txn_commits_are_verified: bool = True

@@ -126,6 +126,11 @@ class Play:
         """Whether the group was in this state after the last step."""
         return f'"group_state": "{state}"' in self._described
 
+    @property
+    def members(self) -> int:
+        """How many members the group had after the last step."""
+        return self._described.count('"member_id"')
+
     def _version(self, api: str, wanted: int) -> int:
         first, last = self.versions[api]
         return max(first, min(last, wanted))
@@ -172,7 +177,7 @@ class Play:
 
     def _leave(self, actor: Actor, options: dict[str, Any]) -> dict[str, Any]:
         named = {
-            "own": (self._member_id(actor, options), options.get("instance")),
+            "own": (self._member_id(actor, options), None if actor.is_pending else options.get("instance")),
             "instance": ("", options.get("instance") or "one"),
             "other": (self.actors["a"].member_id, None),
             "nobody": ("nobody", None),
@@ -435,7 +440,7 @@ OPTIONS: dict[str, dict[str, Sequence[Any]]] = {
     "begin": {},
     "add": {"epoch": (None,) * 6 + (-1, 1)},
     "commit_in_transaction": {
-        "member": MEMBERS, "id": IDS, "generation": GENERATIONS, "instance": INSTANCES, "epoch": (None,) * 6 + (-1, 1),
+        "member": MEMBERS, "id": IDS, "generation": GENERATIONS, "instance": INSTANCES, "epoch": (None,) * 6 + (-1,),
         "offset": range(9), "partitions": ([0], [1], [0, 9]),
     },
     "end": {"committed": (True, False), "epoch": (None,) * 6 + (-1, 1)},
@@ -446,20 +451,25 @@ OPTIONS: dict[str, dict[str, Sequence[Any]]] = {
 def draw(dice: random.Random, play: Play, has_static_members: bool) -> Step | None:
     """A step of an actor that waits for nothing; None if all members wait.
 
-    Brokers before 3.0 cannot encode the answer of a join before version 5 if there are static members. Brokers before 4.0
-    create a group also for a commit in a transaction that they refuse.
+    None is drawn whose answer is not imitated (docs/emulation.md): joins before version 5 in groups with static members, commits in
+    a transaction to a group that does not exist, or of an earlier producer that names a member, the departure of a leader from
+    several others, and of a batch with a member that joins.
     """
     free = [name for name in MEMBERS if not play.actors[name].put_off]
     if not free:
         return None
     what = dice.choice([what for what, weight in WEIGHTS.items() for _ in range(weight)])
-    if what in IN_TRANSACTIONS and not play.actors["p"].producer:
+    if what in IN_TRANSACTIONS and not (play.actors["p"].producer and not play.shows("Dead")):
         what = "begin"
+    if what == "leave" and play.members > 2:
+        what = "heartbeat"
     name = "p" if what in IN_TRANSACTIONS or what in OF_AN_ADMINISTRATOR else dice.choice(free)
     options = {key: found for key, values in OPTIONS[what].items() if (found := dice.choice(values)) is not None}
-    if what == "commit_in_transaction" and play.shows("Dead"):
+    if "epoch" in options and what == "commit_in_transaction":
         options |= {"id": "none", "generation": "none"}
-    if not has_static_members or options.get("generation") == "none":
+    if play.actors["a"].put_off and "other" in options.get("who", ()):
+        options["who"] = ["own"]
+    if not has_static_members or (what == "commit_in_transaction" and "epoch" in options):
         options.pop("instance", None)
     first = 5 if what == "join" and has_static_members else 2 if options.get("all") else 0
     return [name, what, dice.choice((NEWEST_VERSION, dice.randrange(first, 10))), options]

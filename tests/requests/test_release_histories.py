@@ -1,7 +1,7 @@
 """This server as an earlier release of Kafka, beside brokers of that release: equal answer by answer.
 
-release_histories.json has what brokers answered to a scenario and to random histories of three members. It is compared always; where
-Java and Maven are, also with a live broker, to which new histories are played as well. `--rewrite` records it again.
+release_histories.json has what brokers answered to a scenario and to random histories of three members. It is compared always;
+where Java and Maven are, also with a live broker, to which new histories are played as well. `--rewrite` records it again.
 """
 
 import json

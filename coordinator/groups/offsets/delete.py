@@ -59,9 +59,9 @@ def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext
         if not subscribed:
             requested = ((topic.name, each.partition_index) for each in topic.partitions)
             deleted.update((key, None) for key in requested if key in committed or key in pending)
-    if context.behaviours.offset_delete_ends_an_empty_group and topics and group.is_empty:
-        if not pending and deleted.keys() >= committed.keys():
-            return _end(groups, group, deleted, OffsetDeleteResponse(topics=topics))
+    is_left_empty = topics and group.is_empty and not pending and deleted.keys() >= committed.keys()
+    if is_left_empty and context.behaviours.offset_delete_ends_an_empty_group:
+        return _end(groups, group, deleted, OffsetDeleteResponse(topics=topics))
     records = _delete(groups, group, deleted, now_ms)
     return Result(OffsetDeleteResponse(topics=topics), records, facts=_facts(len(deleted), "OffsetDelete"))
 
