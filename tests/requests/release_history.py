@@ -12,6 +12,7 @@ import json
 import random
 import re
 import struct
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any, Self
@@ -33,7 +34,7 @@ NONE, CONCURRENT_TRANSACTIONS, MEMBER_ID_REQUIRED, UNSTABLE_OFFSET_COMMIT = 0, 5
 PUT_OFF_IN = {"JoinGroup": ("PreparingRebalance",), "SyncGroup": ("CompletingRebalance",)}
 """API -> the states of a group in which it holds its answer back."""
 NEWEST_VERSION = 99
-SOON_S, LATE_S = 0.1, 20.0
+SOON_S, LATE_S, EMPTY_ROUND_S = 0.1, 20.0, 2.0
 SESSION_MS = 120_000
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LEFT_OUT = {"authorized_operations", "client_host", "error_message", "throttle_time_ms"}
@@ -108,12 +109,12 @@ class Play:
             actor.link.send(api, version, values)
             actor.put_off = api
             lines = self._arrived(name, LATE_S)
-        group = self._shown()
+        group = self._without_empty_round()
         while True:
             for each in self.actors:
                 may_wait = group["group_state"] in PUT_OFF_IN.get(self.actors[each].put_off, ())
                 lines += self._arrived(each, SOON_S / 20 if may_wait else LATE_S)
-            seen, group = group, self._shown()
+            seen, group = group, self._without_empty_round()
             if group["group_state"] == seen["group_state"]:
                 break
         described = self._text(group)
@@ -121,6 +122,14 @@ class Play:
             self._described = described
             lines.append(f"group {described}")
         return lines
+
+    def _without_empty_round(self) -> dict[str, Any]:
+        """The group as shown. A broker shows a rebalance without members for a moment, before the group is empty."""
+        deadline = time.monotonic() + EMPTY_ROUND_S
+        group = self._shown()
+        while group["group_state"] == "PreparingRebalance" and not group["members"] and time.monotonic() < deadline:
+            group = self._shown()
+        return group
 
     def shows(self, state: str) -> bool:
         """Whether the group was in this state after the last step."""
@@ -451,9 +460,9 @@ OPTIONS: dict[str, dict[str, Sequence[Any]]] = {
 def draw(dice: random.Random, play: Play, has_static_members: bool) -> Step | None:
     """A step of an actor that waits for nothing; None if all members wait.
 
-    None is drawn whose answer is not imitated (docs/emulation.md): joins before version 5 in groups with static members, commits in
-    a transaction to a group that does not exist, or of an earlier producer that names a member, the departure of a leader from
-    several others, and of a batch with a member that joins.
+    None is drawn whose answer is not imitated (docs/emulation.md): joins before version 5 in groups with static members, commits
+    in a transaction to a group that does not exist, or of an earlier producer that names a member, the departure of a leader
+    from several others, and of a batch with a member that joins.
     """
     free = [name for name in MEMBERS if not play.actors[name].put_off]
     if not free:

@@ -1,7 +1,7 @@
 """A real broker of an earlier release of Kafka, beside which this server is that release.
 
-One node on loopback with its jars from Maven: with KRaft, before 3.3 with a ZooKeeper of its own, as the releases were recorded.
-Where Java or Maven is missing the test skips with a reason.
+One node on loopback with its jars from Maven: with KRaft, before 3.3 with a ZooKeeper of its own, as the releases were
+recorded. Where Java or Maven is missing the test skips with a reason.
 """
 
 import subprocess
