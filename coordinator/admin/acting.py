@@ -24,7 +24,7 @@ KEPT_SHOWN_MAX = 1_000
 """Offsets that stay, of which the response says why."""
 
 
-class Why(Struct, forbid_unknown_fields=True):
+class ActReason(Struct, forbid_unknown_fields=True):
     """Why an administrator acts; for people."""
 
     reason: Reason | None = None
@@ -40,7 +40,7 @@ class ActedOnGroup(Struct, omit_defaults=True):
     member_id: str | None = None
 
 
-class WhichOffsets(Struct, forbid_unknown_fields=True):
+class ExpireOffsetsRequest(Struct, forbid_unknown_fields=True):
     """The topics whose offsets expire; absent: all."""
 
     topics: Annotated[list[str], Meta(max_length=10_000)] | None = None
@@ -65,13 +65,13 @@ class ExpiredOffsets(Struct):
     """Whether the group had no members and went with its last offset."""
 
 
-class Reload(Struct, forbid_unknown_fields=True):
+class ReloadRequest(Struct, forbid_unknown_fields=True):
     """How long other requests get COORDINATOR_LOAD_IN_PROGRESS, by the protocol's clock. 0: as long as the log takes."""
 
     for_ms: Annotated[int, Meta(ge=0, le=HELD_MS_MAX)] = 0
 
 
-class Reloaded(Struct, omit_defaults=True):
+class ReloadedShard(Struct, omit_defaults=True):
     """A shard that loads its log again."""
 
     topic: str
@@ -116,19 +116,19 @@ async def expire_offsets(server: ServerView, request: Request) -> ExpiredOffsets
     return ExpiredOffsets(group_id, expired, kept, reply.is_deleted)
 
 
-def reload_group(server: ServerView, request: Request) -> Reloaded:
+def reload_group(server: ServerView, request: Request) -> ReloadedShard:
     """Lets the shard of a group load its log again, as after a failover. The other groups of the shard go with it."""
     group_id = request.parameters["group_id"]
     shard = group_shard(server, group_id)
-    return Reloaded("__consumer_offsets", shard.index, _fail_over(shard, request.body.for_ms), group_id=group_id)
+    return ReloadedShard("__consumer_offsets", shard.index, _fail_over(shard, request.body.for_ms), group_id=group_id)
 
 
-def reload_transaction(server: ServerView, request: Request) -> Reloaded:
+def reload_transaction(server: ServerView, request: Request) -> ReloadedShard:
     """Lets the shard of a transactional id load its log again, as after a failover."""
     transactional_id = request.parameters["transactional_id"]
     shard = transaction_shard(server, transactional_id)
     refused = _fail_over(shard, request.body.for_ms)
-    return Reloaded("__transaction_state", shard.index, refused, transactional_id=transactional_id)
+    return ReloadedShard("__transaction_state", shard.index, refused, transactional_id=transactional_id)
 
 
 class ExpiredTransaction(Struct):
@@ -161,7 +161,7 @@ def _acted(server: ServerView, group_id: str, member_id: str | None) -> ActedOnG
     return ActedOnGroup(group_id, group.kind.label, group.state.value, group.epoch, member_id)
 
 
-def _reason(body: Why) -> str | None:
+def _reason(body: ActReason) -> str | None:
     return None if body.reason is None else check_reason(body.reason)
 
 
@@ -175,31 +175,34 @@ _MEMBER = "/v1/groups/{group_id}/members/{member_id}"
 
 ENDPOINTS = (
     Endpoint(
-        "POST", f"{_MEMBER}/evict", "remove a member", evict,
-        body=Why, returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
+        "POST", f"{_MEMBER}/evict", "remove a member", evict, name="evictMember", body=ActReason, returns=ActedOnGroup,
+        refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
-        "POST", f"{_MEMBER}/expire-session", "end the session of a member", expire_session,
+        "POST", f"{_MEMBER}/expire-session", "end the session of a member", expire_session, name="expireSession",
         returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
-        "POST", "/v1/groups/{group_id}/bump-epoch", "raise the generation or group epoch", bump_epoch,
-        body=Why, returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
+        "POST", "/v1/groups/{group_id}/bump-epoch", "raise the generation or group epoch", bump_epoch, name="bumpEpoch",
+        body=ActReason, returns=ActedOnGroup, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
     Endpoint(
         "POST", "/v1/groups/{group_id}/offsets/expire", "let offsets of a group expire", expire_offsets,
-        body=WhichOffsets, returns=ExpiredOffsets, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
+        name="expireOffsets", body=ExpireOffsetsRequest, returns=ExpiredOffsets, refusals=(404, 409, *LOCATED_REFUSALS),
+        control=True,
     ),
     Endpoint(
         "POST", "/v1/groups/{group_id}/reload", "load the shard of a group again, as after a failover", reload_group,
-        body=Reload, returns=Reloaded, refusals=LOCATED_REFUSALS, control=True,
+        name="reloadGroup", body=ReloadRequest, returns=ReloadedShard, refusals=LOCATED_REFUSALS, control=True,
     ),
     Endpoint(
         "POST", "/v1/transactions/{transactional_id}/reload", "load the shard of a transactional id again",
-        reload_transaction, body=Reload, returns=Reloaded, refusals=LOCATED_REFUSALS, control=True,
+        reload_transaction, name="reloadTransaction", body=ReloadRequest, returns=ReloadedShard, refusals=LOCATED_REFUSALS,
+        control=True,
     ),
     Endpoint(
         "POST", "/v1/transactions/{transactional_id}/expire", "abort a transaction as its timeout does",
-        expire_transaction, returns=ExpiredTransaction, refusals=(404, 409, *LOCATED_REFUSALS), control=True,
+        expire_transaction, name="expireTransaction", returns=ExpiredTransaction,
+        refusals=(404, 409, *LOCATED_REFUSALS), control=True,
     ),
 )  # fmt: skip

@@ -121,7 +121,7 @@ class WhichGroup(Struct, forbid_unknown_fields=True):
 async def describe_group(server: ServerView, request: Request) -> dict[str, Any]:
     """One group with members, assignments, recent rebalances and offsets.
 
-    Raises RefusedRequest: 400 `until` cannot be read; 404 there is no such group; 421 another worker has it; 422 there are no
+    Raises RefusedRequest: 404 there is no such group; 421 another worker has it; 422 `until` cannot be read, there are no
     such offsets, or the query asks for more than one thing; 503 no worker has it at the moment, or too many wait.
     """
     group_id, query = request.parameters["group_id"], request.query
@@ -146,7 +146,7 @@ async def describe_group(server: ServerView, request: Request) -> dict[str, Any]
     return found
 
 
-class ForceRebalance(Struct, forbid_unknown_fields=True):
+class RebalanceRequest(Struct, forbid_unknown_fields=True):
     """Why an administrator rebalances a group."""
 
     reason: Reason
@@ -178,7 +178,10 @@ async def force_rebalance(server: ServerView, request: Request) -> ForcedRebalan
 
 
 async def list_transactions(server: ServerView, request: Request) -> dict[str, Any]:
-    """A page of the transactional ids, in order. Raises as `shown`."""
+    """A page of the transactional ids, in order.
+
+    Raises RefusedRequest as `shown`.
+    """
 
     def row(transactional_id: str) -> dict[str, Any]:
         state: Any = server.transactions.shard_of(transactional_id).state
@@ -193,7 +196,10 @@ async def list_transactions(server: ServerView, request: Request) -> dict[str, A
 
 
 async def describe_transaction(server: ServerView, request: Request) -> dict[str, Any]:
-    """One transactional id and the partitions of its transaction. Raises RefusedRequest: 404: it is unknown; 421, 503."""
+    """One transactional id and the partitions of its transaction.
+
+    Raises RefusedRequest: 404 it is unknown; 421 another worker has it; 503 no worker has it at the moment.
+    """
     transactional_id = request.parameters["transactional_id"]
     shard: Any = transaction_shard(server, transactional_id)
     found = await shown([shard], lambda: _described(shard.state, transactional_id))
@@ -292,8 +298,8 @@ class PendingOffset(Struct):
     producer_epoch: int
 
 
-class LogPlace(Struct):
-    """An offset in the log of a group's shard, and the offsets that exist (history.py)."""
+class LogPosition(Struct):
+    """An offset in the log of a group's shard, and the offsets that exist."""
 
     shard: int
     offset: int
@@ -324,9 +330,9 @@ class GroupDetails(GroupSummary, omit_defaults=True):
     pending: list[PendingOffset]
     reached: bool | UnsetType = UNSET
     """With `until`: whether the group is in the state that was waited for."""
-    at: LogPlace | UnsetType = UNSET
+    at: LogPosition | UnsetType = UNSET
     """With `at` and `diff`: the place at which the group was so."""
-    since: LogPlace | UnsetType = UNSET
+    since: LogPosition | UnsetType = UNSET
     """With `diff`: the place to which it is compared."""
     changes: list[ChangedField] | UnsetType = UNSET
     """With `diff`: what is different."""
@@ -374,14 +380,26 @@ class TransactionDetails(TransactionSummary):
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/groups", "all groups; ?limit=100&after=NAME selects a page, ?sort=trouble the most troubled",
-             list_groups, query=GroupPage, returns=GroupList, refusals=(422, 503)),
-    Endpoint("GET", "/v1/groups/{group_id}", "a group: state, members, recent rebalances and their causes, offsets",
-             describe_group, query=WhichGroup, returns=GroupDetails, refusals=(404, 422, *LOCATED_REFUSALS)),
-    Endpoint("POST", "/v1/groups/{group_id}/rebalance", 'rebalance a group; the body is {"reason": TEXT} as application/json',
-             force_rebalance, body=ForceRebalance, returns=ForcedRebalance, refusals=(404, 409, *LOCATED_REFUSALS)),
-    Endpoint("GET", "/v1/transactions", "all transactional ids; ?limit=100&after=NAME selects a page", list_transactions,
-             query=Page, returns=TransactionList, refusals=(503,)),
-    Endpoint("GET", "/v1/transactions/{transactional_id}", "a transactional id: state, producer, partitions",
-             describe_transaction, returns=TransactionDetails, refusals=(404, *LOCATED_REFUSALS)),
+    Endpoint(
+        "GET", "/v1/groups", "list groups; ?limit=100&after=NAME selects a page, ?sort=trouble the most troubled",
+        list_groups, name="listGroups", query=GroupPage, returns=GroupList, refusals=(422, 503),
+    ),
+    Endpoint(
+        "GET", "/v1/groups/{group_id}",
+        "get a group; state, members, recent rebalances and their causes, offsets; ?until= waits for it",
+        describe_group, name="getGroup", query=WhichGroup, returns=GroupDetails, refusals=(404, 422, *LOCATED_REFUSALS),
+    ),
+    Endpoint(
+        "POST", "/v1/groups/{group_id}/rebalance",
+        'rebalance a group; the body is {"reason": TEXT} as application/json', force_rebalance, name="rebalanceGroup",
+        body=RebalanceRequest, returns=ForcedRebalance, refusals=(404, 409, *LOCATED_REFUSALS),
+    ),
+    Endpoint(
+        "GET", "/v1/transactions", "list transactional ids; ?limit=100&after=NAME selects a page", list_transactions,
+        name="listTransactions", query=Page, returns=TransactionList, refusals=(503,),
+    ),
+    Endpoint(
+        "GET", "/v1/transactions/{transactional_id}", "get a transactional id; state, producer, partitions",
+        describe_transaction, name="getTransaction", returns=TransactionDetails, refusals=(404, *LOCATED_REFUSALS),
+    ),
 )  # fmt: skip

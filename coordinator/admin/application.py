@@ -22,7 +22,7 @@ from coordinator.admin.browser_defence import check_host, check_origin
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
 from coordinator.admin.credentials import Credentials
-from coordinator.admin.endpoint import Endpoint, Refusal, RefusedRequest, Request, Response, Stream, wait_ms
+from coordinator.admin.endpoint import PROBLEM_JSON, Endpoint, RefusedRequest, Request, Response, Stream, wait_ms
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.routes import all_endpoints
 from coordinator.admin.server_view import RunsInThread
@@ -196,7 +196,8 @@ class Application:
         elif isinstance(result, Response):
             await sender.send(result)
         else:
-            await sender.send(Response(body=json_bytes(result), status=endpoint.status))
+            headers = {"location": endpoint.creates.format(id=result.id)} if endpoint.creates else {}
+            await sender.send(Response(body=json_bytes(result), status=endpoint.status, headers=headers))
 
     async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         """The whole body. Raises RefusedRequest, _ClientGone."""
@@ -314,8 +315,8 @@ class _Sender:
 
     async def refuse(self, refused: RefusedRequest) -> None:
         """Sends a refusal, unless a response has begun."""
-        body = json_bytes(Refusal(str(refused), refused.allowed))
-        await self.send(Response(body=body, status=refused.status, headers=refused.headers))
+        body, status = json_bytes(refused.problem), refused.status
+        await self.send(Response(body=body, status=status, content_type=PROBLEM_JSON, headers=refused.headers))
 
     async def send_stream(self, stream: Stream) -> None:
         """Sends the chunks of a stream as they come; a cancelled one ends there."""

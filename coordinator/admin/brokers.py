@@ -35,7 +35,7 @@ class BrokerList(Struct):
     brokers: list[BrokerView]
 
 
-class WhatToLead(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class LeadRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What a broker is to lead: a partition of a topic, the partition of a group or transactional id, or the controller."""
 
     topic: str | UnsetType = UNSET
@@ -46,7 +46,7 @@ class WhatToLead(Struct, forbid_unknown_fields=True, omit_defaults=True):
     controller: bool = False
 
 
-class Led(Struct):
+class LedPartition(Struct):
     """A partition that a broker leads now."""
 
     broker: int
@@ -72,7 +72,7 @@ async def bring_up(server: ServerView, request: Request) -> BrokerView:
     return await _turn(server, request, to_up=True)
 
 
-async def lead(server: ServerView, request: Request) -> Led:
+async def lead(server: ServerView, request: Request) -> LedPartition:
     """Moves the leader of a partition, a coordinator, or the controller, to a broker that is up."""
     brokers, broker_id, wanted = _brokers(server), _broker_id(server, request), request.body
     named = (wanted.topic, wanted.group, wanted.transactional_id)
@@ -85,7 +85,7 @@ async def lead(server: ServerView, request: Request) -> Led:
             raise RefusedRequest(409, f"broker {broker_id} is down")
         if wanted.controller:
             brokers.controller = broker_id
-            return Led(broker_id, "__cluster_metadata", 0, 0)
+            return LedPartition(broker_id, "__cluster_metadata", 0, 0)
         if wanted.topic is not UNSET:
             name, index = wanted.topic, wanted.partition
         elif wanted.group is not UNSET:
@@ -98,7 +98,7 @@ async def lead(server: ServerView, request: Request) -> Led:
         placement = brokers.placement(name, index)
         if placement is None:
             raise RefusedRequest(404, f"there is no partition {name}-{index}")
-        return Led(placement.leader, name, index, placement.leader_epoch)
+        return LedPartition(placement.leader, name, index, placement.leader_epoch)
 
 
 async def _turn(server: ServerView, request: Request, *, to_up: bool) -> BrokerView:
@@ -143,19 +143,19 @@ def _broker_id(server: ServerView, request: Request) -> int:
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/brokers", "the brokers of a server that is several", list_brokers,
+        "GET", "/v1/brokers", "list the brokers of a server that is several", list_brokers, name="listBrokers",
         returns=BrokerList,
     ),
     Endpoint(
-        "POST", "/v1/brokers/{broker_id}/down", "end a broker as a crash does", take_down,
+        "POST", "/v1/brokers/{broker_id}/down", "end a broker as a crash does", take_down, name="takeBrokerDown",
         returns=BrokerView, refusals=(404, 409, 503), control=True,
     ),
     Endpoint(
-        "POST", "/v1/brokers/{broker_id}/up", "start a broker again", bring_up,
+        "POST", "/v1/brokers/{broker_id}/up", "start a broker again", bring_up, name="bringBrokerUp",
         returns=BrokerView, refusals=(404, 409, 503), control=True,
     ),
     Endpoint(
         "POST", "/v1/brokers/{broker_id}/lead", "move a leader, a coordinator or the controller to a broker", lead,
-        body=WhatToLead, returns=Led, refusals=(404, 409, 503), control=True,
+        name="moveLeader", body=LeadRequest, returns=LedPartition, refusals=(404, 409, 503), control=True,
     ),
 )  # fmt: skip

@@ -29,7 +29,10 @@ def page() -> Response:
 
 
 def page_file(_server: ServerView, request: Request) -> Response:
-    """A file that the page loads. Raises RefusedRequest: 404: the page has no such file."""
+    """A file that the page loads.
+
+    Raises RefusedRequest: 404 the page has no such file.
+    """
     name = request.parameters["name"]
     if name not in {path.name for path in FOLDER.iterdir()}:
         raise RefusedRequest(404, "the page has no such file")
@@ -44,11 +47,7 @@ def _response(name: str) -> Response:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/page/{name}",
-        "a file of the browser page",
-        page_file,
-        refusals=(404,),
+        "GET", "/page/{name}", "get a file of the browser page", page_file, name="getPageFile", refusals=(404,),
         content_types=tuple(_TYPES.values()),
     ),
-)
+)  # fmt: skip

@@ -134,15 +134,12 @@ class _Fired:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/clock", "the clock of the protocol", read_clock, returns=ClockView, control=True),
     Endpoint(
-        "POST",
-        "/v1/clock",
-        "stop, start or advance the clock of the protocol",
-        change_clock,
-        body=ClockChange,
-        returns=ClockView,
-        refusals=(409,),
+        "GET", "/v1/clock", "read the clock of the protocol", read_clock, name="getClock", returns=ClockView,
         control=True,
     ),
-)
+    Endpoint(
+        "POST", "/v1/clock", "stop, start or advance the clock of the protocol", change_clock, name="changeClock",
+        body=ClockChange, returns=ClockView, refusals=(409,), control=True,
+    ),
+)  # fmt: skip

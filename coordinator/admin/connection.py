@@ -19,11 +19,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from coordinator.admin.connections import Connections
+from coordinator.admin.endpoint import PROBLEM_JSON, RefusedRequest
+from coordinator.admin.json_body import json_bytes
 from coordinator.admin.server import BUSY
 
-_JSON = [(b"content-type", b"application/json"), (b"connection", b"close")]
-_MALFORMED = b'{"error": "the request is not HTTP/1.1"}\n'
-_TOO_LARGE = b'{"error": "the request headers are too large; admin.header.bytes is the limit"}\n'
+_HEADERS = [(b"content-type", PROBLEM_JSON.encode()), (b"connection", b"close")]
 
 
 class AdminConnection(H11Protocol):
@@ -159,12 +159,17 @@ class AdminConnection(H11Protocol):
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             self.abandon()
             return
-        status, text = (431, _TOO_LARGE) if is_large else (400, _MALFORMED)
+        refused = (
+            RefusedRequest(431, "the request headers are too large; admin.header.bytes is the limit")
+            if is_large
+            else RefusedRequest(400, "the request is not HTTP/1.1")
+        )
+        body = json_bytes(refused.problem)
         self._end_cycle()
-        length = (b"content-length", b"%d" % len(text))
+        length = (b"content-length", b"%d" % len(body))
         events = (
-            h11.Response(status_code=status, headers=[*_JSON, length]),
-            h11.Data(data=text),
+            h11.Response(status_code=refused.status, headers=[*_HEADERS, length]),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         )
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))

@@ -20,7 +20,7 @@ class Emulation(Struct):
     """How many connections the change ended."""
 
 
-class WantedRelease(Struct, forbid_unknown_fields=True):
+class EmulationRequest(Struct, forbid_unknown_fields=True):
     """The release to become."""
 
     release: str
@@ -49,11 +49,10 @@ def check(request: Request) -> None:
 
 ENDPOINTS = (
     Endpoint(
-        "GET", PATH, "the release of Kafka that clients see", show_emulation,
-        returns=Emulation,
+        "GET", PATH, "get the release of Kafka that clients see", show_emulation, name="getEmulation", returns=Emulation,
     ),
     Endpoint(
-        "POST", PATH, "become another release of Kafka", emulate,
-        body=WantedRelease, returns=Emulation, refusals=(409, 422), control=True,
+        "POST", PATH, "become another release of Kafka", emulate, name="changeEmulation", body=EmulationRequest,
+        returns=Emulation, refusals=(409, 422), control=True,
     ),
 )  # fmt: skip

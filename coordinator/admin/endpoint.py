@@ -14,8 +14,10 @@ too: it finishes quickly, or awaits. `in_thread` runs what takes long outside th
 """
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -33,10 +35,17 @@ WAIT_MS = 30_000
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class Refusal(Struct, omit_defaults=True):
-    """The body of every refusal."""
+PROBLEM_JSON = "application/problem+json"
 
-    error: str
+
+class Problem(Struct, omit_defaults=True):
+    """Why a request was refused: the problem details of RFC 9457. Without `type`, the status says which problem it is."""
+
+    title: str
+    """The status in words."""
+    status: Annotated[int, Meta(ge=400, le=599)]
+    detail: str
+    """The reason, for people."""
     allowed: list[str] | None = None
     """What would be accepted, where that is a list."""
 
@@ -51,6 +60,11 @@ class RefusedRequest(Exception):
         self.status = status
         self.allowed = allowed
         self.headers = headers
+
+    @property
+    def problem(self) -> Problem:
+        """The body of the response."""
+        return Problem(HTTPStatus(self.status).phrase, self.status, str(self), self.allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +128,10 @@ class Endpoint:
     """None: the endpoint takes no body, or an empty object."""
     returns: Any = None
     """The type of the JSON that it returns; None if that is of another content type."""
-    status: int = 200
+    name: str = ""
+    """Its operation id in the OpenAPI document, from which generators make the name of a function: listGroups."""
+    creates: str = ""
+    """The path of what it creates, whose `{id}` is that of the value that it returns: the status is 201, with Location."""
     refusals: tuple[int, ...] = ()
     """The statuses of its own refusals, beside those that every endpoint has (openapi.py)."""
     control: bool = False
@@ -124,11 +141,22 @@ class Endpoint:
     is_open: bool = False
     """Whether everybody may use it who reaches the server, without credentials (credentials.py)."""
     content_types: tuple[str, ...] = ("application/json",)
-    """What the body of the response can be."""
+    """What the body of a successful response can be."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers that it reads -> what they are for."""
     others: Mapping[int, Any] = field(default_factory=dict)
-    """The types of answers with other statuses that are no refusals."""
+    """The types of answers that are no refusals, by statuses that refusals have as well."""
+    description: str = ""
+    """What the OpenAPI document says about it: the first line of its first handler's docstring."""
+
+    def __post_init__(self) -> None:
+        if not self.description:  # `replace` keeps it, whatever the other handler is
+            object.__setattr__(self, "description", (inspect.getdoc(self.handle) or "").partition("\n")[0])
+
+    @property
+    def status(self) -> int:
+        """The status of success."""
+        return 201 if self.creates else 200
 
 
 def wait_ms(query: Any) -> int:

@@ -1,4 +1,6 @@
-"""`GET /v1/events`: the events of all groups or of one, as server-sent events or in pages.
+"""The events of all groups or of one: `GET /v1/events` is a stream of server-sent events, `GET /v1/events/page` a page of them.
+
+They have a path each, because the functions of a generated client have one type of answer.
 
 The id of an event is the position behind it. A client that connects again sends it as Last-Event-ID and misses nothing, and
 gets nothing twice. A stream is history first and then follows live; there is no seam, because both come from the log's files.
@@ -22,6 +24,7 @@ from coordinator.topics.partition import Reader
 from coordinator.world.threads import Done
 
 NAMES = frozenset({*TYPES.values(), "FaultActed"})
+PAGE_PATH = "/v1/events/page"
 LIMIT_MAX = 1_000
 """Events of a page."""
 _CHUNK_EVENTS = 100
@@ -31,7 +34,7 @@ _SEARCH_S = 2.0
 """A page ends after this time, full or not: a group may have few events in a large log."""
 
 
-class EventQuery(Struct, forbid_unknown_fields=True):
+class PageQuery(Struct, forbid_unknown_fields=True):
     """Which events."""
 
     group: str | None = None
@@ -52,10 +55,18 @@ class EventQuery(Struct, forbid_unknown_fields=True):
         ]
         | None
     ) = None
-    follow: bool = True
-    """Whether a stream goes on when it has caught up. A page never does."""
-    limit: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    """A stream ends after this many events; a page has at most 1,000."""
+    limit: (
+        Annotated[
+            int, Meta(ge=1, le=1_000_000, description="The stream ends after this many; a page has at most 1,000.")
+        ]
+        | None
+    ) = None
+
+
+class EventQuery(PageQuery):
+    """Which events, and how long."""
+
+    follow: Annotated[bool, Meta(description="Whether the stream goes on when it has caught up.")] = True
 
 
 class Event(Struct):
@@ -79,14 +90,43 @@ class EventPage(Struct):
     """Whether everything that is durable was read."""
 
 
-async def events(server: ServerView, request: Request) -> Response | Stream:
-    """The events. Raises RefusedRequest: 409 there is no event log, or it is elsewhere; 422 there is no such position."""
-    return await answer(ServerEvents(server), request)
+def events(server: ServerView, request: Request) -> Stream:
+    """Server-sent events from a position on, which go on as they happen.
+
+    Raises RefusedRequest: 406 the client wants JSON; 409 there is no event log, or it is elsewhere; 422 there is no such
+    position.
+    """
+    return stream_of(ServerEvents(server), request)
 
 
-async def answer(here: EventLogs, request: Request) -> Response | Stream:
-    """The events of these logs. Raises RefusedRequest: 409, 422."""
-    query: EventQuery = request.query
+async def event_page(server: ServerView, request: Request) -> Response:
+    """The events from a position on, as far as they have happened.
+
+    Raises RefusedRequest: 409 there is no event log, or it is elsewhere; 422 there is no such position.
+    """
+    return await page_of(ServerEvents(server), request)
+
+
+def stream_of(here: EventLogs, request: Request) -> Stream:
+    """The events of these logs. Raises RefusedRequest: 406, 409, 422."""
+    accepted = request.headers.get("accept", "")
+    if "application/json" in accepted and "text/event-stream" not in accepted:
+        raise RefusedRequest(406, f"this is a stream of server-sent events; {PAGE_PATH} has them as JSON")
+    return Stream(
+        chunks=_stream(here, _history(here, request), request.query),
+        content_type="text/event-stream",
+        last=lambda reason: _message({"type": "StreamEnded", "reason": reason}, "end"),
+    )
+
+
+async def page_of(here: EventLogs, request: Request) -> Response:
+    """A page of the events of these logs. Raises RefusedRequest: 409, 422."""
+    return await _page(_history(here, request), request.query.limit)
+
+
+def _history(here: EventLogs, request: Request) -> History:
+    """The events that are asked for. Raises RefusedRequest: 409, 422."""
+    query: PageQuery = request.query
     types = [] if query.type is None else query.type.split(",")
     if unknown := [each for each in types if each not in NAMES]:
         raise RefusedRequest(422, f"type: there is no event {unknown[0]}", sorted(NAMES))
@@ -96,13 +136,7 @@ async def answer(here: EventLogs, request: Request) -> Response | Stream:
     position = request.headers.get("last-event-id") or query.after
     if position:
         history.begin_after(position)
-    if "application/json" in request.headers.get("accept", ""):
-        return await _page(history, query.limit)
-    return Stream(
-        chunks=_stream(here, history, query),
-        content_type="text/event-stream",
-        last=lambda reason: _message({"type": "StreamEnded", "reason": reason}, "end"),
-    )
+    return history
 
 
 def no_events() -> RefusedRequest:
@@ -196,14 +230,12 @@ def _message(fields: dict[str, Any], name: str) -> bytes:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/v1/events",
-        "events of all groups, or of ?group=, as they happen: server-sent events, or a page for Accept: application/json",
-        events,
-        query=EventQuery,
-        returns=EventPage,
-        refusals=(409, 422),
-        content_types=("text/event-stream", "application/json"),
+        "GET", "/v1/events", "stream the events of all groups; ?group= selects one", events, name="streamEvents",
+        query=EventQuery, refusals=(406, 409, 422), content_types=("text/event-stream",),
         headers={"Last-Event-ID": "The id of the last event that arrived; it takes the place of after."},
     ),
-)
+    Endpoint(
+        "GET", PAGE_PATH, "list the events of all groups; ?group= selects one, ?after= the next page", event_page,
+        name="listEvents", query=PageQuery, returns=EventPage, refusals=(409, 422),
+    ),
+)  # fmt: skip

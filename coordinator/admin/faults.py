@@ -11,7 +11,7 @@ from coordinator.admin.fault_events import fault_events
 from coordinator.admin.server_view import ServerView
 from coordinator.rules.check import RefusedRule
 from coordinator.rules.faults import RULES_MAX, Fault, Faults, TooManyRules
-from coordinator.rules.model import Cleared, FaultList, FaultStatus, Release, Released, Rule
+from coordinator.rules.model import Cleared, FaultList, FaultStatus, Released, ReleaseRequest, Rule
 
 _COUNTS: dict[str, Callable[[Fault], int]] = {
     "acted": lambda fault: fault.acted,
@@ -62,7 +62,7 @@ def chosen_id(request: Request, letter: str, taken: Container[str]) -> str | Non
 
 
 def set_fault(server: ServerView, request: Request) -> FaultStatus:
-    """Sets a rule."""
+    """Sets a rule. It acts on requests that arrive from now on."""
     faults = _faults(server)
     fault_id = chosen_id(request, "f", faults.by_id)
     try:
@@ -74,11 +74,12 @@ def set_fault(server: ServerView, request: Request) -> FaultStatus:
 
 
 def list_faults(server: ServerView, request: Request) -> FaultList:
+    """The rules of a scope, or all."""
     return FaultList([fault.status for fault in _faults(server).of_scope(request.query.scope)])
 
 
 def clear_faults(server: ServerView, request: Request) -> Cleared:
-    """Clears the rules of a scope, or all."""
+    """Clears the rules of a scope, or all, and lets what they hold go on."""
     faults = _faults(server)
     return Cleared(faults.clear(faults.of_scope(scope_to_clear(request))))
 
@@ -100,6 +101,7 @@ async def view_fault(server: ServerView, request: Request) -> FaultStatus:
 
 
 def clear_fault(server: ServerView, request: Request) -> Cleared:
+    """Clears a rule, and lets what it holds go on."""
     return Cleared(_faults(server).clear([_fault(server, request)]))
 
 
@@ -130,21 +132,27 @@ def _fault(server: ServerView, request: Request) -> Fault:
 _FAULT = "/v1/faults/{fault_id}"
 ENDPOINTS = (
     Endpoint(
-        "POST", "/v1/faults", "set a fault rule", set_fault, body=Rule, returns=FaultStatus, status=201,
-        refusals=(409, 422), headers=ID_HEADER, control=True,
+        "POST", "/v1/faults", "set a fault rule", set_fault, name="createFault", body=Rule, returns=FaultStatus,
+        refusals=(409, 422), headers=ID_HEADER, control=True, creates="/v1/faults/{id}",
     ),
-    Endpoint("GET", "/v1/faults", "fault rules", list_faults, query=ScopeQuery, returns=FaultList, control=True),
     Endpoint(
-        "DELETE", "/v1/faults", "clear fault rules", clear_faults, query=ClearQuery, returns=Cleared, refusals=(422,),
+        "GET", "/v1/faults", "list fault rules", list_faults, name="listFaults", query=ScopeQuery, returns=FaultList,
         control=True,
     ),
     Endpoint(
-        "GET", _FAULT, "a fault rule; `until` waits for it", view_fault, query=FaultQuery, returns=FaultStatus,
-        refusals=(404,), control=True,
+        "DELETE", "/v1/faults", "clear fault rules", clear_faults, name="clearFaults", query=ClearQuery,
+        returns=Cleared, refusals=(422,), control=True,
     ),
-    Endpoint("DELETE", _FAULT, "clear a fault rule", clear_fault, returns=Cleared, refusals=(404,), control=True),
     Endpoint(
-        "POST", f"{_FAULT}/release", "release what a fault rule holds", release_fault, body=Release, returns=Released,
-        refusals=(404,), control=True,
+        "GET", _FAULT, "get a fault rule; ?until= waits for it", view_fault, name="getFault", query=FaultQuery,
+        returns=FaultStatus, refusals=(404,), control=True,
+    ),
+    Endpoint(
+        "DELETE", _FAULT, "clear a fault rule", clear_fault, name="clearFault", returns=Cleared, refusals=(404,),
+        control=True,
+    ),
+    Endpoint(
+        "POST", f"{_FAULT}/release", "release what a fault rule holds", release_fault, name="releaseFault",
+        body=ReleaseRequest, returns=Released, refusals=(404,), control=True,
     ),
 )  # fmt: skip

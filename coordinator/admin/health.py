@@ -95,14 +95,12 @@ def _shortened(found: list[str]) -> list[str]:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/health/live", "status 200 while the event loop runs", live, returns=Live, is_open=True),
     Endpoint(
-        "GET",
-        "/health/ready",
-        "status 200 if clients should use this server, else 503 and the reasons",
-        ready,
-        returns=Ready,
-        is_open=True,
-        others={503: NotReady},
+        "GET", "/health/live", "check that the event loop runs; status 200 while it does", live, name="getLiveness",
+        returns=Live, is_open=True,
     ),
-)
+    Endpoint(
+        "GET", "/health/ready", "check whether clients should use this server; status 200, or 503 and the reasons",
+        ready, name="getReadiness", returns=Ready, is_open=True, others={503: NotReady},
+    ),
+)  # fmt: skip

@@ -10,7 +10,7 @@ from coordinator.admin.endpoint import Endpoint, Request, Response
 from coordinator.admin.server_view import ServerView
 
 
-class Listed(Struct):
+class ListedEndpoint(Struct):
     """An endpoint."""
 
     method: str
@@ -20,14 +20,14 @@ class Listed(Struct):
     """Whether it needs `admin.control.enable`."""
 
 
-class Index(Struct):
+class EndpointList(Struct):
     """The server and all its endpoints."""
 
     server: str
     version: str
     addresses: list[str]
     """HOST:PORT of each listener, as clients get it."""
-    paths: list[Listed]
+    paths: list[ListedEndpoint]
 
 
 class Shown(Struct, forbid_unknown_fields=True):
@@ -45,26 +45,21 @@ class Shown(Struct, forbid_unknown_fields=True):
     search: Annotated[str, Meta(description="The text of that search.")] | None = None
 
 
-def index(server: ServerView, request: Request) -> Index | Response:
+def index(server: ServerView, request: Request) -> EndpointList | Response:
     """The page for a browser, else the list of all endpoints."""
     if wants_page(request):
         return page()
-    return Index(
+    return EndpointList(
         "kafka-group-coordinator",
         version("kafka-group-coordinator"),
         server.addresses,
-        [Listed(each.method, each.path, each.about, each.control) for each in request.endpoints],
+        [ListedEndpoint(each.method, each.path, each.about, each.control) for each in request.endpoints],
     )
 
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/",
-        "the page for browsers; this list for programs",
-        index,
-        query=Shown,
-        returns=Index,
-        content_types=("application/json", "text/html"),
+        "GET", "/", "list the endpoints; a browser gets the page", index, name="listEndpoints", query=Shown,
+        returns=EndpointList, content_types=("application/json", "text/html"),
     ),
-)
+)  # fmt: skip

@@ -357,6 +357,8 @@ WORKER_METRICS = (
            lambda server: _cluster(server).take_overs_s),
     Metric("coordinator_records_replayed", COUNTER, (), "Records that take-overs have replayed.",
            lambda server: _cluster(server).records_replayed),
+    Metric("coordinator_pieces_to_replay", GAUGE, (), "Pieces of claimed logs that are replayed before their shards serve.",
+           lambda server: _cluster(server).pieces_to_replay),
     Metric("coordinator_append_seconds", HISTOGRAM, (), "Duration of an append to the engine.",
            lambda server: _cluster(server).appends_s),
     Metric("coordinator_appends_fenced", COUNTER, (),
@@ -408,4 +410,8 @@ async def metrics(server: ServerView, _request: Request) -> Response:
     return Response(body=library.generate_latest(registry), content_type=library.CONTENT_TYPE_LATEST)
 
 
-ENDPOINTS = (Endpoint("GET", "/metrics", "metrics for Prometheus", metrics, content_types=("text/plain",)),)
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/metrics", "get the metrics for Prometheus", metrics, name="getMetrics", content_types=("text/plain",),
+    ),
+)  # fmt: skip

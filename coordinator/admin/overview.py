@@ -85,5 +85,8 @@ def overview(server: ServerView, _request: Request) -> Overview:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/overview", "the server in one look: health, totals, counters", overview, returns=Overview),
+    Endpoint(
+        "GET", "/v1/overview", "get the server in one look; health, totals, counters", overview, name="getOverview",
+        returns=Overview,
+    ),
 )  # fmt: skip

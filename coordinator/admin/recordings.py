@@ -22,6 +22,7 @@ class RecordingQuery(Struct, frozen=True):
 
 
 def begin_recording(server: ServerView, request: Request) -> RecordingStatus:
+    """Records requests from now on, and their answers."""
     recordings = server.interceptor.recordings
     recording_id = chosen_id(request, "r", recordings.by_id)
     try:
@@ -33,6 +34,7 @@ def begin_recording(server: ServerView, request: Request) -> RecordingStatus:
 
 
 def list_recordings(server: ServerView, request: Request) -> RecordingList:
+    """The recordings of a scope, or all, without their entries."""
     return RecordingList([each.status for each in server.interceptor.recordings.of_scope(request.query.scope)])
 
 
@@ -53,6 +55,7 @@ async def read_recording(server: ServerView, request: Request) -> Response:
 
 
 def delete_recording(server: ServerView, request: Request) -> Cleared:
+    """Ends a recording, and drops its entries."""
     return Cleared(server.interceptor.recordings.remove([_recording(server, request)]))
 
 
@@ -67,19 +70,24 @@ def _recording(server: ServerView, request: Request) -> Recording:
 _RECORDING = "/v1/recordings/{recording_id}"
 ENDPOINTS = (
     Endpoint(
-        "POST", "/v1/recordings", "record requests and answers", begin_recording, body=RecordingRequest,
-        returns=RecordingStatus, status=201, refusals=(409, 422), headers=ID_HEADER, control=True,
+        "POST", "/v1/recordings", "record requests and answers", begin_recording, name="createRecording",
+        body=RecordingRequest, returns=RecordingStatus, refusals=(409, 422), headers=ID_HEADER, control=True,
+        creates="/v1/recordings/{id}",
     ),
     Endpoint(
-        "GET", "/v1/recordings", "recordings", list_recordings, query=ScopeQuery, returns=RecordingList, control=True,
+        "GET", "/v1/recordings", "list recordings", list_recordings, name="listRecordings", query=ScopeQuery,
+        returns=RecordingList, control=True,
     ),
     Endpoint(
-        "DELETE", "/v1/recordings", "end recordings", delete_recordings, query=ClearQuery, returns=Cleared,
-        refusals=(422,), control=True,
+        "DELETE", "/v1/recordings", "end recordings", delete_recordings, name="endRecordings", query=ClearQuery,
+        returns=Cleared, refusals=(422,), control=True,
     ),
     Endpoint(
-        "GET", _RECORDING, "entries of a recording; `timeout_ms` waits for some", read_recording, query=RecordingQuery,
-        returns=RecordingPage, refusals=(404,), control=True,
+        "GET", _RECORDING, "read entries of a recording; ?timeout_ms= waits for some", read_recording,
+        name="readRecording", query=RecordingQuery, returns=RecordingPage, refusals=(404,), control=True,
     ),
-    Endpoint("DELETE", _RECORDING, "end a recording", delete_recording, returns=Cleared, refusals=(404,), control=True),
+    Endpoint(
+        "DELETE", _RECORDING, "end a recording", delete_recording, name="endRecording", returns=Cleared,
+        refusals=(404,), control=True,
+    ),
 )  # fmt: skip

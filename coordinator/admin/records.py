@@ -38,7 +38,7 @@ class RecordQuery(Struct, forbid_unknown_fields=True):
     bytes: Annotated[int, Meta(ge=0, le=SHOWN_BYTES_MAX, description="Of each key, value and header.")] = SHOWN_BYTES
 
 
-class Content(Struct, omit_defaults=True):
+class RecordContent(Struct, omit_defaults=True):
     """Bytes that a client wrote: as text where they are UTF-8, else in base64."""
 
     size: int
@@ -49,14 +49,14 @@ class Content(Struct, omit_defaults=True):
     """Whether there are more than are shown."""
 
 
-class Header(Struct):
+class RecordHeader(Struct):
     """A header of a record."""
 
     key: str
-    value: Content | None
+    value: RecordContent | None
 
 
-class TransactionOfRecord(Struct):
+class RecordTransaction(Struct):
     """The transaction that a record is part of."""
 
     producer_id: int
@@ -78,14 +78,14 @@ class Record(Struct):
     offset: int
     time_ms: int
     time_type: Literal["create", "append"]
-    key: Content | None
-    value: Content | None
-    headers: list[Header]
+    key: RecordContent | None
+    value: RecordContent | None
+    headers: list[RecordHeader]
     headers_left_out: int
     compression: str
     producer_id: int | None
     """Null: the producer is not idempotent."""
-    transaction: TransactionOfRecord | None
+    transaction: RecordTransaction | None
     control: ControlRecord | None
 
 
@@ -184,7 +184,7 @@ def _decoded(data: bytes, from_offset: int, most: int, bytes_max: int, outcomes:
                 number = str(int.from_bytes((each.key or b"")[2:4]))
                 control = ControlRecord(*((number, None) if marker is None else _named(marker)))
             elif header.is_transactional:
-                transaction = TransactionOfRecord(header.producer_id, header.producer_epoch, outcomes.state(header))
+                transaction = RecordTransaction(header.producer_id, header.producer_epoch, outcomes.state(header))
             found.append(
                 Record(
                     offset=each.offset,
@@ -192,7 +192,9 @@ def _decoded(data: bytes, from_offset: int, most: int, bytes_max: int, outcomes:
                     time_type="append" if header.attributes & LOG_APPEND_TIME else "create",
                     key=_content(each.key, bytes_max),
                     value=_content(each.value, bytes_max),
-                    headers=[Header(name, _content(value, bytes_max)) for name, value in each.headers[:HEADERS_MAX]],
+                    headers=[
+                        RecordHeader(name, _content(value, bytes_max)) for name, value in each.headers[:HEADERS_MAX]
+                    ],
                     headers_left_out=max(0, len(each.headers) - HEADERS_MAX),
                     compression=COMPRESSION_NAMES[header.compression],
                     producer_id=None if header.producer_id < 0 else header.producer_id,
@@ -210,7 +212,7 @@ def _named(marker: tuple[bool, int]) -> tuple[str, int]:
     return ("commit" if is_commit else "abort"), epoch
 
 
-def _content(value: bytes | None, most: int) -> Content | None:
+def _content(value: bytes | None, most: int) -> RecordContent | None:
     if value is None:
         return None
     shown = value[:most]
@@ -219,15 +221,15 @@ def _content(value: bytes | None, most: int) -> Content | None:
         text = shown.decode()
     except UnicodeDecodeError as error:
         if not (cut and error.start >= most - 3):  # a character that the cut divides
-            return Content(len(value), base64=b64encode(shown).decode(), cut=cut)
+            return RecordContent(len(value), base64=b64encode(shown).decode(), cut=cut)
         text = shown[: error.start].decode()
-    return Content(len(value), text=text, cut=cut)
+    return RecordContent(len(value), text=text, cut=cut)
 
 
 ENDPOINTS = (
     Endpoint(
         "GET", "/v1/topics/{topic}/partitions/{partition}/records",
-        "records of a partition; ?offset=&limit=&bytes= select them", read_records, query=RecordQuery, returns=RecordPage,
-        refusals=(404, 422, 503), shows_records=True,
+        "read records of a partition; ?offset=&limit=&bytes= select them", read_records, name="readRecords",
+        query=RecordQuery, returns=RecordPage, refusals=(404, 422, 503), shows_records=True,
     ),
 )  # fmt: skip

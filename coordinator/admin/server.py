@@ -29,10 +29,14 @@ CLOSED_WITHIN_S = 1.0
 """A stop waits this long for clients to read the last bytes."""
 _EARLY_BYTES = 64 * 1024
 """How much of a request is read before the import is over."""
-BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 63\r\nconnection: close\r\n\r\n"
-    b'{"error": "admin.connections are open and all of them are used"}'
+_BUSY = (
+    b'{"title": "Service Unavailable", "status": 503, "detail": "admin.connections are open and all of them are used"}'
 )
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_BUSY), _BUSY)
+)
+"""The response where there is no place for a connection; written out, because msgspec may not be imported yet."""
 
 
 def import_application() -> ProtocolFactory:

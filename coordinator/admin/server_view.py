@@ -53,6 +53,16 @@ class ClusterStatistics(Protocol):
         ...
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether it gives its shards to the others."""
+        ...
+
+    @property
+    def pieces_to_replay(self) -> int:
+        """The lag of its replay: pieces of the logs that it has claimed and does not serve yet."""
+        ...
+
+    @property
     def owned(self) -> Mapping[str, bool]:
         """Every log that was claimed, and whether this worker has claimed it."""
         ...
@@ -111,6 +121,10 @@ class ServerView(RunsInThread, Protocol):
     @property
     def cluster_statistics(self) -> "ClusterStatistics | None":
         """What this worker counts of its part in a cluster; None: it is alone."""
+        ...
+
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        """Gives the shards to other workers, or takes a share again."""
         ...
 
     @property

@@ -80,7 +80,10 @@ def _row(server: ServerView, name: str) -> TopicOffsets:
 
 
 def describe_topic(server: ServerView, request: Request) -> TopicOffsets:
-    """One topic. Raises RefusedRequest: 404 there is none, or it is one of Kafka's internal ones."""
+    """One topic, with the offsets and sizes of its partitions.
+
+    Raises RefusedRequest: 404 there is none, or it is one of Kafka's internal ones.
+    """
     topic = server.topics.registry.topics.get(request.parameters["topic"])
     if topic is None or topic.is_internal:
         raise RefusedRequest(404, "no such topic here")
@@ -89,19 +92,11 @@ def describe_topic(server: ServerView, request: Request) -> TopicOffsets:
 
 ENDPOINTS = (
     Endpoint(
-        "GET",
-        "/v1/topics/{topic}",
-        "a topic: offsets and sizes of its partitions",
-        describe_topic,
-        returns=TopicOffsets,
-        refusals=(404, 503),
+        "GET", "/v1/topics/{topic}", "get a topic; offsets and sizes of its partitions", describe_topic,
+        name="getTopic", returns=TopicOffsets, refusals=(404, 503),
     ),
     Endpoint(
-        "GET",
-        "/v1/topics",
-        "all topics with the start and end offsets of their partitions; ?limit=100&after=NAME selects a page",
-        list_topics,
-        query=Page,
-        returns=TopicList,
+        "GET", "/v1/topics", "list topics with the offsets of their partitions; ?limit=100&after=NAME selects a page",
+        list_topics, name="listTopics", query=Page, returns=TopicList,
     ),
-)
+)  # fmt: skip

@@ -19,7 +19,10 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(?:\d+|\.\.\.)\]")
 
 
 def read_query(raw: bytes, wanted: type[msgspec.Struct] | None) -> Any:
-    """The query as an instance of `wanted`. Raises RefusedRequest: 400."""
+    """The query as an instance of `wanted`.
+
+    Raises RefusedRequest: 400 it has too many fields, or one twice; 422 it does not fit.
+    """
     try:
         pairs = parse_qsl(raw.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX)
     except ValueError:
@@ -30,13 +33,17 @@ def read_query(raw: bytes, wanted: type[msgspec.Struct] | None) -> Any:
         raise RefusedRequest(400, f"the query has the field {twice} more than once")
     names = [] if wanted is None else [field.encode_name for field in msgspec.structs.fields(wanted)]
     if unknown := fields.keys() - set(names):
-        raise RefusedRequest(400, f"the query has an unknown field: {min(unknown)}", sorted(names))
+        raise RefusedRequest(422, f"the query has an unknown field: {min(unknown)}", sorted(names))
     if wanted is None:
         return None
     try:
-        return msgspec.convert(fields, wanted, strict=False)
+        query = msgspec.convert(fields, wanted, strict=False)
     except msgspec.ValidationError as error:
-        raise RefusedRequest(400, f"the query: {_text(error)}", _allowed(error, wanted)) from None
+        raise RefusedRequest(422, f"the query: {_text(error)}", _allowed(error, wanted)) from None
+    for name, text in fields.items():
+        if getattr(query, name) is None:  # msgspec takes "null" for the null that stands for an absent field
+            raise RefusedRequest(422, f"the query: {name}: {text} is no value; leave the field out")
+    return query
 
 
 def read_body(raw: bytes, wanted: type[msgspec.Struct] | None) -> Any:

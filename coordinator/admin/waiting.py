@@ -43,17 +43,17 @@ class Wanted(NamedTuple):
 
 
 def parse_until(text: str) -> Wanted:
-    """`state:Stable,members:3,epoch:4`; `generation` means `epoch`. Raises RefusedRequest: 400."""
+    """`state:Stable,members:3,epoch:4`; `generation` means `epoch`. Raises RefusedRequest: 422."""
     fields: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition(":")
         name = "epoch" if name == "generation" else name
         if name not in Wanted._fields or name in fields:
-            raise RefusedRequest(400, f"until: {part!r} must be NAME:VALUE, each name once", UNTIL_NAMES)
+            raise RefusedRequest(422, f"until: {part!r} must be NAME:VALUE, each name once", UNTIL_NAMES)
         if name == "state" and value not in STATES:
-            raise RefusedRequest(400, f"until: there is no state {value!r}", STATES)
+            raise RefusedRequest(422, f"until: there is no state {value!r}", STATES)
         if name != "state" and not (value.isascii() and value.isdecimal() and len(value) < 10):
-            raise RefusedRequest(400, f"until: {name} must be a number, not {value!r}")
+            raise RefusedRequest(422, f"until: {name} must be a number, not {value!r}")
         fields[name] = value if name == "state" else int(value)
     return Wanted(**fields)
 

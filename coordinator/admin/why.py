@@ -30,7 +30,7 @@ class WhyQuery(Struct, forbid_unknown_fields=True):
     last_ms: Annotated[int, Meta(ge=1, le=2**53, description="The time before now, in milliseconds.")] = HOUR_MS
 
 
-class CauseOfRebalances(Struct):
+class RebalanceCause(Struct):
     """A cause; `client_id` is null if no client is to blame."""
 
     cause: str
@@ -41,7 +41,7 @@ class CauseOfRebalances(Struct):
     ms: int
 
 
-class Answer(Struct, omit_defaults=True):
+class RebalanceCauses(Struct, omit_defaults=True):
     """The answer. Causes come with the most frequent first; of rebalances and rewound offsets there are the newest."""
 
     group_id: str
@@ -50,7 +50,7 @@ class Answer(Struct, omit_defaults=True):
     sentence: str
     rebalancing_ms: int
     rebalancing_share: float
-    causes: list[CauseOfRebalances]
+    causes: list[RebalanceCause]
     clients: list[dict[str, Any]]
     rebalances: list[dict[str, Any]]
     rewound_offsets: list[dict[str, Any]]
@@ -59,7 +59,7 @@ class Answer(Struct, omit_defaults=True):
 
 
 async def why(server: ServerView, request: Request) -> dict[str, Any]:
-    """The answer.
+    """The causes of the rebalances of a group in a time before now, and the offsets that went back in it.
 
     Raises RefusedRequest: 404 there is no such group, and nothing happened to it; 409 there are no events; 421 another worker
     has it; 503 no worker has it at the moment, or the log cannot be read.
@@ -106,6 +106,8 @@ def _take(reader: EventReader, data: bytes) -> int:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/groups/{group_id}/why", "why a group rebalances, and which offsets went back", why,
-             query=WhyQuery, returns=Answer, refusals=(404, 409, *LOCATED_REFUSALS)),
+    Endpoint(
+        "GET", "/v1/groups/{group_id}/why", "explain why a group rebalances, and which offsets went back", why,
+        name="explainRebalances", query=WhyQuery, returns=RebalanceCauses, refusals=(404, 409, *LOCATED_REFUSALS),
+    ),
 )  # fmt: skip

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from coordinator.admin.endpoint import Endpoint, Request
-from coordinator.admin.server_view import ServerView
+from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
+from coordinator.admin.server_view import ClusterStatistics, ServerView
 
 
 class WorkerView(Struct):
@@ -15,6 +15,8 @@ class WorkerView(Struct):
     """Its process; null: there is none at the moment, or it is not known here."""
     ready: bool
     """Whether it answers."""
+    leaving: bool
+    """Whether it gives its shards to the others."""
     shards: list[str]
     """The logs of the shards that it has, such as `__consumer_offsets-3`."""
     take_overs: int | None
@@ -24,7 +26,9 @@ class WorkerView(Struct):
     records_replayed: int | None
     """Records that take-overs have replayed."""
     shards_replaying: int | None
-    """Shards that it reads from the journal now, so that their requests wait."""
+    """Shards that it reads from the engine now, so that their requests wait."""
+    pieces_to_replay: int | None
+    """The lag of that: the pieces of their logs behind the newest snapshots. A piece is what one turn wrote."""
 
 
 class WorkerList(Struct):
@@ -38,24 +42,58 @@ class WorkerList(Struct):
 def list_workers(server: ServerView, _request: Request) -> WorkerList:
     """This worker, or an empty list where there is only one server."""
     statistics = server.cluster_statistics
+    return WorkerList([] if statistics is None else [_view(server, statistics)], [])
+
+
+async def drain(server: ServerView, request: Request) -> WorkerView:
+    """Lets the other workers take the shards of this one, a few at a time; it serves each until then, and takes none."""
+    return await _marked(server, request, is_leaving=True)
+
+
+async def resume(server: ServerView, request: Request) -> WorkerView:
+    """Lets a worker that was drained take its share of the shards again."""
+    return await _marked(server, request, is_leaving=False)
+
+
+async def _marked(server: ServerView, request: Request, *, is_leaving: bool) -> WorkerView:
+    statistics, number = server.cluster_statistics, request.parameters["number"]
     if statistics is None:
-        return WorkerList([], [])
+        raise RefusedRequest(409, "this server has no workers")
+    if number != str(server.config.node_id):
+        raise RefusedRequest(404, f"there is no worker {number} here", [str(server.config.node_id)])
+    if is_leaving and statistics.workers < 2:
+        raise RefusedRequest(409, "there is no other worker that could take the shards")
+    await server.set_leaving(is_leaving=is_leaving)
+    return _view(server, statistics)
+
+
+def _view(server: ServerView, statistics: ClusterStatistics) -> WorkerView:
     take_overs = sum(statistics.take_overs_s.counts)
-    return WorkerList([
-        WorkerView(
-            number=server.config.node_id,
-            pid=None,
-            ready=True,
-            shards=sorted(log for log, is_mine in statistics.owned.items() if is_mine),
-            take_overs=take_overs,
-            take_over_ms=round(statistics.take_overs_s.total / take_overs * 1000) if take_overs else None,
-            records_replayed=statistics.records_replayed,
-            shards_replaying=sum(shard.awaits_log for shard in server.shards),
-        )
-    ], [])  # fmt: skip
+    return WorkerView(
+        number=server.config.node_id,
+        pid=None,
+        ready=True,
+        leaving=statistics.is_leaving,
+        shards=sorted(log for log, is_mine in statistics.owned.items() if is_mine),
+        take_overs=take_overs,
+        take_over_ms=round(statistics.take_overs_s.total / take_overs * 1000) if take_overs else None,
+        records_replayed=statistics.records_replayed,
+        shards_replaying=sum(shard.awaits_log for shard in server.shards),
+        pieces_to_replay=statistics.pieces_to_replay,
+    )
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/workers", "the workers of a server that is several, and their shards", list_workers,
-             returns=WorkerList),
+    Endpoint(
+        "GET", "/v1/workers", "list the workers of a server that is several, and their shards", list_workers,
+        name="listWorkers", returns=WorkerList,
+    ),
+    Endpoint(
+        "POST", "/v1/workers/{number}/drain", "let the other workers take the shards of one", drain,
+        name="drainWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+    ),
+    Endpoint(
+        "POST", "/v1/workers/{number}/resume", "let a worker that was drained take shards again", resume,
+        name="resumeWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+    ),
 )  # fmt: skip

@@ -192,6 +192,9 @@ class Exchange(EncodedReplies, Generic[R]):
             if self._began_ns:
                 self.route.timed(perf_counter_ns() - self._began_ns)
             self.queue.ready()
+            if self.on_close is not None and self.payload is not None:  # else a rule holds the answer
+                # A long poll refers to its exchange: this cycle would leave large requests to the garbage collector.
+                self.on_close = None
 
     def wait(self) -> None:
         """Parks the request; until it is answered the requests behind it on its connection are not handled, as in Kafka."""
@@ -202,8 +205,9 @@ class Exchange(EncodedReplies, Generic[R]):
         """Drops the exchange, because its connection is gone."""
         if self.payload is None:
             self.payload = b""
-            if self.on_close is not None:
-                self.on_close()
+            on_close, self.on_close = self.on_close, None
+            if on_close is not None:
+                on_close()
 
     def reply(self, message: Message) -> None:
         self.send(self.encode(message))

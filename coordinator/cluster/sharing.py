@@ -8,6 +8,7 @@ while the last responses leave.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from coordinator.cluster.engine.engine import (
@@ -312,6 +313,12 @@ class Sharing:
         assert self._snapshots is not None
         await self._snapshots.take(log)
 
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        """As `Ownership.set_leaving`, which raises nothing here."""
+        assert self._ownership is not None
+        with suppress(EngineUnavailable):
+            await self._ownership.set_leaving(is_leaving=is_leaving)
+
     async def give_back(self) -> None:
         """Gives every shard to the other workers, when what was decided is durable."""
         if self._snapshots is not None:
@@ -391,6 +398,9 @@ class EngineLogs(InternalLogs):
         for topic in self._config.declared_topics:
             if topic.name not in topics.registry.topics:
                 topics.declare_in_turn(topic.name, topic.partitions, topic.configs)
+
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        await self._sharing.set_leaving(is_leaving=is_leaving)
 
     async def leave(self) -> None:
         """Gives the shards to the other workers."""

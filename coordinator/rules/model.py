@@ -84,9 +84,6 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     2. The API handles it, unless it is lost, answered with an error, or answered `instead`.
     3. Its answer waits: `hold`, then `delay_ms`.
     4. The answer leaves: lost, changed, throttled, damaged, slowly, and as the last one of its connection.
-
-    Raises:
-        ValueError: nothing is set, or what is set cannot be combined
     """
 
     error: Text | None = None
@@ -126,6 +123,7 @@ class Action(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """Nothing happens; the rule counts, and those behind it may act."""
 
     def __post_init__(self) -> None:
+        """Raises ValueError: nothing is set, or what is set cannot be combined."""
         kinds = self.kinds
         if not kinds:
             raise ValueError(f"an action has at least one of {', '.join(KINDS)}; found none")
@@ -213,14 +211,18 @@ class FaultStatus(Struct, frozen=True, omit_defaults=True):
 
 
 class FaultList(Struct, frozen=True):
+    """Fault rules, in the order in which they were set."""
+
     faults: list[FaultStatus]
 
 
 class Cleared(Struct, frozen=True):
+    """How many rules were cleared, or recordings ended."""
+
     cleared: int
 
 
-class Release(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Asks to release what a rule holds, the oldest first."""
 
     count: Positive | None = None
@@ -228,6 +230,8 @@ class Release(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class Released(Struct, frozen=True):
+    """How many requests and answers were released."""
+
     released: int
 
 
@@ -270,6 +274,8 @@ class RecordingStatus(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordingList(Struct, frozen=True):
+    """Recordings, in the order in which they began."""
+
     recordings: list[RecordingStatus]
 
 

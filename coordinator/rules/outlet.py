@@ -37,6 +37,7 @@ class Outlet:
     def give(exchange: Exchange[Any], payload: Payload) -> None:
         """Gives the connection an answer that has been counted and timed."""
         exchange.payload = payload
+        exchange.on_close = None
         exchange.queue.ready()
 
 

@@ -334,6 +334,10 @@ class Server:
         """What this worker counts of its part in a cluster; None: it is alone."""
         return self._logs.cluster_statistics
 
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        """As `InternalLogs.set_leaving`."""
+        await self._logs.set_leaving(is_leaving=is_leaving)
+
     # --- parts --------------------------------------------------------------------------------------------------------
 
     @property

@@ -197,6 +197,10 @@ class InternalLogs(ABC):
         """
 
     @abstractmethod
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        """Gives the shards to other workers, or takes a share again; a server that is alone keeps them."""
+
+    @abstractmethod
     async def leave(self) -> None:
         """The server is about to close its listeners."""
 
@@ -282,6 +286,9 @@ class EmbeddedLogs(InternalLogs):
     ) -> None:
         """There is nobody to join."""
         await accept()
+
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        """There are no other workers."""
 
     async def leave(self) -> None:
         """There is nobody to leave."""

@@ -12,6 +12,7 @@ control = LazyGroup(
             "control_transactions", "Abort transactions as their timeout does, and move their coordinator."
         ),
         "brokers": Loaded("control_brokers", "Take brokers of `serve --nodes` down and up, and move what they lead."),
+        "workers": Loaded("control_workers", "Show who has which shard, and drain a worker."),
         "emulate": Loaded("control_emulate", "Show the release of Kafka that clients see, or become another one."),
         "clock": Loaded("control_clock", "Show the server's clock, stop it, advance it."),
         "record": Loaded("control_record", "Record what clients ask and are answered."),

@@ -16,6 +16,7 @@ from coordinator_testing.control.brokers import Broker
 from coordinator_testing.control.clock import ClockReading
 from coordinator_testing.control.groups import Rebalanced
 from coordinator_testing.control.steps import View
+from coordinator_testing.control.workers import Worker
 
 FAULTS = ("FAULT", "SCOPE", "MATCH", "ACTION", "EXTENT", "MATCHED", "ACTED", "HELD", "ACTIVE")
 LONG_POLL_MS = 5_000
@@ -80,6 +81,29 @@ def show_row(done: msgspec.Struct, as_json: bool) -> int:
         return 0
     shown = tuple(len(value) if isinstance(value, list) else value for value in fields.values())
     print_table(tuple(name.upper().replace("_", "-") for name in fields), [shown])
+    return 0
+
+
+def show_workers(workers: Sequence[Worker], as_json: bool) -> int:
+    """Prints the workers of a server that is several."""
+    if as_json:
+        print_json({"workers": msgspec.to_builtins(workers)})
+        return 0
+    print_table(
+        ("WORKER", "PID", "STATE", "SHARDS", "TAKE-OVERS", "MEAN", "PIECES TO REPLAY"),
+        [
+            (
+                each.number,
+                "-" if each.pid is None else each.pid,
+                "leaving" if each.leaving else "serves" if each.ready else "does not answer",
+                len(each.shards),
+                "-" if each.take_overs is None else each.take_overs,
+                "-" if each.take_over_ms is None else f"{each.take_over_ms} ms",
+                "-" if each.pieces_to_replay is None else each.pieces_to_replay,
+            )
+            for each in workers
+        ],
+    )
     return 0
 
 

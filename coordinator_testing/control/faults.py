@@ -3,7 +3,7 @@
 from typing import TypedDict, Unpack
 from urllib.parse import quote
 
-from coordinator.rules.model import Cleared, FaultList, FaultStatus, Release, Released
+from coordinator.rules.model import Cleared, FaultList, FaultStatus, Released, ReleaseRequest
 from coordinator_testing.control import keywords, steps
 from coordinator_testing.control.command import command
 from coordinator_testing.control.keywords import FaultKeywords
@@ -53,7 +53,7 @@ class FaultCommands:
     @command
     def release(self, count: int | None = None) -> Steps[int]:
         """Releases requests that the rule holds: this many, the oldest first, or all. Returns their number."""
-        answer = yield from steps.ask(steps.post(f"{self._path}/release", Release(count=count)), Released)
+        answer = yield from steps.ask(steps.post(f"{self._path}/release", ReleaseRequest(count=count)), Released)
         return answer.released
 
     @command

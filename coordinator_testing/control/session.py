@@ -4,12 +4,13 @@ import uuid
 from urllib.parse import urlsplit
 
 from coordinator.rules.model import FaultStatus, RecordingStatus
-from coordinator_testing.control import brokers, emulation, faults, recordings, steps
+from coordinator_testing.control import brokers, emulation, faults, recordings, steps, workers
 from coordinator_testing.control.clock import ClockCommands
 from coordinator_testing.control.command import command
 from coordinator_testing.control.emulation import Emulation
 from coordinator_testing.control.errors import ControlOff
 from coordinator_testing.control.steps import Steps, View
+from coordinator_testing.control.workers import Worker
 
 
 class ControlCommands:
@@ -66,6 +67,21 @@ class ControlCommands:
     def brokers(self) -> Steps[list[brokers.Broker]]:
         """All brokers of a server that is several; none if it is one."""
         return brokers.listed()
+
+    @command
+    def workers(self) -> Steps[list[Worker]]:
+        """All workers that share the work; none if the server works alone."""
+        return workers.listed()
+
+    @command
+    def drain_worker(self, number: int) -> Steps[Worker]:
+        """Lets the others take the shards of a worker. Leaving the `with` does not undo it."""
+        return workers.act(number, "drain")
+
+    @command
+    def resume_worker(self, number: int) -> Steps[Worker]:
+        """Lets a worker that was drained take its share of the shards again."""
+        return workers.act(number, "resume")
 
     @command
     def emulation(self) -> Steps[Emulation]:

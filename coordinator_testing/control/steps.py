@@ -180,9 +180,15 @@ def refusal(answer: HttpAnswer) -> ControlRefused | ControlUnreachable:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ControlUnreachable(f"it is not the admin address of this server: HTTP status {answer.status}")
     kind = ControlOff if answer.status == OFF else ControlRefused
-    return kind(answer.status, refused.error, tuple(map(str, refused.allowed)))
+    return kind(answer.status, refused.detail or refused.error, tuple(map(str, refused.allowed)))
 
 
 class _Refusal(msgspec.Struct):
-    error: str
+    detail: str = ""
+    error: str = ""
+    """What older servers send instead of `detail`."""
     allowed: list[Any] = []
+
+    def __post_init__(self) -> None:
+        if not self.detail and not self.error:
+            raise ValueError("a refusal has a reason")

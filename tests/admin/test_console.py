@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from coordinator_testing.control import Control, ControlRefused
 from tests.support.admin_client import view
 from tests.support.coordinators import coordinator_of
 from tests.support.group_members import Consumer
@@ -80,6 +81,14 @@ def test_several_workers_answer_the_overview_together_and_each_has_its_shards(co
     assert sum(each["take_overs"] for each in found["workers"]) > 0
     listed = view(server, "/v1/groups?sort=trouble&limit=3")
     assert (len(listed["groups"]), listed["total"], "next" in listed) == (3, 4, False)
+    with Control(server.admin) as control:
+        total = sum(len(each.shards) for each in control.workers())
+        assert control.drain_worker(1).leaving
+        wait_until(lambda: [len(each.shards) for each in control.workers()] == [total, 0])
+        assert not control.resume_worker(1).leaving
+        wait_until(lambda: all(each.shards for each in control.workers()))
+        with pytest.raises(ControlRefused, match="there is no worker 2"):
+            control.drain_worker(2)
 
 
 def test_a_server_that_works_alone_has_no_workers(server):
@@ -155,7 +164,7 @@ def test_records_are_shown_with_their_transaction_and_within_bounds(coordinator_
     topics = "/v1/topics"
     refused = {
         f"{RECORDS}?offset=9": 422,
-        f"{RECORDS}?limit=201": 400,
+        f"{RECORDS}?limit=201": 422,
         f"{topics}/t/partitions/2/records": 404,
         f"{topics}/t/partitions/x/records": 404,
         f"{topics}/__consumer_offsets/partitions/0/records": 404,
@@ -178,9 +187,8 @@ def test_events_are_searched_by_type_member_client_and_time(server, closing):
     one, other = (join(server, "searched", closing, name) for name in ("one", "other"))
 
     def found(**fields: Any) -> list[tuple[str, str]]:
-        query = {"group": "searched", "follow": "false", **fields}
-        headers = {"Accept": "application/json"}
-        page = httpx.get(f"{server.admin}/v1/events", params=query, headers=headers, timeout=WITHIN_S).json()
+        query = {"group": "searched", **fields}
+        page = httpx.get(f"{server.admin}/v1/events/page", params=query, timeout=WITHIN_S).json()
         assert page["at_end"]
         return [(each["type"], each.get("member_id", "")) for each in page["events"]]
 

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: history and live without a seam, over all groups or one, as a stream and in pages."""
+"""`GET /v1/events` and `/v1/events/page`: history and live without a seam, over all groups or one, as a stream and in pages."""
 
 import json
 from collections.abc import Iterator
@@ -41,9 +41,7 @@ def commit(connection: Connection, group: str, count: int = 1, generation: int =
 
 
 def page(server: ServerProcess, **query: Any) -> dict[str, Any]:
-    answer = httpx.get(
-        f"{server.admin}/v1/events", params=query, headers={"Accept": "application/json"}, timeout=TIMEOUT
-    )
+    answer = httpx.get(f"{server.admin}/v1/events/page", params=query, timeout=TIMEOUT)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -142,17 +140,23 @@ def test_a_stream_that_does_not_follow_ends_at_the_last_event(server, connection
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ({"after": "yesterday"}, 400, "after"),
+        ({"after": "yesterday"}, 422, "after"),
         ({"after": "5"}, 422, "an offset alone needs a group"),
         ({"after": "9999:5"}, 422, "there is no shard 9999"),
         ({"after": "0:99999999"}, 422, "shard 0 ends before"),
-        ({"limit": "0"}, 400, "limit"),
-        ({"since": "0"}, 400, "unknown field: since"),
+        ({"limit": "0"}, 422, "limit"),
+        ({"limit": "null"}, 422, "limit: null is no value; leave the field out"),
+        ({"since": "0"}, 422, "unknown field: since"),
     ],
 )
 def test_a_position_that_cannot_be_is_refused(server, query, status, words):
     answer = httpx.get(f"{server.admin}/v1/events", params=query, timeout=TIMEOUT)
-    assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
+    assert (answer.status_code, words in answer.json()["detail"]) == (status, True), answer.text
+
+
+def test_a_client_that_wants_json_hears_where_it_is_and_waits_for_no_stream(server):
+    answer = httpx.get(f"{server.admin}/v1/events", headers={"Accept": "application/json"}, timeout=TIMEOUT)
+    assert (answer.status_code, "/v1/events/page" in answer.json()["detail"]) == (406, True)
 
 
 def test_events_that_retention_has_deleted_are_reported(coordinator_process):
@@ -177,7 +181,9 @@ def test_without_an_event_log_the_refusal_names_the_setting(coordinator_process)
     answer = httpx.get(f"{server.admin}/v1/events", timeout=TIMEOUT)
     assert answer.status_code == 409
     assert answer.json() == {
-        "error": "the server records no events: coordinator.events is none",
+        "title": "Conflict",
+        "status": 409,
+        "detail": "the server records no events: coordinator.events is none",
         "allowed": ["refused", "all"],
     }
 

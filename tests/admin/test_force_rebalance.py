@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator import cli
-from coordinator.admin.api import ForceRebalance, force_rebalance
+from coordinator.admin.api import RebalanceRequest, force_rebalance
 from coordinator.admin.endpoint import RefusedRequest, Request
 from coordinator.groups.force_rebalance import CAUSE
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -105,7 +105,7 @@ def test_the_rebalance_that_was_acknowledged_survives_kill_9(coordinator_process
 def test_a_request_that_is_not_as_it_must_be_is_refused(shared_server, body, headers, status, words):
     got, answer = post(shared_server, body, headers=headers)
     assert got == status
-    assert words in answer["error"]
+    assert words in answer["detail"]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_group_without_members_is_refused(shared_server, closing):
     partitions = [{"partition_index": 0, "committed_offset": 1}]
     connection.call("OffsetCommit", 8, group_id="simple", topics=[{"name": "events", "partitions": partitions}])
     status, answer = post(shared_server, {"reason": "x"}, "/v1/groups/simple/rebalance")
-    assert (status, answer) == (409, {"error": "the group has no members to rebalance; it is Empty"})
+    assert (status, answer["detail"]) == (409, "the group has no members to rebalance; it is Empty")
 
 
 def run(server: ServerProcess, capsys: Any, *arguments: str) -> tuple[int, str, str]:
@@ -178,7 +178,7 @@ def test_a_coordinator_that_cannot_answer_gives_a_clear_error(error, status, wor
     class Server:
         groups = Groups()
 
-    request = Request(parameters={"group_id": "g"}, body=ForceRebalance("x"))
+    request = Request(parameters={"group_id": "g"}, body=RebalanceRequest("x"))
     with pytest.raises(RefusedRequest, match=words) as refused:
         asyncio.run(force_rebalance(Server(), request))
     assert refused.value.status == status

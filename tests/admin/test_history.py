@@ -1,7 +1,5 @@
 """A group at an offset of its log, and what has changed between two: `?at=` and `?diff=`."""
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -59,11 +57,7 @@ def test_the_state_offset_of_an_event_shows_the_group_that_it_was_decided_on(
     member(server, Consumer, "events", closing)
     one = member(server, Consumer, "events", closing, instance_id="i")
     act(server, f"/v1/groups/events/members/{one.id}/evict", reason="a test")
-    request = urllib.request.Request(
-        f"{server.admin}/v1/events?group=events&limit=100", headers={"Accept": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        events = json.load(answer)["events"]
+    events = view(server, "/v1/events/page?group=events&limit=100")["events"]
     left = next(event for event in events if event["type"] == "MemberLeft")
     assert {each["member_id"] for each in at(server, "events", left["state_offset"])["members"]} >= {one.id}
     assert left["reason"].endswith("a test")
@@ -97,7 +91,7 @@ def test_what_is_only_in_the_journal_is_part_of_the_history_also_after_kill_9(
 
 def test_offsets_that_the_log_does_not_have_are_refused_with_those_that_it_has(server: ServerProcess) -> None:
     status, answer = ask(server, "GET", f"/v1/groups/g?at={end(server) + 1}")
-    assert (status, answer["error"]) == (422, f"the log of the group's shard has the offsets from 0 to {end(server)}")
+    assert (status, answer["detail"]) == (422, f"the log of the group's shard has the offsets from 0 to {end(server)}")
 
 
 def test_differences_are_found_by_name_and_not_by_place() -> None:

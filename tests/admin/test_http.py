@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -147,11 +148,25 @@ def body(answer: bytes) -> bytes:
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"\x16\x03\x01nonsense\r\n\r\n", 400),
         (b"\x00\x00\x00\x10\x00\x12\x00\x04\x00\x00\x00\x01\r\n\r\n", 400),
+        (request("/later?f1=a&f1=b"), 400),
+        (request("/later?g=a"), 422),
     ],
 )
-async def test_the_status_of_each_kind_of_request(asked, expected):
+async def test_each_kind_of_request_has_a_status_and_refusals_are_problem_details(asked, expected):
     async with serving() as port:
-        assert status(await ask(port, asked)) == expected
+        answer = await ask(port, asked)
+    assert status(answer) == expected
+    if expected != 200:
+        check_problem(answer)
+
+
+def check_problem(answer: bytes) -> None:
+    """The response is a problem of RFC 9457 whose members agree with the status line."""
+    assert b"\r\ncontent-type: application/problem+json\r\n" in answer
+    problem = json.loads(body(answer))
+    assert (problem["status"], problem["title"]) == (status(answer), HTTPStatus(status(answer)).phrase)
+    assert problem["detail"]
+    assert "type" not in problem  # about:blank: the status says which problem it is
 
 
 async def test_path_segments_are_unquoted_and_cannot_inject_headers():
@@ -233,7 +248,9 @@ async def test_a_connection_over_the_limit_gets_503_while_the_server_works_on_al
         working = [asyncio.create_task(ask(port, request("/held"))) for _ in range(2)]
         for _ in working:
             await arrived.acquire()
-        assert status(await ask(port, request("/later"))) == 503
+        refused = await ask(port, request("/later"))
+        assert status(refused) == 503
+        check_problem(refused)
         released.set()
         assert [status(answer) for answer in await asyncio.gather(*working)] == [200, 200]
         assert status(await ask(port, request("/later"))) == 200
@@ -318,7 +335,7 @@ async def test_a_long_poll_may_take_its_timeout_in_addition_to_the_time_of_a_req
     held = Held()
     async with serving(replace(CONFIG, admin_request_time_ms=200), held.endpoints) as port:
         assert body(await ask(port, request("/poll?timeout_ms=400"))) == b"waited"
-        assert status(await ask(port, request("/poll?timeout_ms=600001"))) == 400
+        assert status(await ask(port, request("/poll?timeout_ms=600001"))) == 422
 
 
 async def test_a_handler_that_takes_too_long_gets_an_answer_that_says_so():
@@ -408,7 +425,9 @@ async def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it
     async with serving() as port:
         answer = await ask(port, request("/echo/a", "DELETE"))
         assert b"\r\nallow: GET, HEAD, POST\r\n" in answer
-        assert json.loads(body(answer)) == {"error": "the path supports GET, HEAD, POST"}
+        assert b"\r\ncontent-type: application/problem+json\r\n" in answer
+        detail = "the path supports GET, HEAD, POST"
+        assert json.loads(body(answer)) == {"title": "Method Not Allowed", "status": 405, "detail": detail}
 
 
 async def test_an_import_that_fails_closes_the_connection_and_the_next_one_tries_again(caplog):

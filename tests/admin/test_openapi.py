@@ -5,6 +5,8 @@ COORDINATOR_OPENAPI_EXAMPLES=200 sends more requests to each operation than CI d
 
 import json
 import os
+import re
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -23,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
 
 from coordinator.admin.openapi import document
 from coordinator.admin.routes import all_endpoints
+from coordinator.admin.workers import routes
 from coordinator_testing.throwaway_server import ThrowawayServer
 from tests.support import coordinators
 from tests.support.coordinators import coordinator_of
@@ -112,11 +115,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", f"{GROUP}/why", {}),
     ("GET", GROUP, {"query": {"until": "members:1", "timeout_ms": 1}}),
     ("GET", "/v1/events", {"query": {"follow": "false", "limit": 5}}),
-    (
-        "GET",
-        "/v1/events",
-        {"query": {"follow": "false", "type": "MemberJoined,FaultActed", "client": "c", "since_ms": 1}},
-    ),
+    ("GET", "/v1/events/page", {"query": {"type": "MemberJoined,FaultActed", "client": "c", "since_ms": 1}}),
     ("POST", "/v1/recordings", {"body": {"match": {"api": "Heartbeat"}, "scope": "s"}}),
     ("GET", "/v1/recordings", {}),
     ("GET", "/v1/recordings/{recording_id}", RECORDING),
@@ -154,11 +153,16 @@ CALLS_OF_BROKERS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/brokers/{broker_id}/up", BROKER),
 ]
 """The calls that only a server of several brokers answers with success."""
+CALLS_OF_WORKERS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/v1/workers/{number}/drain", {"number": "2"}),
+    ("POST", "/v1/workers/{number}/resume", {"number": "2"}),
+]
+"""The calls that only several workers answer with success."""
 BY_NAME = {operation.label: operation for operation in OPERATIONS}
 
 
 def test_every_operation_is_called_for_what_is_there():
-    assert {f"{method} {path}" for method, path, _ in (*CALLS, *CALLS_OF_BROKERS)} == BY_NAME.keys()
+    assert {f"{method} {path}" for method, path, _ in (*CALLS, *CALLS_OF_BROKERS, *CALLS_OF_WORKERS)} == BY_NAME.keys()
 
 
 WORKERS = [pytest.param((), each, id=each.kind) for each in KINDS]
@@ -189,7 +193,7 @@ def test_what_is_there_is_answered_with_success_as_the_document_says(coordinator
 
         names = {"group_id": "group", "member_id": join(), "transactional_id": "transactional"}
         begin_transaction(link, names["transactional_id"])
-        for method, path, sent in CALLS:
+        for method, path, sent in (*CALLS, *(CALLS_OF_WORKERS if arguments else ())):
             if sent.get("next"):
                 names["member_id"] = join()
             check_success(server.admin, method, path, sent, names)
@@ -215,6 +219,10 @@ def check_success(url: str, method: str, path: str, sent: dict[str, Any], names:
     answer = case.call(base_url=url, timeout=WITHIN_S)
     case.validate_response(answer, checks=SHAPE)
     assert answer.status_code in {200, 201}, (method, path, answer.text)
+    if answer.status_code == 201:
+        [location] = answer.headers["location"]
+        assert location == f"{path}/{answer.json()['id']}"
+        assert httpx.get(f"{url}{location}", timeout=WITHIN_S).status_code == 200
 
 
 def begin_transaction(link: Connection, transactional_id: str) -> None:
@@ -243,8 +251,48 @@ def test_the_document_has_every_endpoint_and_says_which_need_control():
     assert found.keys() == {(endpoint.method, endpoint.path) for endpoint in all_endpoints()}
     for endpoint in all_endpoints():
         assert found[endpoint.method, endpoint.path].get("x-control", False) == endpoint.control
-    ids = [operation["operationId"] for operation in found.values()]
-    assert len(ids) == len(set(ids))
+
+
+def test_operations_have_names_tags_and_titles_for_generated_clients():
+    made = document(all_endpoints())
+    found = [operation for methods in made["paths"].values() for operation in methods.values()]
+    names = [operation["operationId"] for operation in found]
+    assert all(re.fullmatch("[a-z]+([A-Z][a-z]+)+", name) for name in names), names
+    assert len(names) == len(set(names))
+    assert {tag for operation in found for tag in operation["tags"]} == {tag["name"] for tag in made["tags"]}
+    assert all(re.fullmatch("[A-Z][^;?]+", operation["summary"]) for operation in found)
+    assert all(operation["description"] for operation in found)
+
+
+def test_descriptions_have_no_sections_of_docstrings_and_no_names_of_files():
+    for text in values_of(document(all_endpoints()), "description"):
+        assert not re.search(r"Raises Ref|Raises as|(Raises|Returns|Args):|\.py\b|\n ", text), text
+
+
+def test_enumerations_say_their_type_and_integers_when_they_need_64_bits():
+    for schema in objects_of(document(all_endpoints())):
+        if isinstance(values := schema.get("enum"), list):
+            assert {type(each) for each in values} == {{"string": str, "boolean": bool}[schema["type"]]}
+        if schema.get("type") == "integer":
+            needs_64_bits = schema.get("maximum", 2**63) >= 2**31 or schema.get("minimum", 0) < -(2**31)
+            assert (schema.get("format") == "int64") is needs_64_bits, schema
+
+
+def test_several_workers_have_the_same_document_as_one_server():
+    assert document(all_endpoints()) == document(routes.endpoints())
+
+
+def objects_of(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a document."""
+    if isinstance(value, dict):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from objects_of(each)
+
+
+def values_of(value: Any, name: str) -> Iterator[str]:
+    """The texts of this name."""
+    return (found for each in objects_of(value) if isinstance(found := each.get(name), str))
 
 
 def test_the_document_refers_to_nothing_that_it_does_not_have():

@@ -155,7 +155,7 @@ def test_an_unknown_keyword_is_a_type_error():
 
 
 def test_a_refusal_has_status_text_and_what_is_allowed():
-    group = Group((409, {"error": "the group has no members", "allowed": ["a", "b"]}))
+    group = Group((409, {"detail": "the group has no members", "allowed": ["a", "b"]}))
     with pytest.raises(ControlRefused) as refused:
         group.rebalance("why")
     assert (refused.value.status, refused.value.text, refused.value.allowed) == (
@@ -166,12 +166,19 @@ def test_a_refusal_has_status_text_and_what_is_allowed():
     assert str(refused.value) == "the group has no members (allowed: a, b)"
 
 
+def test_the_refusal_of_an_older_server_has_its_text_in_another_field():
+    with pytest.raises(ControlRefused, match="no such group"):
+        Group((404, {"error": "no such group"})).describe()
+
+
 def test_a_server_whose_control_is_off_says_which_setting_turns_it_on():
     with pytest.raises(ControlOff, match=r"admin\.control\.enable"):
-        Group((403, {"error": "set admin.control.enable=true"})).bump_epoch()
+        Group((403, {"detail": "set admin.control.enable=true"})).bump_epoch()
 
 
-@pytest.mark.parametrize("answer", [(404, b"<html>"), (200, b"<html>"), (502, b""), (200, b"[]"), (500, b"\xff")])
+@pytest.mark.parametrize(
+    "answer", [(404, b"<html>"), (200, b"<html>"), (502, b""), (200, b"[]"), (404, b"{}"), (500, b"\xff")]
+)
 def test_something_else_at_the_address_is_not_taken_for_the_server(answer):
     with pytest.raises(ControlUnreachable, match="this server"):
         Group(answer).describe()
@@ -202,7 +209,7 @@ def test_a_server_that_is_not_there_is_unreachable():
 
 def test_a_command_is_repeated_while_the_coordinator_is_not_available():
     group = Group(
-        *[(503, {"error": "COORDINATOR_LOAD_IN_PROGRESS: try again"})] * 3,
+        *[(503, {"detail": "COORDINATOR_LOAD_IN_PROGRESS: try again"})] * 3,
         (200, {"topic": "t", "shard": 3, "refused": 1}),
     )
     assert group.reload(for_ms=5).shard == 3
@@ -213,11 +220,11 @@ def test_a_command_is_repeated_while_the_coordinator_is_not_available():
 
 def test_a_command_gives_up_when_its_time_is_over():
     with pytest.raises(ControlRefused, match="try again"):
-        Group((503, {"error": "try again"})).rebalance("why", timeout_s=-1)
+        Group((503, {"detail": "try again"})).rebalance("why", timeout_s=-1)
 
 
 def test_a_wait_asks_again_until_the_group_is_there_and_as_wanted():
-    group = Group((404, {"error": "no such group"}), (200, EMPTY), (200, STABLE))
+    group = Group((404, {"detail": "no such group"}), (200, EMPTY), (200, STABLE))
     assert group.wait(state="Stable", members=3, timeout_s=60) == STABLE
     assert {each.query["until"] for each in group.requests} == {"state:Stable,members:3"}
     assert all(0 < int(each.query["timeout_ms"]) <= steps.LONG_POLL_MS for each in group.requests)
@@ -228,7 +235,7 @@ def test_a_wait_in_vain_says_what_was_seen_last():
     with pytest.raises(NotReached, match=r'state:Stable of group a/b c was not reached in 0 s; last seen: .*"Empty"'):
         Group((200, EMPTY)).wait(state="Stable", timeout_s=0)
     with pytest.raises(TimeoutError, match="no such group"):
-        Group((404, {"error": "no such group"})).wait(state="Stable", timeout_s=0)
+        Group((404, {"detail": "no such group"})).wait(state="Stable", timeout_s=0)
 
 
 def test_a_wait_for_a_fault_ends_when_all_that_is_wanted_is_reached():
@@ -293,14 +300,14 @@ def test_leaving_clears_the_scope():
 
 
 def test_leaving_sets_a_manual_clock_back_even_if_nothing_else_works():
-    whole = Whole((500, {"error": "a bug"}), (200, CLOCK), made_manual=True)
+    whole = Whole((500, {"detail": "a bug"}), (200, CLOCK), made_manual=True)
     with pytest.raises(ControlRefused, match="a bug"):
         whole.run(whole.leave())
     assert (whole.urls[-1], whole.body(1)) == ("POST /v1/clock", {"mode": "real"})
 
 
 def test_leaving_a_server_whose_control_is_off_is_no_error():
-    whole = Whole((403, {"error": "set admin.control.enable=true"}))
+    whole = Whole((403, {"detail": "set admin.control.enable=true"}))
     whole.run(whole.leave())
 
 

@@ -16,14 +16,15 @@ from coordinator_testing.control.transactions import TransactionCommands
 
 WITHOUT_COMMAND = {
     ("GET", "/v1/openapi.json"),
+    ("GET", "/v1/events/page"),
     ("GET", "/v1/groups/{group_id}/why"),
     ("GET", "/v1/overview"),
-    ("GET", "/v1/workers"),
     ("GET", "/v1/topics/{topic}"),
     ("GET", "/v1/topics/{topic}/partitions/{partition}/records"),
 }
-"""The first is for programs that make a client; `coordinator groups why` has the answer of the second from the log. The others
-are the page's; a program has metrics, and clients of Kafka for topics and their records."""
+"""The first is for programs that make a client; the stream has the events of the second; `coordinator groups why` has the
+answer of the third from the log. The others are the page's; a program has metrics, and clients of Kafka for topics and their
+records."""
 
 
 class First:
@@ -82,6 +83,7 @@ def requests():
     yield from (transaction.describe(), transaction.wait("Ongoing"), transaction.expire(), transaction.reload())
     yield from (recording.entries(), recording.wait(1), recording.page(), recording.clear())
     yield from (whole.emulation(), whole.emulate("3.9"))
+    yield from (whole.workers(), whole.drain_worker(1), whole.resume_worker(1))
     yield from (whole.brokers(), broker.down(), broker.up(), broker.lead(group="g"))
     yield from (
         clock.read(),

@@ -1,6 +1,10 @@
 """What a member lost within an epoch stays fenced while any member can be in that epoch, whatever becomes of the group."""
 
+from itertools import combinations, pairwise, product
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from coordinator.groups.fence import NO_FENCE, Fence
 from coordinator.groups.settings import FENCING_POLICIES
@@ -11,6 +15,17 @@ from tests.groups.harness import subscription
 
 LOST, KEPT = ("t", 1), ("t", 2)
 STALE = ErrorCode.ILLEGAL_GENERATION
+MEMBERS, PARTITIONS = ("m", "n", "o"), (LOST, KEPT, ("u", 1))
+HISTORIES = st.lists(
+    st.dictionaries(st.sampled_from(MEMBERS), st.frozensets(st.sampled_from(PARTITIONS))), min_size=2, max_size=5
+)
+"""What each member has, before the first resync of an epoch and after each."""
+M, N = {"m": frozenset({LOST})}, {"n": frozenset({LOST})}
+
+
+def again(number: int) -> int:
+    """An equal number that is another object: those of requests and records are, too."""
+    return int(str(number))
 
 
 def assignment(*partitions: int) -> bytes:
@@ -52,13 +67,40 @@ def test_the_fence_grows_within_its_epoch_and_ends_with_it():
     assert not first.gives_back(5, {"m": a})
 
 
-def test_every_resync_of_an_epoch_adds_to_what_its_members_lost():
-    a, b = frozenset({LOST}), frozenset({KEPT})
-    once = NO_FENCE.resynced(4, {"m": a | b}, {"m": b, "n": a})
-    assert once.resynced(4, {"m": b, "n": a}, {"n": a | b}).lost == {"m": a | b}
-    taken = NO_FENCE.resynced(4, {"m": a}, {})
-    assert taken.resynced(4, {}, {"n": a}) == Fence(4, 2, {"m": a}, {})
-    assert taken.resynced(4, {"m": a | b}, {"n": a | b}) == Fence(4, 2, {"m": a | b}, {})
+@given(HISTORIES, st.integers(0, 2**31 - 1))
+@example([M, N, M, N], 4)
+def test_a_member_has_lost_in_an_epoch_what_another_one_had_after_it(held, epoch):
+    fence = NO_FENCE
+    for before, after in pairwise(held):
+        fence = fence.resynced(again(epoch), before, after)
+    for member_id, partition in product(MEMBERS, PARTITIONS):
+        had = [partition in each.get(member_id, ()) for each in held]
+        others_had = [any(partition in each[other] for other in each if other != member_id) for each in held]
+        lost = any(had[then] and others_had[now] and not had[now] for then, now in combinations(range(len(held)), 2))
+        assert fence.forbids(member_id, again(epoch), [partition]) == lost
+        assert not fence.forbids(member_id, epoch - 1, [partition])
+        assert not fence.forbids(member_id, epoch + 1, [partition])
+        last_had = max((then for then, has in enumerate(had) if has), default=len(held))
+        is_taken = last_had < len(held) - 1 and not any(others_had[last_had + 1 :])
+        assert (partition in fence.taken.get(member_id, ())) == is_taken
+    assert fence.resyncs == len(held) - 1
+    assert fence.at(again(epoch)) is fence
+    assert fence.at(epoch - 1) is fence.at(epoch + 1) is NO_FENCE
+
+
+@given(HISTORIES)
+@example([M, N, M, {}, {}])
+@example([M, {}, {"m": frozenset({KEPT})}])
+def test_a_conversion_adds_to_the_lost_what_was_taken_and_is_not_held(history):
+    *held, kept = history
+    fence = NO_FENCE
+    for before, after in pairwise(held):
+        fence = fence.resynced(4, before, after)
+    converted = fence.converted(again(4), kept)
+    for member_id, partition in product(MEMBERS, PARTITIONS):
+        gone = partition in fence.taken.get(member_id, ()) and partition not in kept.get(member_id, ())
+        assert converted.forbids(member_id, 4, [partition]) == (fence.forbids(member_id, 4, [partition]) or gone)
+    assert (converted.taken, converted.resyncs) == ({}, fence.resyncs)
 
 
 def test_what_was_taken_and_is_not_held_after_a_conversion_counts_as_lost():

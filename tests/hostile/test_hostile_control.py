@@ -165,7 +165,7 @@ def test_a_rule_at_random_is_set_or_refused_and_never_breaks_the_server(
         assert answer.status_code in (201, 400, 422), answer.text
         outcomes[str(answer.status_code)] += 1
         if answer.status_code != 201:
-            assert answer.json()["error"]
+            assert answer.json()["detail"]
             return
         outcomes[meet(server, api, seed)] += 1
         fault = http.get("/faults").json()["faults"][0]

@@ -89,7 +89,8 @@ def produce(link: Any) -> None:
         answer = link.call("Produce", 9, acks=-1, timeout_ms=9_000, transactional_id=transactional_id, topic_data=data)
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
 
-    write(Batch(values=[b"plain <b>text</b>", json.dumps({"id": LARGE, "of": []}).encode(), b"\xff\x00\x01"]))
+    values = [b"plain <b>text</b>", json.dumps({"id": LARGE, "of": []}).encode(), b"\xff\x00\x01"]
+    write(Batch(values=values, headers=((b"trace", b"<i>7</i>"), (b"bits", b"\xfe\xff"))))
     begun = link.call("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=9_000)
     producer, epoch = begun["producer_id"], begun["producer_epoch"]
     link.call(
@@ -128,6 +129,15 @@ def test_people_with_disabilities_can_use_every_view(look, view, name):
         assert axe_faults(page) == []
 
 
+def check_looks(open_page: Callable[..., Any], url: str, seen: str) -> None:
+    """The view is for everybody, at every width and in both schemes."""
+    for options in LOOKS.values():
+        page = open_page(url, **options)
+        page.locator("main").get_by_text(seen).first.wait_for()
+        assert axe_faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the screen"
+
+
 def test_several_workers_have_a_view(coordinator_process, open_page):
     server = coordinator_process(settings=SETTINGS, arguments=("--workers", "2"))
     page = open_page(server.admin)
@@ -135,7 +145,7 @@ def test_several_workers_have_a_view(coordinator_process, open_page):
     rows = page.get_by_role("region", name="All workers").locator("tbody tr")
     wait_until(lambda: rows.count() == 2)
     assert [each.locator("td").all_inner_texts()[2] for each in rows.all()] == ["serves", "serves"]
-    assert axe_faults(page) == []
+    check_looks(open_page, f"{server.admin}/?view=workers", "serves")
 
 
 def test_several_brokers_have_a_view_that_takes_one_down(coordinator_process, open_page):
@@ -145,7 +155,7 @@ def test_several_brokers_have_a_view_that_takes_one_down(coordinator_process, op
     page.get_by_role("button", name="Take down broker 2").click()
     page.get_by_text("Broker 2 is down.").wait_for()
     page.get_by_role("button", name="Bring up broker 2").wait_for()
-    assert axe_faults(page) == []
+    check_looks(open_page, f"{server.admin}/?view=brokers", "Bring up broker 2")
 
 
 def test_the_overview_has_rates_health_and_the_groups_in_trouble(look):
@@ -258,6 +268,7 @@ def test_records_are_text_json_or_hex_with_their_transaction(look):
     assert rows[0][3] == "plain <b>text</b>"
     assert rows[1][3] == f'{{\n  "id": {LARGE},\n  "of": []\n}}', "numbers are as they were written"
     assert rows[2][3] == "ff 00 01"
+    assert [row[4].split() for row in rows[:4]] == [["trace:", "<i>7</i>", "bits:", "fe", "ff"]] * 3 + [[]]
     assert rows[3][5].startswith("aborted, producer ")
     assert rows[4][2:4] == ["control record", "abort by coordinator epoch 0"]
     page.get_by_label("show as").select_option("hex")
@@ -305,7 +316,7 @@ def test_a_server_that_lacks_endpoints_is_shown_as_far_as_it_is_known(look):
     for view in ("overview", "group", "faults", "topics", "topic", "events"):
         page = look(view, expected="404")
         missing = re.compile(r"/v1/(overview|faults|workers|events|topics/|groups\?|groups/.*/why)")
-        page.route(missing, lambda route: route.fulfill(status=404, json={"error": "no such path"}))
+        page.route(missing, lambda route: route.fulfill(status=404, json={"detail": "no such path"}))
         page.reload()
         said = {
             "overview": "unknown",

@@ -460,9 +460,9 @@ OPTIONS: dict[str, dict[str, Sequence[Any]]] = {
 def draw(dice: random.Random, play: Play, has_static_members: bool) -> Step | None:
     """A step of an actor that waits for nothing; None if all members wait.
 
-    None is drawn whose answer is not imitated (docs/emulation.md): joins before version 5 in groups with static members, commits
-    in a transaction to a group that does not exist, or of an earlier producer that names a member, the departure of a leader
-    from several others, and of a batch with a member that joins.
+    None is drawn whose answer is not imitated (docs/emulation.md): joins before version 5 in groups with static members,
+    commits in a transaction to a group that does not exist, or of an earlier producer that names a member, the
+    departure of a leader from several others, and of a batch with a member that joins.
     """
     free = [name for name in MEMBERS if not play.actors[name].put_off]
     if not free:

@@ -23,11 +23,16 @@ class Batch:
     base_sequence: int = -1
     keys: tuple[bytes, ...] = ()
     """The keys, of a control batch that was read."""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """Of every record that is encoded."""
 
     def encode(self) -> bytes:
         records = b""
+        headers = zigzag(len(self.headers)) + b"".join(
+            zigzag(len(key)) + key + zigzag(len(value)) + value for key, value in self.headers
+        )
         for index, value in enumerate(self.values):
-            body = b"\x00" + zigzag(0) + zigzag(index) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+            body = b"\x00" + zigzag(0) + zigzag(index) + zigzag(-1) + zigzag(len(value)) + value + headers
             records += zigzag(len(body)) + body
         covered = struct.pack(
             ">hiqqqhii",

@@ -49,17 +49,11 @@ def events(server: ServerProcess, group: str, type_: str) -> list[dict[str, Any]
     found: list[dict[str, Any]] = []
     after = ""
     while True:
-        page = _page(server, f"/v1/events?group={group}&limit=1000{after}")
+        page = view(server, f"/v1/events/page?group={group}&limit=1000{after}")
         found += [each for each in page["events"] if each["type"] == type_]
         if page["at_end"]:
             return found
         after = f"&after={page['next']}"
-
-
-def _page(server: ServerProcess, path: str) -> Any:
-    import httpx
-
-    return httpx.get(server.admin + path, headers={"accept": "application/json"}, timeout=60).json()
 
 
 class Played(NamedTuple):

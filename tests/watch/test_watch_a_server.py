@@ -130,9 +130,9 @@ def test_a_watcher_changes_nothing(cluster: ServerProcess, watcher: Watcher) -> 
             (f"/v1/groups/{group}/members/{member.id}/evict", {}),
         ):
             status, answer = ask(watcher, "POST", path, body)
-            assert (status, "changes nothing" in answer["error"]) == (409, True), answer
+            assert (status, "changes nothing" in answer["detail"]) == (409, True), answer
         status, answer = ask(watcher, "GET", f"/v1/groups/{group}?at=0")
-        assert (status, "does not keep the log" in answer["error"]) == (422, True), answer
+        assert (status, "does not keep the log" in answer["detail"]) == (422, True), answer
         assert member.beat() == 0
 
 

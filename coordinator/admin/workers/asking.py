@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import httpx
 from msgspec import json, to_builtins
 
-from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, Response
+from coordinator.admin.endpoint import Endpoint, Problem, RefusedRequest, Request, Response
 from coordinator.admin.workers.machine import Machine
 
 RETRY_AFTER = "retry-after"
@@ -74,8 +74,8 @@ class Answer(NamedTuple):
 
     def refusal(self) -> RefusedRequest:
         """An answer that is no success, as the refusal of this address."""
-        said = self.json()
-        return RefusedRequest(self.status, said["error"], said.get("allowed"))
+        problem = json.decode(self.body, type=Problem)
+        return RefusedRequest(self.status, problem.detail, problem.allowed)
 
 
 class Workers:

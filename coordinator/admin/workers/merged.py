@@ -141,7 +141,7 @@ def workers(machine: Machine, answers: Answers) -> list[WorkerView]:
     views = []
     for worker, (_, answer) in zip(machine.workers, answers, strict=True):
         own = [] if answer is None or answer.status != 200 else json.decode(answer.body, type=WorkerList).workers
-        view = own[0] if own else WorkerView(worker.number, worker.pid, False, [], None, None, None, None)
+        view = own[0] if own else WorkerView(worker.number, worker.pid, False, False, [], None, None, None, None, None)
         views.append(replace(view, number=worker.number, pid=worker.pid))
     return views
 

@@ -8,6 +8,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from msgspec import json, structs
+
 from coordinator.admin import (
     api,
     application,
@@ -30,10 +32,9 @@ from coordinator.admin import (
 from coordinator.admin.connection import AdminConnection
 from coordinator.admin.connections import Connections
 from coordinator.admin.endpoint import Answer, Endpoint, Handler, RefusedRequest, Request, Response, wait_ms
-from coordinator.admin.event_stream import answer as answer_events
 from coordinator.admin.overview import Overview
 from coordinator.admin.routes import all_endpoints
-from coordinator.admin.worker_list import WorkerList
+from coordinator.admin.worker_list import WorkerList, WorkerView
 from coordinator.admin.workers import merged
 from coordinator.admin.workers.asking import Ask, NotAnswered, NotAsked, Workers, ask_of, ask_owner
 from coordinator.admin.workers.clock import ClockOfAll
@@ -177,10 +178,6 @@ async def _metrics(all_workers: AllWorkers, _request: Request) -> Answer:
     return merged.metrics(all_workers.machine.metrics(), answers)
 
 
-async def _events(all_workers: AllWorkers, request: Request) -> Answer:
-    return await answer_events(all_workers.events, request)
-
-
 async def _overview(all_workers: AllWorkers, request: Request) -> Overview:
     """The sums of what the workers say. Topics are those of one of them."""
     machine = all_workers.machine
@@ -193,6 +190,20 @@ async def _worker_list(all_workers: AllWorkers, request: Request) -> WorkerList:
     machine = all_workers.machine
     answers = await merged.ask_all(machine, all_workers.workers, request.path)
     return WorkerList(merged.workers(machine, answers), list(machine.not_served()))
+
+
+async def _to_worker(all_workers: AllWorkers, request: Request) -> WorkerView:
+    """An act on one worker. It knows itself by its node id."""
+    machine, text = all_workers.machine, request.parameters["number"]
+    if text not in {str(worker.number) for worker in machine.workers}:
+        raise RefusedRequest(404, f"there is no worker {text}", [str(worker.number) for worker in machine.workers])
+    worker, (head, _, act) = machine.workers[int(text)], request.path.rpartition("/")
+    node_id = machine.config.node_id + worker.number
+    path = f"{head.rpartition('/')[0]}/{node_id}/{act}"
+    answer = await all_workers.workers.ask(worker.number, Ask("POST", path, b"{}"))
+    if answer.status != 200:
+        raise answer.refusal()
+    return structs.replace(json.decode(answer.body, type=WorkerView), number=worker.number, pid=worker.pid)
 
 
 _SAME = frozenset({
@@ -208,9 +219,12 @@ _OF_TOPICS = frozenset({topics.list_topics, topics.describe_topic, records.read_
 _IN_PLACE_OF: Mapping[Handler, Handler] = {
     overview.overview: _overview,
     worker_list.list_workers: _worker_list,
+    worker_list.drain: _to_worker,
+    worker_list.resume: _to_worker,
     health.ready: _ready,
     metrics.metrics: _metrics,
-    event_stream.events: _events,
+    event_stream.events: lambda all_workers, request: event_stream.stream_of(all_workers.events, request),
+    event_stream.event_page: lambda all_workers, request: event_stream.page_of(all_workers.events, request),
     clock.read_clock: lambda all_workers, _request: all_workers.clock.read(),
     clock.change_clock: lambda all_workers, request: all_workers.clock.change(request),
     emulation.show_emulation: lambda all_workers, _request: all_workers.emulation.show(),

@@ -31,12 +31,13 @@ class Worker(NamedTuple):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it gives its shards to the others, because it is about to stop."""
+        """Whether it gives its shards to the others, because it is about to stop or an operator drains it."""
         return self.listeners.endswith(_LEAVING)
 
-    def leaving(self) -> "Worker":
-        """The same worker, which is about to stop. To a version that does not know the mark it is one more listener."""
-        return self._replace(listeners=f"{self.listeners},{_LEAVING}" if self.listeners else _LEAVING)
+    def marked(self, *, is_leaving: bool) -> "Worker":
+        """The same worker with or without the mark. To a version that does not know the mark it is one more listener."""
+        listeners = [each for each in self.listeners.split(",") if each not in {"", _LEAVING}]
+        return self._replace(listeners=",".join([*listeners, _LEAVING] if is_leaving else listeners))
 
 
 class Claim(NamedTuple):

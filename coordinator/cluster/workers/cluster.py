@@ -1,6 +1,7 @@
 """The living workers and the owners of the shards, as clients see them (FindCoordinator, Metadata, DescribeCluster)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from coordinator.api.cluster import Node
 from coordinator.cluster.engine.engine import Owner, Worker
@@ -35,8 +36,19 @@ class Workers:
         """Log -> id of the worker that should have it."""
         self.held: set[str] = set()
         """The logs that this worker has claimed."""
+        self.pieces_to_replay = 0
+        """The tails of the logs that it takes now, and does not serve yet."""
         self.data_node: int | None = None
         """The id of the worker that has the records of all topics; None: this one, or no worker."""
+
+    @contextmanager
+    def replaying(self, pieces: int) -> Iterator[None]:
+        """Surrounds the replay of a log's tail."""
+        self.pieces_to_replay += pieces
+        try:
+            yield
+        finally:
+            self.pieces_to_replay -= pieces
 
     def owner_of(self, log: str) -> Worker | None:
         """The living worker that has a log."""

@@ -8,7 +8,8 @@
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
             its disk takes no copy of a log, if there are others, who would wait for it otherwise
-    drain   before an orderly stop: this worker is marked as leaving, so the others should have its shards, and it gives them
+    drain   before an orderly stop, or when an operator asks: this worker is marked as leaving, so the others should have its
+            shards, and it gives them
     yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
 
 A worker that comes back after that has no claims any more. It beats, looks and takes like a new one.
@@ -134,13 +135,20 @@ class Ownership:
         except EngineUnavailable as error:
             _log.warning("event=not_released reason=%s", error)
 
+    async def set_leaving(self, *, is_leaving: bool) -> None:
+        """Gives the shards to the others from now on, while there are some, or takes a share again.
+
+        Raises EngineUnavailable. Then the next beat says it.
+        """
+        self._worker = self._cluster.me = self._worker.marked(is_leaving=is_leaving)
+        await self._beat()
+        self._changed.set()
+
     async def _drain(self) -> None:
         """Gives the shards to the others while there are some, so that each shard is silent for one take-over only."""
-        self._worker = self._worker.leaving()
         with suppress(EngineUnavailable, TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                await self._beat()
-                self._changed.set()
+                await self.set_leaving(is_leaving=True)
                 while self._has_successor and (self._cluster.held or self._moves):  # noqa: ASYNC110 - once per process
                     await asyncio.sleep(DRAIN_POLL_S)
 
@@ -367,20 +375,21 @@ class Ownership:
                 claims = await shard.claim_logs(
                     self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
                 )
-            try:
-                await self._turns.begin(claims.pieces)
-            except asyncio.CancelledError:
-                shard.drop("the server stops")
-                raise
-            try:
-                await shard.replay(self._engine, claims)
-                if term != self._term:
-                    shard.drop("the lease was over while the shard was taken")
-                    return
-                while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
-                    await asyncio.sleep(0.001)
-            finally:
-                self._turns.end()
+            with self._cluster.replaying(claims.pieces):
+                try:
+                    await self._turns.begin(claims.pieces)
+                except asyncio.CancelledError:
+                    shard.drop("the server stops")
+                    raise
+                try:
+                    await shard.replay(self._engine, claims)
+                    if term != self._term:
+                        shard.drop("the lease was over while the shard was taken")
+                        return
+                    while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
+                        await asyncio.sleep(0.001)
+                finally:
+                    self._turns.end()
             taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
             self._on_taken(taken)

@@ -42,6 +42,14 @@ class WorkerStatistics:
         return len(self._cluster.living)
 
     @property
+    def is_leaving(self) -> bool:
+        return self._cluster.me is not None and self._cluster.me.is_leaving
+
+    @property
+    def pieces_to_replay(self) -> int:
+        return self._cluster.pieces_to_replay
+
+    @property
     def owned(self) -> Mapping[str, bool]:
         return {log: log in self._cluster.held for log in self._cluster.owners}
 

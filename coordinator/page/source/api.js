@@ -1,8 +1,8 @@
 // Requests to the admin address that the page came from.
 
 export class Refused extends Error {
-  constructor(status, { error, allowed } = {}) {
-    super(`${error ?? `the server answered with status ${status}`}${allowed ? ` (allowed: ${allowed.join(", ")})` : ""}`);
+  constructor(status, { detail, allowed } = {}) {
+    super(`${detail ?? `the server answered with status ${status}`}${allowed ? ` (allowed: ${allowed.join(", ")})` : ""}`);
     this.status = status;
   }
 }

@@ -54,7 +54,7 @@ export class EventsPage {
     try {
       let after = null;
       for (;;) {
-        const page = await get(query("/v1/events", { ...wanted, since_ms: sinceMs, after }));
+        const page = await get(query("/v1/events/page", { ...wanted, since_ms: sinceMs, after }));
         if (this.token !== token) return;
         this.events = this.take(this.events, page.events);
         after = page.next;

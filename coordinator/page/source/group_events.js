@@ -19,7 +19,7 @@ export class GroupEvents {
   async start() {
     let after = null;
     for (;;) {
-      const page = await get(query("/v1/events", { group: this.group, after, limit: PAGE }));
+      const page = await get(query("/v1/events/page", { group: this.group, after, limit: PAGE }));
       this.add(page.events);
       after = page.next;
       if (page.at_end) break;

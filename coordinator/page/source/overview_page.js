@@ -104,7 +104,7 @@ let after = null;
 // The newest events of the last hour without commits: what is new since the last call is read, at most a few pages of it.
 async function newest() {
   for (let page = 0; page < 5; page += 1) {
-    const found = await get(query("/v1/events", { type: NOT_COMMITS, since_ms: after ? null : Date.now() - EVENTS_MS, after, limit: 1000 }));
+    const found = await get(query("/v1/events/page", { type: NOT_COMMITS, since_ms: after ? null : Date.now() - EVENTS_MS, after, limit: 1000 }));
     kept = [...kept, ...found.events].slice(-EVENTS);
     after = found.next;
     if (found.at_end) break;

@@ -99,7 +99,7 @@ def get(admin: httpx.Client, path: str, **query: Any) -> Any:
 
 def worker_of(admin: httpx.Client, group: str) -> int:
     """The number of the worker that has a group, as the metrics of all say."""
-    shard = get(admin, "/v1/events", group=group, limit=1)["events"][0]["shard"]
+    shard = get(admin, "/v1/events/page", group=group, limit=1)["events"][0]["shard"]
     owned = f'shard="__consumer_offsets-{shard}"'
     lines = [line for line in admin.get("/metrics").text.splitlines() if owned in line and line.endswith(" 1.0")]
     return int(lines[0].partition('worker="')[2].partition('"')[0])
@@ -138,7 +138,7 @@ def test_a_group_is_answered_whichever_worker_has_it(admin):
         assert committed["offset"] >= 1
     assert admin.get("/v1/groups/nobody").status_code == 404
     refused = admin.post("/v1/groups/group-1/rebalance", json={"reason": "a test"})
-    assert (refused.status_code, refused.json()["error"][:9]) == (409, "the group"), refused.text
+    assert (refused.status_code, refused.json()["detail"][:9]) == (409, "the group"), refused.text
 
 
 def read_events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
@@ -162,7 +162,7 @@ def test_a_stream_has_each_event_at_once_and_goes_on_after_a_take_over(server, a
                 os.kill(server.ready["workers"][worker_of(admin, group)], signal.SIGKILL)
                 wait_until(lambda: admin.get("/health/ready").status_code == 200)
     assert seen == sorted(set(seen))
-    page = get(admin, "/v1/events", group=group)
+    page = get(admin, "/v1/events/page", group=group)
     recorded = [each["offset"] for each in page["events"] if each["type"] == "CommitDecided"]
     assert seen == recorded[-len(seen) :]
 

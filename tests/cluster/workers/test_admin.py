@@ -5,7 +5,7 @@ import json
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tests.cluster.workers.world import PATIENT, SHARDS, commit, create_topic, workers
+from tests.cluster.workers.world import PATIENT, SHARDS, commit, create_topic, fetch, workers
 
 
 async def asked(worker, method, path, body=None):
@@ -58,7 +58,7 @@ async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_th
     elsewhere = f"node 2 has __consumer_offsets-{shard}: ask its admin HTTP; clients reach it at {host}:{port}"
     for method, path, body in PATHS:
         status, answer = await asked(first, method, path.format(there), body)
-        assert (status, answer["error"]) == (421, elsewhere), path
+        assert (status, answer["detail"]) == (421, elsewhere), path
         status, answer = await asked(first, method, path.format(here), body)
         assert status not in {421, 503}, path
     looking = asyncio.Event()
@@ -68,7 +68,7 @@ async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_th
     nowhere = f"no worker has __consumer_offsets-{shard} at the moment: try again"
     for method, path, body in PATHS:
         status, answer = await asked(first, method, path.format(there), body)
-        assert (status, answer["error"]) == (503, nowhere), path
+        assert (status, answer["detail"]) == (503, nowhere), path
 
 
 async def unanswered(asked):
@@ -106,7 +106,7 @@ async def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(
         for method, path in (("GET", ""), ("POST", "/expire"), ("POST", "/reload")):
             body = None if method == "GET" else {}
             status, answer = await asked(first, method, f"/v1/transactions/{there}{path}", body)
-            assert (status, answer["error"][:6]) == (421, "node 2"), answer
+            assert (status, answer["detail"][:6]) == (421, "node 2"), answer
 
 
 async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
@@ -118,3 +118,50 @@ async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
     status, _ = await waiting
     assert status in {421, 503}
     first.wire.is_cut = False
+
+
+async def test_a_worker_shows_how_far_its_replays_are_behind(world):
+    """While it reads the tail of another's logs they count; when it serves them nothing is behind."""
+    first, second, _, there = await groups_of_two(world)
+    shard = first.server.groups.shard_of(there).index
+    replay, goes_on = first.engine.replay, asyncio.Event()
+
+    async def slow_replay(claim):
+        await goes_on.wait()
+        async for batches in replay(claim):
+            yield batches
+
+    async def shown():
+        _, answer = await asked(first, "GET", "/v1/workers")
+        (worker,) = answer["workers"]
+        return worker["shards_replaying"], worker["pieces_to_replay"]
+
+    assert await shown() == (0, 0)
+    first.engine.replay = slow_replay
+    await world.stop(second)
+    await world.until(lambda: first.server.groups.shards[shard].awaits_log)
+    shards, pieces = await shown()
+    assert shards >= 1
+    assert pieces >= 1
+    goes_on.set()
+    await world.until(lambda: len(first.shards) == SHARDS)
+    assert await shown() == (0, 0)
+
+
+async def test_a_drained_worker_gives_its_shards_to_the_others_until_it_resumes(world):
+    """Clients are served all the time, the last worker cannot be drained, and a worker answers for itself only."""
+    first, second, _, there = await groups_of_two(world)
+    status, _ = await asked(second, "POST", "/v1/workers/1/drain", {})
+    assert status == 404
+    status, drained = await asked(second, "POST", "/v1/workers/2/drain", {})
+    assert (status, drained["leaving"]) == (200, True)
+    await world.until(lambda: len(first.shards) == SHARDS and not second.shards)
+    error, offset = await fetch(await first.client(), there, "t")
+    assert (error, offset) == (0, 7)
+    status, _ = await asked(second, "POST", "/v1/workers/2/resume", {})
+    assert status == 200
+    await world.until_spread()
+    await world.stop(second)
+    await world.until(lambda: len(first.sharing.cluster.living) == 1)
+    status, refused = await asked(first, "POST", "/v1/workers/1/drain", {})
+    assert (status, refused["detail"]) == (409, "there is no other worker that could take the shards")

@@ -478,11 +478,17 @@ def test_a_member_gets_back_what_a_resync_took_from_it_and_gave_to_nobody():
     assert [commit_error(h, follower, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
 
 
-def test_a_resync_that_takes_more_than_a_fence_remembers_starts_a_rebalance(monkeypatch):
-    monkeypatch.setattr("coordinator.groups.classic.resync.LOSSES_MAX", 1)
-    h, leader, follower = moved()
+@pytest.mark.parametrize(("taken", "error"), [(100_000, "NONE"), (100_001, "REBALANCE_IN_PROGRESS")])
+def test_a_resync_that_takes_more_than_a_fence_remembers_starts_a_rebalance(taken, error):
+    h = GroupHarness()
+    leader, follower = h.join_new_member(), h.join_new_member()
+    h.advance(0)
+    h.sync("g", leader, 1, {leader: b"", follower: assignment(*range(taken))})
     fetch(h, follower)
-    assert resync_now(h, leader, follower).error is ErrorCode.REBALANCE_IN_PROGRESS
+    leading = resync(h, leader, {leader: assignment(), follower: assignment()})
+    if leading.is_parked:
+        fetch(h, follower)
+    assert leading.error.name == error
 
 
 # --- the log and the events -------------------------------------------------------------------------------------------

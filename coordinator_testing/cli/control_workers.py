@@ -1,0 +1,46 @@
+"""`coordinator control workers`: the workers of a server that is several."""
+
+import click
+
+from coordinator.cli.client_options import json_option
+from coordinator.cli.command_line import Group, examples
+from coordinator_testing.cli.control_options import admin_option, with_control
+
+_number = click.argument("number", type=int)
+
+
+@click.group(cls=Group)
+def workers() -> None:
+    """Show who has which shard; drain a worker before you stop it or work on its machine."""
+
+
+@workers.command("list", epilog=examples("coordinator control workers list"))
+@admin_option
+@json_option
+def list_(admin: str, as_json: bool) -> int:
+    """Show the workers, the shards of each, its take-overs, and how far its replays are behind."""
+    from coordinator_testing.cli.control_shown import show_workers
+
+    return with_control(admin, lambda control: show_workers(control.workers(), as_json))
+
+
+@workers.command(epilog=examples("coordinator control workers drain 1"))
+@_number
+@admin_option
+@json_option
+def drain(number: int, admin: str, as_json: bool) -> int:
+    """Let the others take the shards of a worker, a few at a time. It takes none until `resume` or its next start."""
+    from coordinator_testing.cli.control_shown import show_workers
+
+    return with_control(admin, lambda control: show_workers([control.drain_worker(number)], as_json))
+
+
+@workers.command(epilog=examples("coordinator control workers resume 1"))
+@_number
+@admin_option
+@json_option
+def resume(number: int, admin: str, as_json: bool) -> int:
+    """Let a worker that was drained take its share of the shards again."""
+    from coordinator_testing.cli.control_shown import show_workers
+
+    return with_control(admin, lambda control: show_workers([control.resume_worker(number)], as_json))
