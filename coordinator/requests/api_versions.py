@@ -114,8 +114,9 @@ def as_release(apis: Mapping[int, Api[Any]], release: Release) -> dict[int, Api[
         is_refused = api.name in release.refused
         handle = _unsupported_feature if is_refused else api.handle
         guard = None if is_refused else api.guard
-        as_there = {"release": release, "behaviours": release.behaviours}
-        offered[key] = replace(api, versions=(first, last), handle=handle, guard=guard, **as_there)
+        offered[key] = replace(
+            api, versions=(first, last), handle=handle, guard=guard, release=release, behaviours=release.behaviours
+        )
     offered[API.key] = replace(offered[API.key], handle=_handle_as(release, listed_versions))
     return offered
 
