@@ -83,8 +83,10 @@ def read_journal(disk: Disk, folder: str) -> Recovered:
 def _check_newest(folder: str, newest: _FoundSlot, paths: list[str]) -> None:
     """Raises DamagedLog if the newest slot is missing. The file was durable before the slot before it named it."""
     number = next_slot(newest.content, newest.header.salt)
-    path = f"{folder}/{slot_name(number or 0)}"
-    if number is not None and path not in paths and newest.header.needed_from != _NOTHING_NEEDED:
+    if number is None or newest.header.needed_from == _NOTHING_NEEDED:
+        return
+    path = f"{folder}/{slot_name(number)}"
+    if path not in paths:
         raise DamagedLog(
             path, 0, -1, "the newest file of the journal is missing; it had records that the logs may lack"
         )

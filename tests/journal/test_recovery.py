@@ -3,17 +3,21 @@
 The slots are written here byte by byte.
 """
 
+from contextlib import suppress
+from random import Random
+
 import pytest
 from google_crc32c import value as crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.journal.entry import ALL_BEFORE_DURABLE, encode, part_prefix
-from coordinator.journal.recovery import read_journal
+from coordinator.journal.recovery import make_durable, read_journal, remove_settled
 from coordinator.journal.slot import ENTRIES_AT, SET_ASIDE, Slot, SlotHeader, slot_name
 from coordinator.log.recovery import DamagedLog
-from coordinator_lab.simulation.disk import SimulatedDisk
+from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.journal.journal_world import FOLDER
+from tests.support.journal import Oldest
 
 LOG = "groups-0"
 SLOT_BYTES = 2_048
@@ -35,10 +39,11 @@ class Slots:
         self.disk = SimulatedDisk()
         self.disk.make_folder(FOLDER)
 
-    def add(self, number, sequences, *, needed_from=None, rest=b"", **options):
+    def add(self, number, sequences, *, needed_from=None, is_synced=True, rest=b"", **options):
         """A slot with the entries of these sequences, and behind them what an earlier use left."""
         content = b"".join(entry(sequence, salt_of(number), **options) for sequence in sequences)
-        header = SlotHeader(salt_of(number), sequences.start, sequences.start if needed_from is None else needed_from)
+        needed_from = sequences.start if needed_from is None else needed_from
+        header = SlotHeader(salt_of(number), sequences.start, needed_from, is_synced)
         self.put(number, header.encode().ljust(ENTRIES_AT, b"\0") + content + rest)
         return self
 
@@ -64,6 +69,10 @@ class Slots:
         first.file.sync()
         return self
 
+    def make_names_durable(self):
+        self.disk.sync_folder(".")
+        self.disk.sync_folder(FOLDER)
+
     def path(self, number):
         return f"{FOLDER}/{slot_name(number)}"
 
@@ -83,10 +92,15 @@ class Slots:
         """The sequences of the entries that a start gets."""
         return [int(batch.removeprefix(b"batch ")) for batch in read_journal(self.disk, FOLDER).batches.get(LOG, ())]
 
-    def is_refused(self, sequence):
-        with pytest.raises(DamagedLog, match=f"entry {sequence} of the journal is missing or damaged") as refused:
+    def refused(self, reason):
+        """The file and the position of the damage for which a start is refused."""
+        with pytest.raises(DamagedLog, match=reason) as refused:
             read_journal(self.disk, FOLDER)
-        return refused.value.file
+        assert refused.value.last_good_offset == -1, "the journal has no offsets"
+        return refused.value.file, refused.value.position
+
+    def is_refused(self, sequence):
+        return self.refused(f"entry {sequence} of the journal is missing or damaged")
 
 
 def test_a_folder_without_a_journal_has_none():
@@ -102,9 +116,9 @@ def test_a_slot_that_was_made_and_never_begun_has_nothing():
 
 
 def test_the_batches_of_a_log_come_in_the_order_of_their_entries():
-    slots = Slots().add(1, range(1, 5))
-    assert slots.found() == [1, 2, 3, 4]
-    assert read_journal(slots.disk, FOLDER).next_sequence == 5
+    slots = Slots().add(1, range(1, 6))
+    assert slots.found() == [1, 2, 3, 4, 5]
+    assert read_journal(slots.disk, FOLDER).next_sequence == 6
 
 
 def test_the_batches_of_several_logs_in_an_entry_go_to_their_logs():
@@ -166,20 +180,21 @@ def test_a_torn_last_entry_is_the_end(missing, data):
 
 def test_every_flipped_bit_before_the_last_entry_is_damage():
     """The last entry was written when the others were durable, so that no crash can have changed them."""
-    slots = Slots().add(1, range(1, 4))
-    for sequence in (1, 2):
+    slots = Slots().add(1, range(10, 13))
+    for sequence in (10, 11):
         at = slots.position_of(1, sequence)
         for position in range(at, at + len(entry(sequence, salt_of(1)))):
             slots.disk.flip(slots.path(1), position, position % 8)
-            assert slots.is_refused(sequence) == slots.path(1)
+            assert slots.is_refused(sequence) == (slots.path(1), at)
             slots.disk.flip(slots.path(1), position, position % 8)
-    assert slots.found() == [1, 2, 3]
+    assert slots.found() == [10, 11, 12]
 
 
 def test_a_damaged_last_entry_of_a_full_slot_is_damage_because_the_next_slot_was_begun():
     slots = Slots().add(1, range(1, 4)).add(2, range(4, 6), needed_from=1)
-    slots.disk.flip(slots.path(1), slots.position_of(1, 3) + 30)
-    assert slots.is_refused(3) == slots.path(1)
+    at = slots.position_of(1, 3)
+    slots.disk.flip(slots.path(1), at + 30)
+    assert slots.is_refused(3) == (slots.path(1), at)
 
 
 def test_entries_that_were_not_synced_one_by_one_end_at_the_first_that_is_missing():
@@ -194,13 +209,20 @@ def test_entries_that_were_not_synced_one_by_one_end_at_the_first_that_is_missin
 def test_a_missing_slot_that_is_needed_is_damage():
     slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1).add(3, range(7, 9), needed_from=1)
     slots.lose(1)
-    slots.is_refused(1)
+    assert slots.is_refused(1) == (slots.path(2), 0)
+
+
+def test_without_syncs_a_power_cut_may_lose_a_slot_and_what_follows_it_is_not_taken():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1)
+    slots.add(3, range(7, 9), needed_from=1, is_synced=False).lose(1)
+    assert slots.found() == []
 
 
 def test_a_missing_slot_between_two_that_are_needed_is_damage():
     slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1).add(3, range(7, 9), needed_from=1)
+    end = slots.position_of(1, 3) + len(entry(3, salt_of(1)))
     slots.lose(2)
-    slots.is_refused(4)
+    assert slots.is_refused(4) == (slots.path(1), end)
 
 
 def test_a_missing_newest_slot_is_damage_although_older_ones_are_there():
@@ -208,9 +230,13 @@ def test_a_missing_newest_slot_is_damage_although_older_ones_are_there():
     slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=4).continue_in(1, 2)
     assert slots.found() == [4, 5, 6]
     slots.lose(2)
-    with pytest.raises(DamagedLog, match="the newest file of the journal is missing") as refused:
-        read_journal(slots.disk, FOLDER)
-    assert refused.value.file == slots.path(2)
+    assert slots.refused("the newest file of the journal is missing") == (slots.path(2), 0)
+
+
+def test_the_last_slot_that_is_there_says_whether_another_one_was_begun():
+    slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1).add(3, range(7, 9), needed_from=1)
+    slots.continue_in(1, 2).continue_in(2, 3).lose(3)
+    assert slots.refused("the newest file of the journal is missing") == (slots.path(3), 0)
 
 
 def test_a_next_slot_that_a_crash_left_without_its_header_has_nothing_yet():
@@ -237,12 +263,24 @@ def test_a_damaged_entry_that_was_set_aside_is_damage():
     """It was durable before its header was written."""
     slots = Slots().add(7, range(7, 9)).set_aside(8, 4)
     slots.disk.flip(slots.path(8), ENTRIES_AT + 30)
-    assert slots.is_refused(4) == slots.path(8)
+    assert slots.is_refused(4) == (slots.path(8), ENTRIES_AT)
 
 
 def test_what_was_set_aside_without_the_journal_is_refused():
-    with pytest.raises(DamagedLog, match="the journal is missing, except for what was set aside"):
-        Slots().set_aside(8, 4).found()
+    slots = Slots().set_aside(8, 4)
+    assert slots.refused("the journal is missing, except for what was set aside") == (slots.path(1), 0)
+
+
+def test_nothing_that_was_set_aside_is_needed_when_the_newest_slot_needs_nothing():
+    slots = Slots().add(7, range(7, 9)).add(8, range(9, 10), needed_from=(1 << 64) - 1).set_aside(9, 1)
+    assert slots.found() == []
+
+
+def test_an_entry_whose_parts_make_no_sense_is_damage_although_its_checksum_is_right():
+    slots = Slots()
+    header = SlotHeader(salt_of(1), 1, 1).encode().ljust(ENTRIES_AT, b"\0")
+    slots.put(1, header + encode(salt_of(1), 1, ALL_BEFORE_DURABLE, [b"no part"]))
+    assert slots.is_refused(1) == (slots.path(1), ENTRIES_AT)
 
 
 def test_a_missing_slot_that_is_not_needed_does_not_matter():
@@ -257,13 +295,82 @@ def test_a_slot_of_another_version_is_refused():
     content[8] = SET_ASIDE + 1
     content[-4:] = crc32c(bytes(content[:-4])).to_bytes(4)
     slots.overwrite(1, 0, bytes(content))
-    with pytest.raises(DamagedLog, match="which this version cannot read"):
-        read_journal(slots.disk, FOLDER)
+    assert slots.refused("which this version cannot read") == (slots.path(1), 0)
 
 
 def test_a_damaged_header_of_a_slot_with_durable_entries_is_not_taken_for_a_slot_that_was_never_begun():
     """The header lies in one sector: a crash leaves zeros, the old header or the new one, and nothing else."""
     slots = Slots().add(1, range(1, 4)).add(2, range(4, 7), needed_from=1)
     slots.disk.flip(slots.path(2), 20)
-    with pytest.raises(DamagedLog):
-        read_journal(slots.disk, FOLDER)
+    assert slots.refused("the header of the journal is damaged") == (slots.path(2), 0)
+
+
+# --- what a start does with it ----------------------------------------------------------------------------------------
+
+
+def unsynced():
+    """A journal whose second slot the dead server had begun and not yet synced."""
+    slots = Slots().add(1, range(1, 3))
+    slots.put(2, b"")
+    slots.make_names_durable()
+    header = SlotHeader(salt_of(2), 3, 1).encode()
+    file = slots.disk.open(slots.path(2))
+    file.write_at(0, header)
+    file.write_at(ENTRIES_AT, entry(3, salt_of(2)))
+    slots.disk.kill()
+    return slots
+
+
+def test_the_headers_and_the_last_entry_may_not_be_durable_yet():
+    slots = unsynced()
+    headers = [(slots.path(each), 0, slots.disk.read(slots.path(each))[:ENTRIES_AT]) for each in (1, 2)]
+    last = (slots.path(2), ENTRIES_AT, entry(3, salt_of(2)))
+    assert read_journal(slots.disk, FOLDER).unsynced == (*headers, last)
+    several = Slots().add(1, range(1, 4))
+    assert read_journal(several.disk, FOLDER).unsynced[1:] == (
+        (several.path(1), several.position_of(1, 3), entry(3, salt_of(1))),
+    )
+    slots.disk.crash(Oldest())
+    assert slots.found() == [1, 2]
+
+
+def test_a_start_makes_durable_what_it_found_wherever_the_power_goes():
+    slots = unsynced()
+    make_durable(slots.disk, read_journal(slots.disk, FOLDER))
+    assert slots.disk.files_open == 0
+    slots.disk.crash(Oldest())
+    assert slots.found() == [1, 2, 3]
+    for cut in range(6):
+        slots = unsynced()
+        recovered = read_journal(slots.disk, FOLDER)
+        slots.disk.cut_after(cut)
+        with suppress(PowerCut):
+            make_durable(slots.disk, recovered)
+        slots.disk.crash(Random(cut))
+        assert slots.found() in ([1, 2], [1, 2, 3])
+
+
+def test_a_journal_is_removed_so_that_nothing_of_it_is_needed_wherever_the_power_goes():
+    for cut in range(20):
+        slots = Slots().add(1, range(1, 3)).add(2, range(3, 5), needed_from=1).set_aside(3, 1)
+        slots.continue_in(1, 2).make_names_durable()
+        everything = slots.found()
+        slots.disk.cut_after(cut)
+        try:
+            remove_settled(slots.disk, read_journal(slots.disk, FOLDER).paths)
+        except PowerCut:
+            slots.disk.crash(Random(cut))
+            assert slots.found() in ([], everything)
+        else:
+            slots.disk.cut_never()
+            slots.disk.crash(Oldest())
+            assert (slots.disk.list(FOLDER), slots.disk.files_open) == ([], 0)
+            return
+    pytest.fail("it was not removed")
+
+
+def test_slots_that_were_never_begun_are_removed():
+    slots = Slots()
+    slots.put(4, b"")
+    remove_settled(slots.disk, [slots.path(4)])
+    assert slots.disk.list(FOLDER) == []

@@ -9,24 +9,27 @@ import pytest
 from coordinator.groups.epochs.membership import fence_size, member_of_request, short_id
 from coordinator.protocol.errors import ErrorCode, KafkaError
 
-GROUP = SimpleNamespace(group_id="g", members={"a": "member a", "b": "member b"}, static_members={"i": "a"})
-"""Members a, with instance id i, and b."""
+GROUP = SimpleNamespace(group_id="g", members={"one": "member one", "two": "member two"}, static_members={"i": "one"})
+"""Members one, with instance id i, and two."""
 
 
 @pytest.mark.parametrize(
-    ("member_id", "instance_id", "member"), [("a", None, "member a"), ("a", "i", "member a"), ("b", None, "member b")]
+    ("member_id", "instance_id", "member"),
+    [("one", None, "member one"), ("one", "i", "member one"), ("two", None, "member two")],
 )
 def test_a_request_names_a_member_by_its_id_and_the_instance_id_that_it_holds(member_id, instance_id, member):
-    assert member_of_request(GROUP, member_id, instance_id) == member
+    assert member_of_request(GROUP, member_id.encode().decode(), instance_id) == member, (
+        "ids are equal, not the same object"
+    )
 
 
 @pytest.mark.parametrize(
     ("member_id", "instance_id", "error", "message"),
     [
         ("c", None, "UNKNOWN_MEMBER_ID", "Member c is not a member of group g."),
-        ("a", "other", "UNKNOWN_MEMBER_ID", "Instance id other is unknown."),
-        ("b", "i", "FENCED_INSTANCE_ID", "Static member b with instance id i was fenced by member a."),
-        ("A", "i", "FENCED_INSTANCE_ID", "Static member A with instance id i was fenced by member a."),
+        ("one", "other", "UNKNOWN_MEMBER_ID", "Instance id other is unknown."),
+        ("two", "i", "FENCED_INSTANCE_ID", "Static member two with instance id i was fenced by member one."),
+        ("One", "i", "FENCED_INSTANCE_ID", "Static member One with instance id i was fenced by member one."),
     ],
 )
 def test_a_request_that_names_no_member_is_answered_with_what_is_wrong(member_id, instance_id, error, message):
@@ -37,7 +40,7 @@ def test_a_request_that_names_no_member_is_answered_with_what_is_wrong(member_id
 
 @pytest.mark.parametrize(
     ("size_max", "member_id", "instance_id"),
-    [(3, "c", None), (4, "c", "new"), (2, "a", None), (1, "b", "new"), (2, "c", "i"), (1, "c", "i")],
+    [(3, "c", None), (4, "c", "new"), (2, "one", None), (1, "two", "new"), (2, "c", "i"), (1, "c", "i")],
     ids=["room for one", "room for two", "a member", "a member, too large", "a successor", "a successor, too large"],
 )
 def test_a_group_admits_as_many_members_as_it_may_have(size_max, member_id, instance_id):
