@@ -14,7 +14,9 @@ The server is a process and not a thread, because client libraries block, and be
 `kafka_coordinator_settings` in pytest's configuration has a line `name=value` for each setting. They override those in
 config/test.yaml (no rebalance delay, session timeouts from 100 ms, frequent heartbeats, one partition for groups).
 `kafka_coordinator_from` names a folder or HOST:PORT whose groups and offsets the server begins with, as
-`coordinator serve --from` does.
+`coordinator serve --from` does. `kafka_coordinator_emulate` is the release of Kafka that the server is.
+
+`@pytest.mark.kafka_releases("2.8", "3.9", "4.4")` runs a test once for each of these releases; without arguments, for all.
 """
 
 import uuid
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = "kafka_coordinator_settings"
 _SOURCE = "kafka_coordinator_from"
+_RELEASE = "kafka_coordinator_emulate"
+_MARKER = "kafka_releases"
 
 
 class CoordinatorServer(throwaway_server.ThrowawayServer):
@@ -132,6 +136,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         _SOURCE, "folder or HOST:PORT whose groups and offsets the server of kafka_coordinator begins with", default=""
     )
+    parser.addini(
+        _RELEASE, "release of Kafka that the server of kafka_coordinator is for clients, such as 3.6", default=""
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marker."""
+    text = "run the test once for each of these releases of Kafka, by default for all; needs kafka_coordinator"
+    config.addinivalue_line("markers", f"{_MARKER}(*releases): {text}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test with the marker once for each release."""
+    marker = metafunc.definition.get_closest_marker(_MARKER)
+    if marker is None:
+        return
+    if "kafka_coordinator_release" not in metafunc.fixturenames:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: {_MARKER} needs the fixture kafka_coordinator")
+    from coordinator.protocol.releases import NEWEST, releases  # noqa: PLC0415 - not every test needs it
+
+    known = (NEWEST, *releases())
+    if unknown := [each for each in marker.args if each not in known]:
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: no release {unknown[0]!r}; there are {', '.join(known)}"
+        )
+    metafunc.parametrize("kafka_coordinator_release", marker.args or known, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -141,6 +171,8 @@ def kafka_coordinator_server(
     """The server of the session, for fixtures that have a wider scope than a test."""
     settings: list[str] = request.config.getini(_SETTINGS)
     source: str = request.config.getini(_SOURCE)
+    if release := request.config.getini(_RELEASE):
+        settings = [*settings, f"emulate={release}"]
     server = CoordinatorServer(tmp_path_factory.mktemp("kafka-coordinator"), settings, source=source or None)
     server.start()
     try:
@@ -150,8 +182,14 @@ def kafka_coordinator_server(
 
 
 @pytest.fixture
+def kafka_coordinator_release(request: pytest.FixtureRequest) -> str | None:
+    """The release of Kafka that a test with the marker runs with; None: the one of the server."""
+    return getattr(request, "param", None)
+
+
+@pytest.fixture
 def kafka_coordinator(
-    request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer
+    request: pytest.FixtureRequest, kafka_coordinator_server: CoordinatorServer, kafka_coordinator_release: str | None
 ) -> Iterator[KafkaCoordinator]:
     """The server of the session with names for this test, started again if an earlier test killed it."""
     if not kafka_coordinator_server.alive:
@@ -159,6 +197,8 @@ def kafka_coordinator(
     request.node.stash[_LOG_FROM] = (kafka_coordinator_server, kafka_coordinator_server.log_size())
     coordinator = KafkaCoordinator(kafka_coordinator_server)
     try:
+        if kafka_coordinator_release is not None:
+            coordinator.control.emulate(kafka_coordinator_release)
         yield coordinator
     finally:
         coordinator.end()

@@ -6,6 +6,8 @@ from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.server_view import ServerView
 from coordinator.protocol.releases import NEWEST, releases
 
+PATH = "/v1/emulation"
+
 
 class Emulation(Struct):
     """The release that clients see."""
@@ -26,36 +28,31 @@ class EmulationRequest(Struct, forbid_unknown_fields=True):
 
 def show_emulation(server: ServerView, _request: Request) -> Emulation:
     """The release of Kafka that clients see."""
-    release = _release(server)
-    return Emulation(release, release, 0)
+    return Emulation(server.emulates, server.emulates, 0)
 
 
 def emulate(server: ServerView, request: Request) -> Emulation:
     """Becomes another release of Kafka. All connections end, as in a rolling upgrade; groups, offsets and topics stay."""
-    former = _release(server)
-    known, wanted = (NEWEST, *releases()), request.body.release
-    if wanted not in known:
-        raise RefusedRequest(422, f"there is no release {wanted!r} to emulate", list(known))
+    check(request)
     if server.has_cluster_behind:
         raise RefusedRequest(409, "clients see the release of the cluster behind the server")
+    former, wanted = server.emulates, request.body.release
     return Emulation(wanted, former, 0 if wanted == former else server.emulate(wanted))
 
 
-def _release(server: ServerView) -> str:
-    if server.emulates is None:
-        raise RefusedRequest(
-            409, "several workers are the release that they were started with; use the setting emulate"
-        )
-    return server.emulates
+def check(request: Request) -> None:
+    """Raises RefusedRequest (422) if there is no such release."""
+    known, wanted = (NEWEST, *releases()), request.body.release
+    if wanted not in known:
+        raise RefusedRequest(422, f"there is no release {wanted!r} to emulate", list(known))
 
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/emulation", "get the release of Kafka that clients see", show_emulation, name="getEmulation",
-        returns=Emulation, refusals=(409,),
+        "GET", PATH, "get the release of Kafka that clients see", show_emulation, name="getEmulation", returns=Emulation,
     ),
     Endpoint(
-        "POST", "/v1/emulation", "become another release of Kafka", emulate, name="changeEmulation", body=EmulationRequest,
+        "POST", PATH, "become another release of Kafka", emulate, name="changeEmulation", body=EmulationRequest,
         returns=Emulation, refusals=(409, 422), control=True,
     ),
 )  # fmt: skip

@@ -152,8 +152,8 @@ class ServerView(RunsInThread, Protocol):
         ...
 
     @property
-    def emulates(self) -> str | None:
-        """The release of Kafka that clients see; None: several workers answer."""
+    def emulates(self) -> str:
+        """The release of Kafka that clients see."""
         ...
 
     @property

@@ -31,7 +31,7 @@ from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
-from coordinator.protocol.releases import AS_NEWEST, Behaviours
+from coordinator.protocol.releases import AS_NEWEST, Behaviours, Release
 from coordinator.security.access import Access
 from coordinator.topics.topics import Topics
 
@@ -198,7 +198,8 @@ class Api(Generic[R]):
     quotas: frozenset[QuotaType] = frozenset({QuotaType.REQUEST})
     """What is counted for the quotas of the client. Nothing: of the APIs that Kafka answers before quotas."""
     behaviours: Behaviours = AS_NEWEST
-    """Of the release that a listener emulates; no file of requests/ sets them."""
+    release: Release | None = None
+    """Of a listener that emulates a release, which has these behaviours; no file of requests/ sets them."""
     mutations_strict_since: int = 0
     """The version from which a client beyond its quota of changes is refused; before, it is served and waits (KIP-599)."""
     overlay: Overlay | Forwarded = Forwarded()

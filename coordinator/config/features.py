@@ -16,6 +16,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FeatureLevelRecord
+from coordinator.protocol.releases import Release
 from coordinator.topics.registry import Registry
 
 GROUP_VERSION, METADATA_VERSION = "group.version", "metadata.version"
@@ -48,6 +49,26 @@ def serves(config: ServerConfig, registry: Registry, kind: Kind) -> bool:
     return is_configured and registry.feature_levels.get(_OF_KIND[kind], 1) > 0
 
 
+def supported(release: Release | None) -> Mapping[str, tuple[int, int]]:
+    """The features, and the levels that clients of an emulated release may set; None: of this server.
+
+    The level of the metadata is the server's own; so it stays where the release has it.
+    """
+    if release is None:
+        return SUPPORTED
+    levels = release.feature_levels
+    return {
+        name: (levels[name], levels[name]) if name == METADATA_VERSION else each
+        for name, each in release.supported_features.items()
+    }
+
+
+def levels_as(release: Release | None, config: ServerConfig, registry: Registry) -> dict[str, int]:
+    """The finalized levels as clients of an emulated release see them: no feature and no level that it does not have."""
+    own = levels(config, registry)
+    return {name: min(own[name], last) for name, (_, last) in supported(release).items()}
+
+
 def levels(config: ServerConfig, registry: Registry) -> dict[str, int]:
     """The finalized level of each feature; 0 counts as not finalized."""
     set_by_clients = registry.feature_levels
@@ -59,11 +80,16 @@ def levels(config: ServerConfig, registry: Registry) -> dict[str, int]:
     }
 
 
-def plan(now: Mapping[str, int], updates: Iterable[Update], node_id: int) -> list[FeatureLevelRecord]:
-    """The records of all updates. `now`: the levels. Raises INVALID_UPDATE_VERSION, after which no feature changes."""
+def plan(
+    now: Mapping[str, int], updates: Iterable[Update], node_id: int, ranges: Mapping[str, tuple[int, int]] = SUPPORTED
+) -> list[FeatureLevelRecord]:
+    """The records of all updates. `now`: the levels; `ranges`: those that are supported.
+
+    Raises INVALID_UPDATE_VERSION, after which no feature changes.
+    """
     records = []
     for update in updates:
-        why = _why_invalid(now.get(update.name, 0), update, node_id)
+        why = _why_invalid(now.get(update.name, 0), update, node_id, ranges)
         if why is not None:
             text = f"Invalid update version {update.level} for feature {update.name}. {why}"
             raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, _FAILED + text)
@@ -72,19 +98,19 @@ def plan(now: Mapping[str, int], updates: Iterable[Update], node_id: int) -> lis
     return records
 
 
-def _why_invalid(now: int, update: Update, node_id: int) -> str | None:
+def _why_invalid(now: int, update: Update, node_id: int, ranges: Mapping[str, tuple[int, int]]) -> str | None:
     """Why a feature cannot be updated so, in Kafka's words and order of checks."""
     name, level, upgrade_type = update
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
     if level < 0:
         return "A feature version cannot be less than 0."
-    if name not in SUPPORTED:
+    if name not in ranges:
         # Level 0 of a feature means that it is not there, which is so.
         return (
             f"Feature {name} not found." if not level else f"Local controller {node_id} does not support this feature."
         )
-    first, last = SUPPORTED[name]
+    first, last = ranges[name]
     if not first <= level <= last:
         return f"Local controller {node_id} only supports versions {first}-{last}"
     if level < now and upgrade_type == UPGRADE:

@@ -149,6 +149,11 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         groups.counters.count_fenced(NAMES_NO_MEMBER)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
     group, has_own_errors = groups.by_id.get(request.group_id), api_version >= TXN_EPOCH_ERRORS_SINCE
+    if behaviours.txn_commit_is_fenced_by_what_it_names and not (group and group.has_member_epochs):
+        _fence_by_what_is_named(group, request)
+        if group is None:
+            groups.admit(request.group_id)
+        return
     if group is None or group.is_empty:
         _fence_without_generation(request, behaviours)
     if group is None:
@@ -177,6 +182,21 @@ def _fence_without_generation(request: OffsetCommitRequest | TxnOffsetCommitRequ
     names_member_alone = request.generation_id_or_member_epoch < 0 and not names_no_member(request)
     if names_member_alone and behaviours.commit_without_generation_names_no_member:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _fence_by_what_is_named(group: Group | None, request: TxnOffsetCommitRequest) -> None:
+    """Kafka up to 2.8 checks each field that is set on its own; a group that does not exist has generation 0.
+
+    Raises FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.
+    """
+    holders, members = (group.static_members, group.members) if group else ({}, {})
+    if holders.get(request.group_instance_id or "", request.member_id) != request.member_id:
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+    if request.member_id and request.member_id not in members:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    generation = request.generation_id_or_member_epoch
+    if generation >= 0 and generation != (group.epoch if group else 0):
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
 
 def _fence_unknown_group(groups: Groups, group_id: str, epoch: int, error: ErrorCode) -> None:

@@ -28,8 +28,18 @@ class Behaviours:
     """OffsetCommit answers ILLEGAL_GENERATION to a member of a group that does not exist, in every version."""
     txn_commit_to_no_group_is_unknown: bool = False
     """TxnOffsetCommit answers UNKNOWN_MEMBER_ID to a member of a group that does not exist."""
+    txn_commit_is_fenced_by_what_it_names: bool = False
+    """TxnOffsetCommit checks instance id, member id and generation each on its own, if it is set."""
     commit_without_generation_names_no_member: bool = False
     """A commit without a generation that names a member gets UNKNOWN_MEMBER_ID from a group that does not exist or is empty."""
+    assignments_are_shown_in_stable_only: bool = False
+    """DescribeGroups shows the assignments of a group only while it is Stable."""
+    offset_delete_ends_an_empty_group: bool = False
+    """OffsetDelete deletes a group without members that it leaves without offsets."""
+    pending_members_leave_without_a_rebalance: bool = False
+    """A member that was given an id and has not joined with it leaves without starting a rebalance."""
+    states_are_filtered_by_case: bool = False
+    """ListGroups finds a state only as it is spelled in answers."""
     no_client_id_is_null: bool = False
     """The member id of a client without a client id begins with "null"."""
     txn_commits_are_verified: bool = True

@@ -38,14 +38,18 @@ def handle(server: Server, exchange: Exchange[ApiVersionsRequest | None]) -> Non
 
 
 def respond(
-    server: Server, supported: Mapping[int, tuple[int, int]], request: ApiVersionsRequest, api_version: int
+    server: Server,
+    supported: Mapping[int, tuple[int, int]],
+    request: ApiVersionsRequest,
+    api_version: int,
+    release: Release | None = None,
 ) -> ApiVersionsResponse:
-    """Lists the versions of every API; an error response lists none."""
+    """Lists the versions of every API, and the features of the release; an error response lists none."""
     error = refused(request, api_version, server.cluster_id, server.node_id)
     if error is not ErrorCode.NONE:
         return ApiVersionsResponse(error_code=error)
     response = listed(supported)
-    _add_features(response, server, api_version)
+    _add_features(response, server, api_version, release)
     return response
 
 
@@ -69,20 +73,21 @@ def listed(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
     return ApiVersionsResponse(api_keys=[_entry(key, versions) for key, versions in sorted(supported.items())])
 
 
-def _add_features(response: ApiVersionsResponse, server: Server, api_version: int) -> None:
+def _add_features(response: ApiVersionsResponse, server: Server, api_version: int, release: Release | None) -> None:
     registry = server.topics.registry
+    supported = features.SUPPORTED if release is None else release.supported_features
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name, first, last)
-        for name, (first, last) in features.SUPPORTED.items()
+        for name, (first, last) in supported.items()
         if first or api_version >= FEATURES_FROM_ZERO_SINCE
     ]
-    if registry.feature_levels:
+    if registry.feature_levels and supported:
         response.finalized_features_epoch = server.topics.metadata.high_watermark
     else:
-        response.finalized_features_epoch = 0
+        response.finalized_features_epoch = 0 if release is None else release.features_epoch
     response.finalized_features = [
         ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
-        for name, level in features.levels(server.config, registry).items()
+        for name, level in features.levels_as(release, server.config, registry).items()
         if level
     ]
 
@@ -109,7 +114,9 @@ def as_release(apis: Mapping[int, Api[Any]], release: Release) -> dict[int, Api[
         is_refused = api.name in release.refused
         handle = _unsupported_feature if is_refused else api.handle
         guard = None if is_refused else api.guard
-        offered[key] = replace(api, versions=(first, last), handle=handle, guard=guard, behaviours=release.behaviours)
+        offered[key] = replace(
+            api, versions=(first, last), handle=handle, guard=guard, release=release, behaviours=release.behaviours
+        )
     offered[API.key] = replace(offered[API.key], handle=_handle_as(release, listed_versions))
     return offered
 
@@ -118,26 +125,11 @@ def _handle_as(
     release: Release, versions: Mapping[int, tuple[int, int]]
 ) -> Callable[[Server, Exchange[ApiVersionsRequest | None]], None]:
     def handle(server: Server, exchange: Exchange[ApiVersionsRequest | None]) -> None:
-        request, api_version = exchange.request, exchange.api_version
+        request = exchange.request
         if request is None:
             exchange.reply(unsupported(versions[API.key]))
-            return
-        error = refused(request, api_version, server.cluster_id, server.node_id)
-        if error is not ErrorCode.NONE:
-            exchange.reply(ApiVersionsResponse(error_code=error))
-            return
-        response = listed(versions)
-        response.supported_features = [
-            ApiVersionsResponse.SupportedFeatureKey(name, first, last)
-            for name, (first, last) in release.supported_features.items()
-            if first or api_version >= FEATURES_FROM_ZERO_SINCE
-        ]
-        response.finalized_features_epoch = release.features_epoch
-        response.finalized_features = [
-            ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
-            for name, level in release.feature_levels.items()
-        ]
-        exchange.reply(response)
+        else:
+            exchange.reply(respond(server, versions, request, exchange.api_version, release))
 
     return handle
 

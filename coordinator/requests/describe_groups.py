@@ -113,7 +113,7 @@ def handle(server: Server, exchange: Exchange[DescribeGroupsRequest]) -> None:
         server.groups,
         exchange.request.groups,
         exchange,
-        lambda groups, group_id: describe_group(groups, group_id, api_version),
+        lambda groups, group_id: describe_group(groups, group_id, api_version, exchange.behaviours),
         lambda groups: DescribeGroupsResponse(groups=groups),
         refused=_refused,
     )

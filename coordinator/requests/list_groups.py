@@ -94,7 +94,7 @@ def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     request, permits = exchange.request, exchange.permits
 
     def view(groups: Groups, _now_ms: int) -> list[_Group]:
-        return list_groups(groups, request.states_filter, request.types_filter)
+        return list_groups(groups, request.states_filter, request.types_filter, exchange.behaviours)
 
     def response(groups: list[_Group]) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)

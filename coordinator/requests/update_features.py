@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57): sets the finalized levels of features (KIP-584, KIP-778; Kafka: `FeatureControlManager`).
 
 All features of a request change or none. v0 cannot say that a feature is downgraded, as in Kafka. v0 and v1 list the features
-of a request that succeeds, each with the message "NONE".
+of a request that succeeds, each with the message "NONE". Clients of an emulated release can set the levels that it has.
 """
 
 from coordinator.api.declaration import Api
@@ -23,10 +23,11 @@ def handle(server: Server, exchange: Exchange[UpdateFeaturesRequest]) -> None:
 
 
 def _update(server: Server, exchange: Exchange[UpdateFeaturesRequest]) -> None:
-    request = exchange.request
+    request, release = exchange.request, exchange.route.api.release
     updates = [Update(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:
-        records = features.plan(features.levels(server.config, server.topics.registry), updates, server.node_id)
+        levels = features.levels_as(release, server.config, server.topics.registry)
+        records = features.plan(levels, updates, server.node_id, features.supported(release))
     except KafkaError as error:
         exchange.fail(error)
         return

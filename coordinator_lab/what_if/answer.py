@@ -112,7 +112,9 @@ def _assumptions(known: Behaviour, then: Settings, now: Settings, given: Sequenc
             else ", and not before they give up partitions"
         ),
         "records are read evenly between two commits, and as fast as they were then",
-        "each consumer takes as long to follow a rebalance as it took in the recorded one that is nearest",
+        "each consumer takes as long to follow a rebalance as it took in the recorded one that is nearest"
+        if any(each.rejoins for each in known.consumers)
+        else "consumers follow a rebalance at once: no event shows how long they take",
     ]
     if any(each.kind is Away.SILENT for consumer in known.consumers for each in consumer.absences):
         found.append(

@@ -215,19 +215,22 @@ def _most_frequent(values: list[int]) -> int | None:
 
 
 def _lives(events: Events) -> list[Life]:
-    """All members, in the order in which they are first seen."""
+    """All members, in the order in which they are first seen. A member of a consumer group joins again with the same id."""
+    found: list[Life] = []
     lives: dict[str, Life] = {}
     for event in events:
         member_id = getattr(event, "member_id", None)
         if isinstance(event, MemberJoinedValue):
             client = (event.client_id or "", event.client_host)
             lives[event.member_id] = Life(event.member_id, event.group_instance_id, client, event.time_ms)
+            found.append(lives[event.member_id])
         elif not member_id:
             continue
         elif isinstance(event, MemberLeftValue | MemberExpiredValue | AssignmentDeliveredValue):
-            life = lives.setdefault(
-                member_id, Life(member_id, getattr(event, "group_instance_id", None), ("", ""), None)
-            )
+            if member_id not in lives:
+                lives[member_id] = Life(member_id, getattr(event, "group_instance_id", None), ("", ""), None)
+                found.append(lives[member_id])
+            life = lives[member_id]
             if not isinstance(event, AssignmentDeliveredValue) and life.end is None:
                 life.end = event
         elif member_id in lives and isinstance(event, MemberFencedValue):
@@ -240,7 +243,7 @@ def _lives(events: Events) -> list[Life]:
             life = lives[member_id]
             if life.end is not None:
                 life.returned_ms = life.returned_ms or event.time_ms
-    return list(lives.values())
+    return found
 
 
 def _chains(lives: list[Life]) -> list[list[Life]]:
@@ -268,6 +271,8 @@ def _return_order(life: Life) -> float:
 
 
 def _is_same(before: Life, after: Life) -> bool:
+    if before.member_id == after.member_id:
+        return True
     if before.instance_id or after.instance_id:
         return before.instance_id == after.instance_id
     return before.client == after.client and after.client != ("", "")

@@ -51,6 +51,11 @@ def test_each_flag_has_a_variable():
     assert (config.admin.host, config.admin.port, config.log_dir) == ("0.0.0.0", 3, "d")
 
 
+@pytest.mark.parametrize("variable", ["KAFKA_EMULATE", "COORDINATOR_EMULATE"])
+def test_a_container_is_an_earlier_release(variable):
+    assert loaded(**{variable: "3.6"}).emulate == "3.6"
+
+
 def test_kafkas_listeners_are_matched_by_name_without_those_of_controllers():
     config = loaded(
         KAFKA_LISTENERS="IN://0.0.0.0:9092,OUT://:29092,CONTROLLER://:9093",

@@ -243,3 +243,48 @@ def test_the_end_of_a_test_that_killed_the_server_is_no_error(suite):
         """
     )
     result.assert_outcomes(passed=2)
+
+
+VERSIONS_SEEN = """
+    import pytest
+    from tests.support.wire import Connection
+
+    def last_produce(kafka_coordinator):
+        with Connection(kafka_coordinator.bootstrap_servers) as link:
+            return next(each["max_version"] for each in link.call("ApiVersions", 0)["api_keys"] if not each["api_key"])
+"""
+
+
+def test_a_suite_runs_on_an_earlier_release(suite):
+    test = """
+    def test_release(kafka_coordinator):
+        assert last_produce(kafka_coordinator) == 9
+    """
+    suite(VERSIONS_SEEN + test, "kafka_coordinator_emulate = 2.8").assert_outcomes(passed=1)
+
+
+def test_a_marked_test_runs_on_each_release_and_others_on_that_of_the_server(suite):
+    tests = """
+    def test_before(kafka_coordinator):
+        assert last_produce(kafka_coordinator) == 11
+
+    @pytest.mark.kafka_releases("2.8", "4.4")
+    def test_each(kafka_coordinator, kafka_coordinator_release):
+        assert last_produce(kafka_coordinator) == {"2.8": 9, "4.4": 13}[kafka_coordinator_release]
+
+    def test_after(kafka_coordinator):
+        assert last_produce(kafka_coordinator) == 11
+    """
+    result = suite(VERSIONS_SEEN + tests, "kafka_coordinator_emulate = 3.9", "-v")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["*test_each[[]2.8[]]*", "*test_each[[]4.4[]]*"])
+
+
+def test_a_marker_with_an_unknown_release_is_refused(suite):
+    test = """
+    @pytest.mark.kafka_releases("0.8")
+    def test_each(kafka_coordinator):
+        pass
+    """
+    result = suite(VERSIONS_SEEN + test)
+    result.stdout.fnmatch_lines(["*no release '0.8'; there are 4.4, *"])

@@ -44,6 +44,15 @@ BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", f"{TOOLS_API}:{KAFKA_T
 TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_TOOLS}", *LOGGING)
 
 
+FOR_ONE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+}
 METADATA_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 """The features of a new cluster."""
 _formatted: list[bytes] = []
@@ -122,16 +131,10 @@ class KafkaBroker:
                 ["CONTROLLER:PLAINTEXT", f"{protocol}:{protocol}", *(f"{way.name}:PLAINTEXT" for way in ways)]
             ),
             "log.dirs": str(self.data_dir),
-            "offsets.topic.replication.factor": "1",
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "transaction.state.log.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            "group.min.session.timeout.ms": "100",
-        } | dict(settings or {})
+        }
+        values |= FOR_ONE_NODE | dict(settings or {})
         if member is None:
             # A killed broker is not registered again until the session of its former process is over.
             values = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "300"} | values

@@ -38,6 +38,7 @@ from coordinator.admin.worker_list import WorkerList, WorkerView
 from coordinator.admin.workers import merged
 from coordinator.admin.workers.asking import Ask, NotAnswered, NotAsked, Workers, ask_of, ask_owner
 from coordinator.admin.workers.clock import ClockOfAll
+from coordinator.admin.workers.emulation import EmulationOfAll
 from coordinator.admin.workers.faults import FaultsOnAll
 from coordinator.admin.workers.machine import Machine
 from coordinator.admin.workers.merged import EventsOfAll, whole_list
@@ -54,7 +55,6 @@ class AllWorkers:
     """All that handlers need; in place of a server."""
 
     brokers = None
-    emulates = None
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -62,6 +62,7 @@ class AllWorkers:
         self.faults = FaultsOnAll(self.workers)
         self.recordings = RecordingsOnAll(machine, self.workers)
         self.clock = ClockOfAll(self.workers)
+        self.emulation = EmulationOfAll(self.workers, machine.config.emulate)
         self.events = EventsOfAll(machine)
         self._tasks: set[asyncio.Task[None]] = set()
         machine.on_worker_ready = self._on_worker_ready
@@ -96,6 +97,7 @@ class AllWorkers:
             await self.faults.rules.worker_ready(number)
             await self.recordings.all.worker_ready(number)
             await self.clock.worker_ready(number)
+            await self.emulation.worker_ready(number)
         except (RefusedRequest, NotAsked, NotAnswered) as error:
             _log.warning("event=control_not_set_again worker=%d reason=%s", number, error)
 
@@ -206,8 +208,7 @@ async def _to_worker(all_workers: AllWorkers, request: Request) -> WorkerView:
 
 _SAME = frozenset({
     index.index, openapi.openapi, browser_page.page_file, health.live,
-    brokers.list_brokers, brokers.take_down, brokers.bring_up, brokers.lead, emulation.show_emulation,
-    emulation.emulate,
+    brokers.list_brokers, brokers.take_down, brokers.bring_up, brokers.lead,
 })  # fmt: skip
 """Handlers whose answers are the same at every server."""
 _LISTS: Mapping[Handler, tuple[str, str, str]] = {
@@ -226,6 +227,8 @@ _IN_PLACE_OF: Mapping[Handler, Handler] = {
     event_stream.event_page: lambda all_workers, request: event_stream.page_of(all_workers.events, request),
     clock.read_clock: lambda all_workers, _request: all_workers.clock.read(),
     clock.change_clock: lambda all_workers, request: all_workers.clock.change(request),
+    emulation.show_emulation: lambda all_workers, _request: all_workers.emulation.show(),
+    emulation.emulate: lambda all_workers, request: all_workers.emulation.emulate(request),
     faults.set_fault: lambda all_workers, request: all_workers.faults.set(request),
     faults.list_faults: lambda all_workers, request: all_workers.faults.listed(request),
     faults.clear_faults: lambda all_workers, request: all_workers.faults.clear(request),

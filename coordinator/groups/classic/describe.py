@@ -1,7 +1,7 @@
 """What DescribeGroups and the admin view show of classic groups.
 
 The chosen protocol and the members' metadata belong to a generation, so they are shown in Stable only, as in Kafka. Assignments
-are shown in every state: they are what members hold until they give it up.
+are shown in every state: they are what members hold until they give it up. Kafka before 4.0 shows them in Stable only.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeGroupsResponse
+from coordinator.protocol.releases import AS_NEWEST, Behaviours
 from coordinator.protocol.subscription import parse_assignment
 
 _Described = DescribeGroupsResponse.DescribedGroup
@@ -26,7 +27,7 @@ GROUP_ID_NOT_FOUND_SINCE = 6
 """DescribeGroups before this version describes an unknown group as Dead, without an error."""
 
 
-def describe_group(groups: Groups, group_id: str, api_version: int) -> _Described:
+def describe_group(groups: Groups, group_id: str, api_version: int, behaviours: Behaviours = AS_NEWEST) -> _Described:
     """One group as DescribeGroups answers it; the answer's error may be GROUP_ID_NOT_FOUND.
 
     Mirrors `GroupMetadataManager.describeGroups`.
@@ -52,7 +53,7 @@ def describe_group(groups: Groups, group_id: str, api_version: int) -> _Describe
                 member.client_id,
                 member.client_host,
                 member.metadata(name) or b"",
-                member.assignment,
+                b"" if name is None and behaviours.assignments_are_shown_in_stable_only else member.assignment,
             )
             for member in group.members.values()
         ],

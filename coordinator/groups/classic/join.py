@@ -105,7 +105,7 @@ def _join(groups: Groups, group: ClassicGroup, attempt: JoinAttempt, update: Gro
         return _join_without_id(groups, group, attempt, update)
     is_pending = member_id in group.pending_joins and request.group_instance_id is None
     if not is_pending:
-        fence_member(group, member_id, request.group_instance_id, attempt.context.behaviours)
+        fence_member(group, member_id, request.group_instance_id)
     _fence_claimed_generation(group, request, update)
     if is_pending:
         _add(groups, group, member_id, attempt, update)

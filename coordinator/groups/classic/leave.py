@@ -20,6 +20,7 @@ from coordinator.groups.state import Groups
 from coordinator.groups.update import GroupUpdate
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import RequestContext, Result
 
 BATCH_SINCE = 3
@@ -51,8 +52,13 @@ def leave(
     leaving = identities(request, context.api_version)
     update = GroupUpdate(request.group_id)
     ids = [_member_id(group, each) for each in leaving]
+    pending = set(group.pending_joins) if group else set()
     results = [
-        MemberResult(each.member_id, each.group_instance_id, _leave_one(groups, group, each, member_id, now_ms, update))
+        MemberResult(
+            each.member_id,
+            each.group_instance_id,
+            _leave_one(groups, group, each, member_id, context.behaviours, now_ms, update),
+        )
         for each, member_id in zip(leaving, ids, strict=True)
     ]
     left = [
@@ -61,7 +67,8 @@ def leave(
         if result.error_code == ErrorCode.NONE
     ]
     if group is not None and left:
-        _react(groups, group, left, context, now_ms, update)
+        only_pending = all(member_id in pending for member_id, _ in left)
+        _react(groups, group, left, only_pending, context, now_ms, update)
     return update.result(leave_response(results, context.api_version))
 
 
@@ -73,7 +80,13 @@ def _member_id(group: ClassicGroup | None, leaving: Identity) -> str:
 
 
 def _leave_one(
-    groups: Groups, group: ClassicGroup | None, leaving: Identity, member_id: str, now_ms: int, update: GroupUpdate
+    groups: Groups,
+    group: ClassicGroup | None,
+    leaving: Identity,
+    member_id: str,
+    behaviours: Behaviours,
+    now_ms: int,
+    update: GroupUpdate,
 ) -> ErrorCode:
     if group is None or not member_id:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -84,7 +97,7 @@ def _leave_one(
         return ErrorCode.NONE
     if leaving.member_id:
         try:
-            fence_member(group, member_id, leaving.group_instance_id)
+            fence_member(group, member_id, leaving.group_instance_id, behaviours)
         except KafkaError as error:
             instance_id, generation = leaving.group_instance_id, group.generation
             update.facts += refused(groups, group.group_id, member_id, instance_id, generation, error, "LeaveGroup")
@@ -113,6 +126,7 @@ def _react(
     groups: Groups,
     group: ClassicGroup,
     left: Sequence[tuple[str, Identity]],
+    only_pending: bool,
     context: RequestContext,
     now_ms: int,
     update: GroupUpdate,
@@ -124,7 +138,12 @@ def _react(
         members=[each for each, _ in left[:MEMBERS_NAMED_MAX]],
         client_reason=first.reason,
     )
-    if group.state is not State.EMPTY:
+    if only_pending and context.behaviours.pending_members_leave_without_a_rebalance:
+        # A round that waits for them goes on; another generation is not needed, because they were in none.
+        rebalances = group.state is State.PREPARING_REBALANCE
+    else:
+        rebalances = group.state is not State.EMPTY
+    if rebalances:
         what, reason = "a member left" if len(left) == 1 else f"{len(left)} members left", first.reason
         if not first.member_id:
             # Consumers name their member id; only an administrator knows no more than the instance id.

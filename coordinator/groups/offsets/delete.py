@@ -5,8 +5,9 @@ knows. It can read subscriptions of protocol type "consumer" only, and it knows 
 group of another type that has members refuses the whole request; a consumer group refuses the topics it subscribes to (every
 topic, if a member's subscription cannot be read); a streams group refuses the topics that its topology reads.
 
-A group outlives its last offset: it stays listed as Empty until the next expiry. A simple group consists of its offsets only,
-so it gets a group record then; otherwise a restart would forget the answer to the client. (Kafka keeps it in memory alone.)
+A group outlives its last offset: it stays listed as Empty until the next expiry. (Before Kafka 4.0 it does not.) A simple group
+consists of its offsets only, so it gets a group record then; otherwise a restart would forget the answer to the client. (Kafka
+keeps it in memory alone.)
 
 Deleting also deletes pending offsets of transactions: their marker then has no effect.
 """
@@ -18,7 +19,7 @@ from itertools import chain, islice
 
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.group import Group
-from coordinator.groups.offsets.records import offset_commit_tombstone
+from coordinator.groups.offsets.records import GroupTombstones, offset_commit_tombstone
 from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -58,8 +59,19 @@ def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext
         if not subscribed:
             requested = ((topic.name, each.partition_index) for each in topic.partitions)
             deleted.update((key, None) for key in requested if key in committed or key in pending)
+    is_left_empty = topics and group.is_empty and not pending and deleted.keys() >= committed.keys()
+    if is_left_empty and context.behaviours.offset_delete_ends_an_empty_group:
+        return _end(groups, group, deleted, OffsetDeleteResponse(topics=topics))
     records = _delete(groups, group, deleted, now_ms)
     return Result(OffsetDeleteResponse(topics=topics), records, facts=_facts(len(deleted), "OffsetDelete"))
+
+
+def _end(groups: Groups, group: Group, deleted: Mapping[tuple[str, int], None], reply: OffsetDeleteResponse) -> Result:
+    """Before Kafka 4.0 an empty group ends with its last offset."""
+    tombstones, disarmed = groups.end(group)
+    records = GroupTombstones()
+    records.add(group.group_id, dict(deleted), tombstones)
+    return Result(reply, records, disarmed, facts=_facts(len(deleted), "OffsetDelete"))
 
 
 def topics_deleted(topic_ids: Mapping[str, bytes], run: RunPieces, groups: Groups, now_ms: int) -> Result:

@@ -14,6 +14,7 @@ from coordinator.admin.routes import all_endpoints
 from coordinator.admin.workers.merged import merged
 from coordinator.admin.workers.recordings import Numbered
 from coordinator.admin.workers.routes import endpoints
+from coordinator.protocol.releases import NEWEST
 from tests.support.background import Background
 from tests.support.coordinators import coordinator_of
 from tests.support.group_members import Consumer
@@ -39,9 +40,7 @@ def test_every_endpoint_has_a_handler_for_several_workers():
     """None is left with that of a single server, which would look for groups in this process."""
     ours = {(each.method, each.path): each.handle for each in endpoints()}
     for each in all_endpoints():
-        is_same = each.path in SAME_AT_EVERY_SERVER or each.path.startswith(
-            ("/v1/brokers", "/v1/emulation")
-        )  # workers have none
+        is_same = each.path in SAME_AT_EVERY_SERVER or each.path.startswith("/v1/brokers")  # workers have none
         assert (ours.pop((each.method, each.path)) is each.handle) == is_same, each.path
     assert not ours
 
@@ -248,6 +247,37 @@ def test_entries_that_workers_have_dropped_lose_their_numbers():
     assert read.after(3, 1) == [(4, (0, 77, 4))]
     assert read.after(5, 10) == []
     assert len(read.numbers) == len(read.places) == 3
+
+
+def test_all_workers_become_another_release_also_those_that_start_again(server, admin):
+    """A worker that is killed has the configured release for a moment, then that of the others."""
+
+    def versions() -> set[int]:
+        """The last version of Produce (key 0) that each worker has; a connection reaches any of them."""
+        found = set()
+        for group in GROUPS:
+            with coordinator_of(server, group) as link:
+                found |= {
+                    each["max_version"] for each in link.call("ApiVersions", 0)["api_keys"] if not each["api_key"]
+                }
+        return found
+
+    def emulate(release: str) -> Any:
+        return admin.post("/v1/emulation", json={"release": release})
+
+    newest = versions()
+    assert emulate("0.8").status_code == 422
+    try:
+        assert emulate("3.6").json()["former"] == NEWEST
+        assert get(admin, "/v1/emulation")["release"] == "3.6"
+        assert versions() == {9}
+        worker = get(admin, "/v1/workers")["workers"][0]
+        os.kill(worker["pid"], signal.SIGKILL)
+        wait_until(lambda: worker["pid"] not in {each["pid"] for each in get(admin, "/v1/workers")["workers"]})
+        wait_until(lambda: versions() == {9})
+    finally:
+        emulate(NEWEST)
+    assert versions() == newest
 
 
 def test_the_clocks_of_all_workers_stand_still_and_advance_together(server, admin):

@@ -303,8 +303,27 @@ def test_the_leaders_next_resync_replaces_the_one_that_waits():
     second = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"A1", ids[2]: b"z"})
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert follower.reply.assignment == b"A1", "it keeps what it has and need not wait"
+    assert second.is_parked
     assert fetch(h, ids[2]).reply.assignment == b"z"
     assert second.ok
+
+
+def test_a_member_that_has_asked_waits_for_the_next_resync_if_that_changes_its_assignment_too():
+    h = GroupHarness()
+    ids = h.stable(members=3)
+    resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    follower = fetch(h, ids[1])
+    resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"z", ids[2]: b"y"})
+    assert follower.is_parked
+    fetch(h, ids[2])
+    assert follower.reply.assignment == b"z"
+
+
+def test_a_follower_that_offers_another_protocol_starts_a_rebalance():
+    same = subscription()
+    h, ids, leading = started(protocols={"range": same, "sticky": same})
+    assert h.join("g", ids[1], protocols={"range": same, "another": same}).is_parked
+    assert leading.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_called_member_that_the_next_resync_spares_is_not_removed():
@@ -503,12 +522,12 @@ def test_a_resync_has_at_most_two_mebibytes_of_assignments(size, message):
     assert request.error is (ErrorCode.INVALID_REQUEST if message else ErrorCode.NONE)
 
 
-@pytest.mark.parametrize(("room", "message"), [(12, None), (11, TOO_LARGE)])
+@pytest.mark.parametrize(("room", "message"), [(1_023, None), (1_022, TOO_LARGE)])
 def test_a_resync_that_no_group_may_hold_is_refused(room, message):
     h = GroupHarness()
     leader, follower = h.stable()
     h.restart(limit_group_bytes=h.group().held_bytes + room)
-    assert resync(h, leader, {leader: b"ten bytes.", follower: b"A1"}).reply.error_message == message
+    assert resync(h, leader, {leader: bytes(1_021), follower: b"A1"}).reply.error_message == message
 
 
 # --- the log and the events -------------------------------------------------------------------------------------------
@@ -547,6 +566,7 @@ def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
     (event,) = h.events_of("GroupResynced")
     assert (event.epoch, event.member_id, event.members, event.changed, event.duration_ms) == (1, leader, 2, 2, 250)
     assert [(each.member_id, each.waited_ms) for each in event.waited_for] == [(follower, 250)]
+    assert [fact["took_ms"] for fact in h.facts_named("group_resynced")] == [250]
     received = {each.member_id: each.topics[0].partitions for each in h.events_of("AssignmentDelivered")[-2:]}
     assert received == {leader: [0, 1], follower: [2]}
 

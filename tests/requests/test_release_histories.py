@@ -1,0 +1,133 @@
+"""This server as an earlier release of Kafka, beside brokers of that release: equal answer by answer.
+
+release_histories.json has what brokers answered to a scenario and to random histories of three members. It is compared always;
+where Java and Maven are, also with a live broker, to which new histories are played as well. `--rewrite` records it again.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.requests.release_history import SCENARIO, Play, Step, draw
+from tests.support.earlier_kafka import EarlierKafka
+from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
+
+RELEASES = ("2.8.2", "3.6.2", "3.9.1")
+RECORDED = Path(__file__).with_name("release_histories.json")
+SEEDS = (1, 2, 4)
+"""Of the random histories that are recorded."""
+NEW_SEEDS = (1001, 1002, 1003)
+STEPS = 60
+ATTEMPTS = 3
+"""A request that a broker reads much later than others that were sent after it makes another history."""
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def ours(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of this server as the release."""
+    settings = {"emulate": release.rpartition(".")[0]}
+    with ServerProcess(tmp_path_factory.mktemp("ours"), settings=settings) as server:
+        yield server.bootstrap
+
+
+@pytest.fixture(scope="module")
+def kafka(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker of the release; skips with a reason where it cannot run."""
+    broker = EarlierKafka(tmp_path_factory.mktemp("kafka"), release)
+    try:
+        broker.start()
+        with Connection(broker.bootstrap) as link:
+            wait_until(lambda: serves(link), "a coordinator that answers")
+        with Play(broker.bootstrap) as play:  # the first requests of a broker take longer than it waits for others
+            for step in SCENARIO:
+                play.perform(step)
+        yield broker.bootstrap
+    finally:
+        broker.stop()
+
+
+def serves(link: Connection) -> bool:
+    """Whether the broker has the topics of the histories, and its coordinators are ready."""
+    wanted = [{"name": name, "num_partitions": 4, "replication_factor": 1} for name in ("orders", "events")]
+    link.call("CreateTopics", 2, topics=wanted, timeout_ms=10_000)
+    found = link.call(
+        "Metadata", 4, topics=[{"name": each["name"]} for each in wanted], allow_auto_topic_creation=False
+    )
+    led = [partition["leader_id"] >= 0 for topic in found["topics"] for partition in topic["partitions"]]
+    for kind in (0, 1):
+        link.call("FindCoordinator", 1, key="ready?", key_type=kind)
+    (group,) = link.call("DescribeGroups", 4, groups=["ready?"])["groups"]
+    producer = link.call("InitProducerId", 1, transactional_id="ready?", transaction_timeout_ms=60_000)
+    return len(led) == 8 and all(led) and not group["error_code"] and not producer["error_code"]
+
+
+def drawn(bootstrap: str, seed: int) -> list[tuple[Step, list[str]]]:
+    """A random history, and what the broker answers to it."""
+    dice, history = random.Random(seed), []
+    has_static_members = dice.random() < 0.5
+    with Play(bootstrap) as play:
+        while len(history) < STEPS and (step := draw(dice, play, has_static_members)) is not None:
+            history.append((step, play.perform(step)))
+    return history
+
+
+def compare(bootstrap: str, history: list[tuple[Step, list[str]]]) -> None:
+    """Fails unless the broker gives the answers of the history."""
+    with Play(bootstrap) as play:
+        for number, (step, expected) in enumerate(history):
+            assert play.perform(step) == expected, f"step {number}: {step}"
+
+
+def with_attempts(run: Callable[[], None]) -> None:
+    """Runs it until it succeeds: a busy machine may delay a request."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return run()
+        except AssertionError:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return None
+
+
+def record(bootstrap: str, release: str) -> None:
+    cases = {f"seed {seed}": drawn(bootstrap, seed) for seed in SEEDS}
+    with Play(bootstrap) as play:
+        cases["scenario"] = [(step, play.perform(step)) for step in SCENARIO]
+    kept = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    kept[release] = cases
+    lines = []
+    for each in sorted(kept):
+        steps = {case: [json.dumps(step) for step in history] for case, history in sorted(kept[each].items())}
+        texts = (f'"{case}": [\n' + ",\n".join(history) + "\n]" for case, history in steps.items())
+        lines.append(f'"{each}": {{' + ",\n".join(texts) + "}")
+    RECORDED.write_text("{" + ",\n".join(lines) + "}\n")
+
+
+@pytest.mark.parametrize("case", ["scenario", *(f"seed {seed}" for seed in SEEDS)])
+def test_this_server_answers_as_a_broker_of_the_release_did(release: str, ours: str, case: str) -> None:
+    history = json.loads(RECORDED.read_text())[release][case]
+    with_attempts(lambda: compare(ours, history))
+
+
+def test_a_live_broker_of_the_release_answers_as_recorded(
+    release: str, kafka: str, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--rewrite"):
+        record(kafka, release)
+    for history in json.loads(RECORDED.read_text())[release].values():
+        with_attempts(lambda history=history: compare(kafka, history))
+
+
+@pytest.mark.parametrize("seed", NEW_SEEDS)
+def test_this_server_answers_as_a_live_broker_of_the_release(kafka: str, ours: str, seed: int) -> None:
+    with_attempts(lambda: compare(ours, drawn(kafka, seed)))

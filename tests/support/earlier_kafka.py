@@ -1,0 +1,93 @@
+"""A real broker of an earlier release of Kafka, beside which this server is that release.
+
+One node on loopback with its jars from Maven: with KRaft, before 3.3 with a ZooKeeper of its own, as the releases were
+recorded. Where Java or Maven is missing the test skips with a reason.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Self
+
+from tests.support.java_support import java, kafka_classpath
+from tests.support.kafka_broker import FOR_ONE_NODE, STARTED_WITHIN_S, STOPPED_WITHIN_S, new_cluster_id
+from tests.support.ports import HeldPort
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, ConnectionClosed
+
+TEST_MARKERS = ("kafka",)
+
+ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+class EarlierKafka:
+    """One broker and its folder. `version`: a patch release, such as "2.8.2"."""
+
+    def __init__(self, folder: Path, version: str):
+        self.classpath = kafka_classpath((f"org.apache.kafka:kafka_2.13:{version}",))
+        self.folder = folder
+        self.has_zookeeper = tuple(map(int, version.split("."))) < (3, 3)
+        self._held = [HeldPort(), HeldPort()]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.bootstrap, self.metadata_address = (held.address for held in self._held)
+
+    def start(self) -> Self:
+        """Returns when the broker answers."""
+        config = self.folder / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        if self.has_zookeeper:
+            ensemble = self.folder / "zookeeper.properties"
+            port = self._held[1].port
+            ensemble.write_text(f"dataDir={self.folder / 'zookeeper'}\nclientPort={port}\nadmin.enableServer=false\n")
+            self._run(ZOOKEEPER, str(ensemble))
+        else:
+            command = java(
+                self.classpath, "kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(config)
+            )
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
+        self._run("kafka.Kafka", str(config))
+        wait_until(self._answers, lambda: f"Kafka to start:\n{self.log[-3000:]}", STARTED_WITHIN_S)
+        return self
+
+    def _settings(self) -> dict[str, str]:
+        common = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(self.folder / "data"), **FOR_ONE_NODE}
+        if self.has_zookeeper:
+            return common | {"broker.id": "1", "zookeeper.connect": self.metadata_address}
+        return common | {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{self.metadata_address}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.metadata_address}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+
+    def _run(self, main: str, argument: str) -> None:
+        with (self.folder / "broker.log").open("ab") as log:
+            command = java(self.classpath, main, argument, heap_mib=512)
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def _answers(self) -> bool:
+        assert all(process.poll() is None for process in self._processes), f"Kafka ended:\n{self.log[-3000:]}"
+        try:
+            with Connection(self.bootstrap) as link:
+                return link.call("ApiVersions", 0)["error_code"] == 0
+        except (OSError, ConnectionClosed):
+            return False
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "broker.log").read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Ends the broker, then its ZooKeeper; by SIGKILL if an orderly shutdown takes too long."""
+        for held in self._held:
+            held.release()
+        for process in reversed(self._processes):
+            process.terminate()
+            try:
+                process.wait(STOPPED_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
