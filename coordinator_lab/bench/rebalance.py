@@ -37,7 +37,7 @@ RANGE, COOPERATIVE = "range", "cooperative-sticky"
 TOPIC = "bench"
 PARTITIONS_EACH = 10
 GROUP = f"bench-rebalance-{RUN_ID}"
-MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS = 79, 27
+MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 79, 25, 27
 SETTLE_S = 0.05
 """The time for the request of a new member to arrive before the others send heartbeats."""
 
@@ -87,6 +87,10 @@ class Member:
             joined = await self._client.send(request, 9)
             self.member_id = joined.member_id
             if joined.error_code == MEMBER_ID_REQUIRED:
+                continue
+            if joined.error_code == UNKNOWN_MEMBER_ID:
+                # The expiry of offsets has deleted the group: a pending member does not keep it.
+                self.member_id = ""
                 continue
             if joined.error_code:
                 raise SystemExit(f"rebalance: JoinGroup returned error {joined.error_code}")
