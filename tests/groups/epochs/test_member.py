@@ -1,9 +1,12 @@
 """A member of a group with epochs says how far it is, and since when it has what it holds."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.groups.consumer.member import ConsumerMember, MemberState
 from coordinator.groups.epochs.member import NOT_ASSIGNED_YET, assigned_at, is_unassigned, unassigned
+from coordinator.groups.held_bytes import MEMBER_BYTES
 
 HELD = {"0": {0: 2, 1: 3}, "1": {7: 300}}
 
@@ -40,3 +43,10 @@ def test_what_has_an_assignment_epoch_keeps_it():
 )
 def test_holdings_are_unassigned_if_one_of_them_is(held, some):
     assert is_unassigned(held) == some
+
+
+def test_a_member_is_charged_for_each_letter_of_what_it_says():
+    texts = {"member_id": 2_047, "instance_id": 1_023, "rack_id": 511, "client_id": 255, "regex": 127}
+    member = ConsumerMember(**{field: "x" * letters for field, letters in texts.items()})
+    assert member.held_bytes == MEMBER_BYTES + sum(texts.values())
+    assert replace(member, instance_id=None, rack_id=None).held_bytes == MEMBER_BYTES + 2_047 + 255 + 127
