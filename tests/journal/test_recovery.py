@@ -171,6 +171,11 @@ def test_an_entry_that_repeats_a_sequence_is_never_taken():
     assert slots.found() == [1, 2]
 
 
+def test_an_entry_that_skips_a_sequence_is_damage():
+    slots = Slots().add(1, range(1, 3), rest=entry(4, salt_of(1)))
+    assert slots.is_refused(3) == (slots.path(1), slots.position_of(1, 4))
+
+
 def test_an_entry_behind_a_gap_is_never_taken():
     slots = Slots().add(1, range(1, 3), rest=b"gap" + entry(3, salt_of(1)))
     assert slots.found() == [1, 2]
