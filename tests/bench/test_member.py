@@ -16,7 +16,7 @@ class Answers:
         return self._answers.pop(0)
 
 
-async def test_a_pending_member_whose_group_was_deleted_joins_anew():
+async def test_a_pending_member_whose_group_was_deleted_joins_again():
     """The soak joins all the time, also at the moment in which empty groups are deleted."""
     member = Member("localhost", 9092, RANGE)
     member._client = Answers(
