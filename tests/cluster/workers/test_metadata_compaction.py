@@ -4,10 +4,11 @@ import pytest
 
 from coordinator.cluster.engine.engine import EngineUnavailable
 from coordinator.cluster.sharing import Sharing
+from coordinator.cluster.workers import metadata_sharing
 from coordinator.protocol.messages import AlterClientQuotasRequest, DeleteTopicsRequest
 from coordinator.topics.registry import Registry
 from coordinator.topics.topics import METADATA_FOLDER
-from tests.cluster.workers.world import Workers, WorkerUnderTest, create_topic
+from tests.cluster.workers.world import PATIENT, Workers, WorkerUnderTest, create_topic, workers
 from tests.rules.world import Client
 
 PIECES = 20
@@ -52,19 +53,21 @@ def pieces_of(world: Workers) -> int:
     return len(world.store.logs[METADATA_FOLDER].pieces)
 
 
-async def test_the_log_of_many_changes_stays_short_and_all_workers_agree(world):
-    """Those that follow, those that write, and one that starts afterwards."""
-    first, second = await world.start(1, 2)
-    assert await create_topic(first, "kept", partitions=3) == 0
-    for round_ in range(3):
-        await churn(first, 15, f"a{round_}")
-        await churn(second, 15, f"b{round_}")
-    assert world.store.logs[METADATA_FOLDER].covered > 100
-    assert pieces_of(world) < 100
-    await world.start(3)
-    await world.until(lambda: agree(world))
-    assert [*first.server.topics.registry.by_id.values()] == [*first.server.topics.registry.topics.values()]
-    assert first.server.topics.partition_count("kept") == 3
+async def test_the_log_of_many_changes_stays_short_and_all_workers_agree(tmp_path, monkeypatch):
+    """Those that follow, those that write, and one that starts afterwards. No worker is so late that another fences it."""
+    monkeypatch.setattr(metadata_sharing, "PATIENCE_S", PATIENT.beat_timeout_ms / 1000)
+    async with workers(tmp_path, PATIENT) as world:
+        first, second = await world.start(1, 2)
+        assert await create_topic(first, "kept", partitions=3) == 0
+        for round_ in range(3):
+            await churn(first, 15, f"a{round_}")
+            await churn(second, 15, f"b{round_}")
+        assert world.store.logs[METADATA_FOLDER].covered > 100
+        assert pieces_of(world) < 100
+        await world.start(3)
+        await world.until(lambda: agree(world))
+        assert [*first.server.topics.registry.by_id.values()] == [*first.server.topics.registry.topics.values()]
+        assert first.server.topics.partition_count("kept") == 3
 
 
 async def test_a_worker_that_slept_over_a_compaction_catches_up(world):
