@@ -20,6 +20,7 @@ from coordinator.groups.streams.topology import InternalTopic, Subtopology, Topo
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue, OffsetDeleteRequest
 from coordinator.runtime.result import Record
+from tests.groups.harness import SentRequest
 from tests.support.catalog import Catalog
 
 TOPOLOGY = Topology(
@@ -33,7 +34,7 @@ TOPOLOGY = Topology(
         "0": Subtopology(source_topics=("t",), repartition_sink_topics=("rp",)),
     },
 )
-NOBODY = None
+NOBODY = SentRequest(None, 0, "admin", "127.0.0.1", "")
 
 
 def member(member_id: str, **fields: object) -> StreamsMember:
