@@ -58,8 +58,9 @@ To find a behaviour, look for its Kafka name: an API in `requests/`, an operatio
 `transactions/`. docs/architecture.md maps Kafka's classes to modules and has the glossary.
 
 Three packages beside this one use it, and it imports none of them; the command line finds their commands by entry points:
-`coordinator_testing` (what test suites use: control, certify, the pytest plugin), `coordinator_lab` (the simulation, the bench,
-the measuring programs) and `pyspark_coordinator_log` (a Spark data source for logs, and the jobs that audit them).
+`coordinator_testing` (what test suites use: control, certify, the pytest plugin), `coordinator_lab` (the simulation, replays of
+recorded groups, the bench, the measuring programs) and `pyspark_coordinator_log` (a Spark data source for logs, and the jobs
+that audit them).
 
 Outside the packages: `protocol_schemas/` (message definitions in Kafka's own form), `config/` (configuration files), `docs/`,
 `tests/` (a mirror of the packages).

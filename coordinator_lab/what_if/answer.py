@@ -128,6 +128,8 @@ def _assumptions(known: Behaviour, then: Settings, now: Settings, given: Sequenc
         found.append("nobody was late for long without being removed: the events do not show it")
     if known.derived:
         found.append("each member that went had left: Kafka's log does not say whether it left, expired or was removed")
+    if CONSUMER in {then.protocol, now.protocol}:
+        found.append("the time without an owner is a rough estimate for consumer groups")
     if now.protocol == CONSUMER and then.protocol == CLASSIC:
         found.append("to give up partitions takes as long as to join did, after the heartbeat that asks for it")
     return found

@@ -1,6 +1,7 @@
 """Consumers in a replay, as members of a classic group or of a consumer group (KIP-848)."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ _FENCED = frozenset(
 _RETRY_MS = 100
 
 
-class Member:
+class Member(ABC):
     """A consumer. `start` begins a process, `stop` ends it without a word, `close` in an orderly way."""
 
     def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
@@ -167,19 +168,21 @@ class Member:
 
     _heartbeat_ms: int
 
+    @abstractmethod
     def rebalance_started(self, now_ms: int) -> None:
         """A rebalance began at a time."""
 
+    @abstractmethod
     async def beat(self) -> None:
         """Sends a heartbeat, if it is a member, and notes what it learns."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _take_part(self) -> None:
         """Joins, and follows all rebalances."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _leave(self) -> None:
-        raise NotImplementedError
+        """Leaves the group in an orderly way."""
 
     async def _revoke(self, started_ms: int) -> None:
         """Waits as long as the consumer takes to follow a rebalance, and until it polls."""
@@ -347,6 +350,9 @@ class ConsumerMember(Member):
 
     def _reset(self) -> None:
         self.member_id, self.epoch, self.partitions, self._given = "", 0, set(), set()
+
+    def rebalance_started(self, now_ms: int) -> None:
+        """A heartbeat says so."""
 
     async def beat(self) -> None:
         if self.member_id and self.epoch > 0:

@@ -29,20 +29,20 @@ class EmulationOfAll:
         """Becomes another release. Raises RefusedRequest: as a worker does; 503 one does not answer."""
         check(request)
         async with self._changing:
-            former, closed = self._release, 0
-            self._release = request.body.release
+            former, closed, wanted = self._release, 0, request.body.release
             for number in self._workers.ready:
-                closed += (await self._become(number)).connections_closed
-            return Emulation(self._release, former, closed)
+                closed += (await self._become(number, wanted)).connections_closed
+                self._release = wanted
+            return Emulation(wanted, former, closed)
 
     async def worker_ready(self, number: int) -> None:
         """Makes a new worker the release that the others are."""
         async with self._changing:
             if self._release != self._configured:
-                await self._become(number)
+                await self._become(number, self._release)
 
-    async def _become(self, number: int) -> Emulation:
-        ask = Ask("POST", PATH, json.encode({"release": self._release}))
+    async def _become(self, number: int, release: str) -> Emulation:
+        ask = Ask("POST", PATH, json.encode({"release": release}))
         try:
             answer = await self._workers.ask(number, ask)
         except (NotAsked, NotAnswered) as error:

@@ -52,7 +52,8 @@ def leave(
     leaving = identities(request, context.api_version)
     update = GroupUpdate(request.group_id)
     ids = [_member_id(group, each) for each in leaving]
-    pending = set(group.pending_joins) if group else set()
+    looks_at_pending = context.behaviours.pending_members_leave_without_a_rebalance
+    pending = set(group.pending_joins) if group and looks_at_pending else set()
     results = [
         MemberResult(
             each.member_id,
@@ -67,7 +68,7 @@ def leave(
         if result.error_code == ErrorCode.NONE
     ]
     if group is not None and left:
-        only_pending = all(member_id in pending for member_id, _ in left)
+        only_pending = looks_at_pending and all(member_id in pending for member_id, _ in left)
         _react(groups, group, left, only_pending, context, now_ms, update)
     return update.result(leave_response(results, context.api_version))
 
@@ -138,11 +139,8 @@ def _react(
         members=[each for each, _ in left[:MEMBERS_NAMED_MAX]],
         client_reason=first.reason,
     )
-    if only_pending and context.behaviours.pending_members_leave_without_a_rebalance:
-        # A round that waits for them goes on; another generation is not needed, because they were in none.
-        rebalances = group.state is State.PREPARING_REBALANCE
-    else:
-        rebalances = group.state is not State.EMPTY
+    # Those who only were to join are in no generation: a round that waits for them goes on, and no other one is needed.
+    rebalances = group.state is State.PREPARING_REBALANCE if only_pending else group.state is not State.EMPTY
     if rebalances:
         what, reason = "a member left" if len(left) == 1 else f"{len(left)} members left", first.reason
         if not first.member_id:
