@@ -1,5 +1,7 @@
 """The judge: what each promise means, and what it does not accuse a right client of."""
 
+import signal
+
 import pytest
 
 from coordinator_testing.certify.case import OutputRecord, ProcessRun, Statement
@@ -419,6 +421,18 @@ def test_nobody_stands_still_while_the_server_is_down():
     case.fields["allows"] = Allows(stall_s=5)
     finding = case.finding(STALL)
     assert (finding.outcome, finding.count) == ("kept", 3.0)
+
+
+@pytest.mark.parametrize(("exit_code", "outcome"), [(-signal.SIGKILL, "kept"), (0, "broken")])
+def test_nobody_can_go_on_behind_the_open_transaction_of_a_killed_process(exit_code, outcome):
+    case = right()
+    case.fields["allows"] = Allows(stall_s=5)
+    case.instances[0].runs[0].ended_ms = ms(10.5)
+    case.instances[0].runs[0].exit_code = exit_code
+    row = {"topic": TOPIC, "partition": 0, "error": "UNSTABLE_OFFSET_COMMIT"}
+    for at_s in (12.2, 12.8, 13.8):
+        case.entry(at_s, B, "OffsetFetch", {}, {"groups": [{"group_id": "g", "partitions": [row]}]})
+    assert case.finding(STALL).outcome == outcome
 
 
 def test_a_commit_that_does_not_advance_is_no_progress():

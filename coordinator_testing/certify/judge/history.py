@@ -3,6 +3,7 @@
 Times are when a request arrived at the server, unless their name says that they are those of an answer.
 """
 
+import signal
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -16,6 +17,7 @@ DISOWNING = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTAN
 """Errors after which a member owns nothing."""
 UNDER_WAY_MS = 3_000
 """For how long a process may go on with what it had polled, after a revocation, a pause, or a new join."""
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 _JOINS = ("JoinGroup", "LeaveGroup")
 _HEARTBEATS = ("ConsumerGroupHeartbeat",)
@@ -90,6 +92,8 @@ class History:
         self.fetched: dict[int, list[Fetched]] = defaultdict(list)
         self.committed: dict[int, list[Committed]] = defaultdict(list)
         self.positions: dict[int, list[Position]] = defaultdict(list)
+        self.unstable: dict[int, list[Entry]] = defaultdict(list)
+        """Partition -> requests for its offset that were answered: a transaction has it open (KIP-447)."""
         self.rejoined: dict[tuple[int, int], list[int]] = defaultdict(list)
         """Instance and run -> when it asked to join."""
         self._ends: dict[int, list[Entry]] = defaultdict(list)
@@ -126,6 +130,11 @@ class History:
         began = (*self.rejoined[commit.instance, commit.run], *resumed)
         return any(from_ms <= each <= to_ms for each in began)
 
+    def was_killed(self, before_ms: int) -> bool:
+        """Whether a process of an instance had been killed before: it leaves its transaction open."""
+        runs = (run for each in self._instances.values() for run in each.runs)
+        return any(run.exit_code == -signal.SIGKILL and (run.ended_ms or before_ms) < before_ms for run in runs)
+
     def partitions(self) -> Sequence[int]:
         return sorted(self.evidence.inputs)
 
@@ -147,6 +156,10 @@ class History:
                 offset = row.number("committed_offset", "offset")
                 self.committed[at].append(Committed(entry, *who, offset, accepted, at_ms or entry.time_ms, error))
         elif entry.api in ("OffsetFetch", "ListOffsets"):
+            if UNSTABLE in errors(entry):
+                # The other partitions of the request wait as well: a client repeats it as a whole.
+                for at, _ in self._rows(entry.response):
+                    self.unstable[at].append(entry)
             for at, row in self._rows(received(entry)):
                 if row.error == NONE:
                     offset = row.number("committed_offset", "offset")

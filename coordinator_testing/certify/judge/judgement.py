@@ -80,8 +80,9 @@ PROMISES: Mapping[str, Promise] = {
         "stall s",
         (
             "From the provocation until the group has caught up, the committed offset of every partition advances at "
-            "least once in the time that the event allows. While the server is down, time does not count. A partition that is "
-            "read before the event has to be committed in that time, too. The finding names the causes that the requests show."
+            "least once in the time that the event allows. Time does not count while the server is down, nor while the offset "
+            "is in the open transaction of a process that was killed (UNSTABLE_OFFSET_COMMIT). A partition that is read before "
+            "the event has to be committed in that time, too. The finding names the causes that the requests show."
         ),
     ),
     "rebalances": Promise(

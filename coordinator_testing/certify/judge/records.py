@@ -327,7 +327,7 @@ def progress(promise: str, history: History) -> Finding:
         return _commits_at_all(promise, history)
     ended_ms = evidence.stopped_ms if evidence.settled_ms is None else evidence.settled_ms
     stalls = [
-        (to_ms - from_ms - _outage_ms(history, from_ms, to_ms), partition, from_ms, to_ms)
+        (to_ms - from_ms - _excused_ms(history, partition, from_ms, to_ms), partition, from_ms, to_ms)
         for partition in history.partitions()
         for from_ms, to_ms in pairwise(_marks(history, partition, evidence.provoked_ms, ended_ms))
     ]
@@ -373,9 +373,17 @@ def _commits_at_all(promise: str, history: History) -> Finding:
     return _with_causes(promise, "a partition was read and never committed", found, evidence.allows.stall_s)
 
 
-def _outage_ms(history: History, from_ms: int, to_ms: int) -> int:
-    """For how much of this time the server was down: no client can commit then, and a busy machine takes long to start it."""
-    return sum(max(0, min(to_ms, end) - max(from_ms, begin)) for begin, end in history.evidence.outages)
+def _excused_ms(history: History, partition: int, from_ms: int, to_ms: int) -> int:
+    """For how much of this time no client could commit: the server was down, and starts slowly on a busy machine, or the
+    transaction of a killed process kept the partition's offset open until it timed out.
+    """
+    asked = [
+        entry.time_ms
+        for entry in history.unstable[partition]
+        if from_ms <= entry.time_ms <= to_ms and history.was_killed(entry.time_ms)
+    ]
+    pending = [(min(asked), max(asked))] if asked else []
+    return sum(max(0, min(to_ms, end) - max(from_ms, begin)) for begin, end in (*history.evidence.outages, *pending))
 
 
 def _marks(history: History, partition: int, from_ms: int, to_ms: int) -> Sequence[int]:
