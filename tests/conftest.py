@@ -1,6 +1,7 @@
 """Fixtures that every folder of tests may use."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -34,6 +35,10 @@ GUARD = Guard()
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     mark(items)
+    if "THOROUGH" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("thorough"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: THOROUGH=1 in the environment runs it"))
     divide(items)
     yield
 

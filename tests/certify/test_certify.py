@@ -1,6 +1,6 @@
 """`coordinator certify` with real programs: a right one passes, and wrong ones fail where they must, each time alike.
 
-The whole curriculum takes minutes: `CERTIFY_ALL=1 make test ARGS=tests/certify/test_certify.py` runs it too.
+The whole curriculum takes minutes: `THOROUGH=1 make test ARGS=tests/certify/test_certify.py` runs it too.
 """
 
 import json
@@ -228,7 +228,7 @@ def test_sigterm_stops_the_server_and_the_instances(tmp_path):
         pass
 
 
-@pytest.mark.skipif("CERTIFY_ALL" not in os.environ, reason="takes minutes: set CERTIFY_ALL=1 to run it")
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", SLOW_FAILURES)
 @pytest.mark.timeout(600)
 def test_a_program_whose_failure_stops_the_group_is_caught(tmp_path, program):
@@ -237,7 +237,7 @@ def test_a_program_whose_failure_stops_the_group_is_caught(tmp_path, program):
     assert promise in broken(json.loads((tmp_path / "certificate.json").read_text()))[event]
 
 
-@pytest.mark.skipif("CERTIFY_ALL" not in os.environ, reason="takes minutes: set CERTIFY_ALL=1 to run it")
+@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_every_event_of_the_curriculum_is_reached(tmp_path):
     start(tmp_path, "confluent_consumer", "").communicate(timeout=1700)

@@ -3,7 +3,7 @@
 A wrong program breaks the promise that names its mistake in three events; a right one breaks none. In the suite runs a part, in
 one event each. All of it, five times over:
 
-    CERTIFY_ALL=1 CERTIFY_RUNS=5 make test ARGS=tests/certify/test_wrong_programs.py
+    THOROUGH=1 CERTIFY_RUNS=5 make test ARGS=tests/certify/test_wrong_programs.py
 """
 
 import json
@@ -18,7 +18,7 @@ import pytest
 from tests.certify.judged_programs import IN_SUITE, RIGHT, RIGHT_CONSUMER, WRONG
 from tests.compatibility.certified.programs import command_of
 
-ALL = "CERTIFY_ALL" in os.environ
+ALL = "THOROUGH" in os.environ
 RUNS = int(os.environ.get("CERTIFY_RUNS", "1"))
 JOBS = 3
 """Events of a certification that run at the same time."""
@@ -41,7 +41,7 @@ def broken(certificate: Any) -> dict[str, list[str]]:
 
 
 def chosen(program: str, events: str, in_suite: bool) -> Any:
-    marks = [] if in_suite or ALL else [pytest.mark.skip(reason="takes minutes: set CERTIFY_ALL=1 to run it")]
+    marks = [] if in_suite else [pytest.mark.thorough]
     if not program.startswith("python"):
         marks.append(pytest.mark.foreign)
     return pytest.param(program, events if ALL else events.split(",", maxsplit=1)[0], id=program, marks=marks)
@@ -66,7 +66,7 @@ def test_a_right_program_breaks_no_promise(tmp_path, program, events, run):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(not ALL, reason="takes minutes: set CERTIFY_ALL=1 to run it")
+@pytest.mark.thorough
 @pytest.mark.foreign
 @pytest.mark.parametrize("run", range(RUNS))
 @pytest.mark.parametrize("program", ["go", "python confluent_consumer"])

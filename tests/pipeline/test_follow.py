@@ -32,7 +32,7 @@ from pyspark_coordinator_log.jobs import batch_folders, follow, sources, tables,
 pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
-KILLS = int(os.environ.get("PIPELINE_KILLS", "0"))
+KILLS = int(os.environ.get("PIPELINE_KILLS", "3"))
 
 
 class GrowingLog:
@@ -254,7 +254,7 @@ def verdict_rows(derived: tables.Derived) -> list[Any]:
     )
 
 
-@pytest.mark.skipif(not KILLS, reason="takes minutes; PIPELINE_KILLS=3 in the environment asks for it")
+@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_repeated_kills_under_a_live_writer_keep_every_offset_once(spark, tmp_path):
     log, out, said = tmp_path / "log" / "__consumer_offsets-0", tmp_path / "out", tmp_path / "said.txt"

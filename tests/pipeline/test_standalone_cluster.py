@@ -1,6 +1,6 @@
 """Jobs on a standalone Spark cluster: a master and two workers on loopback, the log and the tables in a shared folder.
 
-The cluster is the one that pip installs with Spark. It takes minutes, so PIPELINE_CLUSTER=1 in the environment asks for it.
+The cluster is the one that pip installs with Spark. It takes minutes: THOROUGH=1 in the environment runs it.
 """
 
 import os
@@ -31,10 +31,7 @@ ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(BIN.parent),
 }  # fmt: skip
 
-pytestmark = [
-    pytest.mark.skipif("PIPELINE_CLUSTER" not in os.environ, reason="takes minutes; PIPELINE_CLUSTER=1 asks for it"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1800)]
 
 
 def daemon(stack: ExitStack, said: Path, name: str, *arguments: str) -> None:
