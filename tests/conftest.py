@@ -33,9 +33,9 @@ GUARD = Guard()
 
 # A wrapper, because pytest-xdist reads the groups in a hook of its own that comes first.
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
     mark(items)
-    if "THOROUGH" not in os.environ:
+    if "THOROUGH" not in os.environ and not config.getoption("--rewrite"):
         for item in items:
             if item.get_closest_marker("thorough"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes: THOROUGH=1 in the environment runs it"))

@@ -138,6 +138,7 @@ def test_the_declared_permissions_are_those_that_matter_to_kafka(api, recorded):
     assert len(declared) == len(api.access)
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_answers_as_recorded(tmp_path: Path, request: pytest.FixtureRequest):
     found = all_answers(servers.kafka, tmp_path)

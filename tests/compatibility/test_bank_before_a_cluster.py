@@ -79,7 +79,7 @@ def make_topics(bootstrap: str) -> None:
     ("program", "protocol"),
     [
         pytest.param(lambda: python_program("confluent"), "classic", id="librdkafka"),
-        pytest.param(lambda: java_program("BankWorker"), "consumer", id="java"),
+        pytest.param(lambda: java_program("BankWorker"), "consumer", id="java", marks=pytest.mark.thorough),
     ],
 )
 def test_the_sums_are_exact(
@@ -93,7 +93,7 @@ def test_the_sums_are_exact(
     assert GROUP not in kept
 
 
-@pytest.mark.parametrize("protocol", ["classic", "streams"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.thorough), "streams"])
 def test_the_balances_of_kafka_streams_are_exact(
     open_bank: Callable[..., Bank], broker: KafkaBroker, protocol: str
 ) -> None:

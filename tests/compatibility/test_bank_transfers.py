@@ -67,8 +67,14 @@ def in_mid_transaction(bank: Bank) -> Callable[[Worker], None]:
     return stop
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("protocol", "transaction_version"),
+    [
+        ("classic", 1),
+        ("consumer", 2),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in (("classic", 2), ("consumer", 1))),
+    ],
+)
 def test_the_sums_are_exact_with_librdkafka(
     open_bank: Callable[..., Bank], protocol: str, transaction_version: int
 ) -> None:
@@ -96,7 +102,9 @@ def test_the_sums_are_exact_with_kafka_python(open_bank: Callable[..., Bank]) ->
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("protocol", "transaction_version"), [("classic", 1), ("consumer", 2)])
+@pytest.mark.parametrize(
+    ("protocol", "transaction_version"), [pytest.param("classic", 1, marks=pytest.mark.thorough), ("consumer", 2)]
+)
 def test_the_sums_are_exact_with_the_java_client(
     open_bank: Callable[..., Bank],
     protocol: str,
@@ -109,7 +117,10 @@ def test_the_sums_are_exact_with_the_java_client(
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("protocol", "transaction_version"), [("classic", 1), ("classic", 2), ("streams", 2)])
+@pytest.mark.parametrize(
+    ("protocol", "transaction_version"),
+    [*(pytest.param("classic", version, marks=pytest.mark.thorough) for version in (1, 2)), ("streams", 2)],
+)
 def test_the_sums_are_exact_with_kafka_streams(
     open_bank: Callable[..., Bank], protocol: str, transaction_version: int
 ) -> None:

@@ -17,8 +17,9 @@ from tests.support.waiting import WITHIN_S, wait_until
 RECORDS = 40
 JAVA_AFTER_SIGTERM = 128 + signal.SIGTERM
 """The JVM's exit code if SIGTERM ends it in an orderly way."""
+JAVA = {"java": (), "java_transactions": (pytest.mark.thorough,), "streams": ()}
 RIGHT = [
-    pytest.param(name, marks=pytest.mark.java if "java" in name or name == "streams" else ())
+    pytest.param(name, marks=(pytest.mark.java, *JAVA[name]) if name in JAVA else ())
     for name in PROGRAMS
     if name not in WRONG
 ]

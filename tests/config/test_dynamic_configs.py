@@ -159,6 +159,7 @@ def produce(link, topic, size):
     return answer["responses"][0]["partition_responses"][0]["error_code"]
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_answers_so(tmp_path, request):
     rewrite = request.config.getoption("--rewrite")

@@ -73,6 +73,7 @@ def test_a_level_holds_at_once_and_survives_a_kill(tmp_path):
             assert levels(link)[0] == before
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_answers_so(tmp_path, request):
     broker = KafkaBroker(tmp_path)

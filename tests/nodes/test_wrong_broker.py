@@ -21,6 +21,7 @@ def test_a_broker_refuses_what_another_one_leads_as_kafka_does(tmp_path: Path) -
     assert found == json.loads(EXPECTED.read_text())
 
 
+@pytest.mark.thorough
 def test_kafka_answers_what_is_expected_here(request: pytest.FixtureRequest) -> None:
     with KafkaCluster({"broker.rack": "a"}) as kafka:
         found = answers(kafka.bootstrap)

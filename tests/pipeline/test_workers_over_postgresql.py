@@ -252,6 +252,7 @@ def test_groups_why_gives_the_same_reasons_everywhere(shared, single, database, 
     assert causes("--bootstrap", shared[0].bootstrap) == found
 
 
+@pytest.mark.thorough
 def test_the_audit_of_an_archive_that_followed_the_journal_finds_the_same(spark, shared, control, database, tmp_path):
     source = ("--journal", database.url(), "--journal-cluster", "audited", "--out", str(tmp_path))
     settings = [word for name, value in QUICK.items() for word in ("--conf", f"{name}={value}")]

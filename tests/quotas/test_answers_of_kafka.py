@@ -44,6 +44,7 @@ def test_every_request_is_answered_as_by_kafka_and_a_kill_loses_no_quota(tmp_pat
     assert len(after["entries"]) > 20
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_answers_so(tmp_path, request):
     broker = KafkaBroker(tmp_path)

@@ -88,6 +88,7 @@ async def test_a_producer_waits_as_long_as_with_kafka(world):
     assert len(samples) == 12
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_clients_wait_so_long_with_kafka(tmp_path):
     """The patterns of the other tests of this file, with a broker and in real time."""

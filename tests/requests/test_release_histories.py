@@ -119,6 +119,7 @@ def test_this_server_answers_as_a_broker_of_the_release_did(release: str, ours: 
     with_attempts(lambda: compare(ours, history))
 
 
+@pytest.mark.thorough
 def test_a_live_broker_of_the_release_answers_as_recorded(
     release: str, kafka: str, request: pytest.FixtureRequest
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_live_broker_of_the_release_answers_as_recorded(
         with_attempts(lambda history=history: compare(kafka, history))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", NEW_SEEDS)
 def test_this_server_answers_as_a_live_broker_of_the_release(kafka: str, ours: str, seed: int) -> None:
     with_attempts(lambda: compare(ours, drawn(kafka, seed)))

@@ -65,6 +65,7 @@ def test_a_client_hears_what_kafka_says(name, ours, recorded):
         assert ours[name] == recorded[name]
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_answers_as_recorded(tmp_path: Path, request: pytest.FixtureRequest):
     found = answers(sasl_servers.kafka(tmp_path))

@@ -50,6 +50,7 @@ def test_requests_and_logins_are_answered_as_by_kafka(server, plain):
         assert found["logins"][name] == recorded["logins"][name] or name in DIFFERENT_LOGINS, name
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_answers_so(tmp_path, plain, request):
     broker = sasl_servers.kafka(tmp_path, SETTINGS, plain)

@@ -293,6 +293,7 @@ def test_a_batch_passes_if_and_only_if_its_records_can_be_decoded(drawn, data):
     decode_records(whole, 0, read_header(whole))
 
 
+@pytest.mark.thorough
 @pytest.mark.java
 def test_kafka_refuses_these_batches_so(tmp_path, request):
     broker = KafkaBroker(tmp_path)
