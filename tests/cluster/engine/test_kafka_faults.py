@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,8 @@ from coordinator.cluster.engine.kafka.records import PIECE, Head, encode
 from coordinator.protocol.errors import ErrorCode
 from tests.cluster.engine.contract import parts_of, pieces, replayed, worker
 from tests.cluster.engine.history import Appender, Record
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 pytestmark = pytest.mark.java
 
@@ -218,6 +221,11 @@ async def test_a_piece_larger_than_a_batch_counts_as_a_whole(connect_kafka):
     assert await replayed(engine, await engine.claim(LOGS[0], worker(1))) == data
 
 
+def has_topic(link, name):
+    [topic] = link.call("Metadata", 9, topics=[{"name": name}], allow_auto_topic_creation=False)["topics"]
+    return topic["error_code"] == ErrorCode.NONE
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "text"),
     [
@@ -248,6 +256,9 @@ async def test_topics_that_do_not_keep_what_they_are_given_are_refused(
     admin.create_topics([kafka.NewTopic(topics[1], 1, 3, config=config)])[topics[1]].result()
     with pytest.raises(EngineUnavailable, match=text):
         await engine.claim(LOGS[1], worker(1))
+    for broker in kafka_cluster.brokers:  # a new topic reaches the metadata of each of them at its own time
+        with Connection(broker.bootstrap) as link:
+            wait_until(partial(has_topic, link, topics[1]), "the topic in the metadata of every broker")
     with pytest.raises(EngineRefused, match=text):
         await connect_kafka()
 
