@@ -6,10 +6,10 @@ is. Releases before 3.3 answered with ZooKeeper, later ones with KRaft. Requests
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.protocol.schema import SCHEMAS
 
@@ -77,11 +77,16 @@ class Release:
 @cache
 def releases() -> Mapping[str, Release]:
     """All earlier releases by name, from the newest to the oldest."""
+    return read_releases(json.loads((SCHEMAS / "releases" / "releases.json").read_bytes()))
+
+
+def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
+    """The releases of a table in the form of releases.json."""
     found: dict[str, Release] = {}
     versions: dict[str, Range | None] = {}
     refused: frozenset[str] = frozenset()
     behaviours = AS_NEWEST
-    for row in json.loads((SCHEMAS / "releases" / "releases.json").read_bytes()):
+    for row in rows:
         versions = versions | {
             name: None if each is None else (each[0], each[1]) for name, each in row["versions"].items()
         }

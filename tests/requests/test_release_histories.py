@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.requests.release_history import SCENARIO, Play, Step, draw
+from tests.requests.release_questions import QUESTIONS, ask
 from tests.support.earlier_kafka import EarlierKafka
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
@@ -19,6 +20,7 @@ from tests.support.wire import Connection
 
 RELEASES = ("2.8.2", "3.6.2", "3.9.1")
 RECORDED = Path(__file__).with_name("release_histories.json")
+ANSWERS = Path(__file__).with_name("release_answers.json")
 SEEDS = (1, 2, 4)
 """Of the random histories that are recorded."""
 NEW_SEEDS = (1001, 1002, 1003)
@@ -127,6 +129,17 @@ def test_a_live_broker_of_the_release_answers_as_recorded(
         record(kafka, release)
     for history in json.loads(RECORDED.read_text())[release].values():
         with_attempts(lambda history=history: compare(kafka, history))
+
+
+@pytest.mark.thorough
+def test_a_live_broker_answers_the_questions_about_behaviours_as_recorded(
+    release: str, kafka: str, request: pytest.FixtureRequest
+) -> None:
+    recorded, answers = json.loads(ANSWERS.read_text()), {each: ask(kafka, each) for each in QUESTIONS}
+    if request.config.getoption("--rewrite"):
+        ANSWERS.write_text(json.dumps(recorded | {release: answers}, indent=1) + "\n")
+    else:
+        assert recorded[release] == answers
 
 
 @pytest.mark.thorough

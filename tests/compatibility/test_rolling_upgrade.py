@@ -1,0 +1,111 @@
+"""A rolling upgrade from Kafka 3.9 to 4.1 under a group of four libraries, which becomes a consumer group afterwards.
+
+The members stay while their broker becomes the other release; every record is read by one of them, once, and committed.
+What each library sees is in docs/emulation.md.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from coordinator_testing.control import Control
+from tests.compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
+from tests.compatibility.test_consumer_protocol import SETTINGS, all_of, assert_disjoint, describe, listed, pass_records
+from tests.support.server_process import ServerProcess
+from tests.support.wire import Connection
+
+Start = Callable[[Client, ServerProcess], Program]
+LIBRARIES = ("confluent", "kafka_python", "aiokafka", "java")
+BEFORE, AFTER = "3.9", "4.1"
+CLASSIC = {"heartbeat_ms": 250, "session_timeout_ms": 20_000}
+CONSUMER = {"protocol": "consumer"}
+
+
+@pytest.fixture
+def broker(coordinator_process: Callable[..., ServerProcess]) -> Iterator[ServerProcess]:
+    """A server that is the earlier release."""
+    return coordinator_process(settings=SETTINGS | {"emulate": BEFORE, "admin.control.enable": True})
+
+
+def wait_to_share(server: ServerProcess, members: list[Program], topic: str) -> None:
+    """Waits until each partition has one owner, each member has some, and the group is Stable."""
+
+    def settled() -> bool:
+        stable = shared(members, all_of(topic)) and listed(server, members[0].group)["group_state"] == "Stable"
+        return stable and shared(members, all_of(topic))
+
+    wait_for_all(members, settled, f"{len(members)} members to share")
+
+
+def classic_members(server: ServerProcess, group: str) -> tuple[dict[str, str], str]:
+    """Client id -> member id, and the state of a classic group."""
+    with Connection(server.bootstrap) as link:
+        (found,) = link.call("DescribeGroups", 5, groups=[group])["groups"]
+    return {member["client_id"]: member["member_id"] for member in found["members"]}, found["group_state"]
+
+
+def events_since(programs: list[Program], before: list[int]) -> dict[str, list[Any]]:
+    return {
+        program.name: program.events[count:]
+        for program, count in zip(programs, before, strict=True)
+        if len(program.events) > count
+    }
+
+
+@pytest.mark.java
+def test_a_group_of_four_libraries_is_upgraded_and_loses_nothing(
+    broker: ServerProcess, start: Start, make_topic: Callable[..., str], fresh: Callable[[str], str]
+) -> None:
+    topic, group = make_topic(broker, 6), fresh("group")
+    members: list[Program] = []
+    for library in LIBRARIES:
+        members.append(start(CLIENTS[library], broker))
+        members[-1].join(group, [topic], name=library, **CLASSIC)
+    everybody = list(members)
+    producer = start(CLIENTS["confluent"], broker)
+    wait_to_share(broker, members, topic)
+    pass_records(producer, members, topic, BEFORE)
+
+    # The new protocol is refused before the upgrade.
+    early = start(CLIENTS["java"], broker)
+    early.join(fresh("early"), [topic], name="early", report_errors=True, **CONSUMER)
+    early.wait_until(lambda: any("UnsupportedVersion" in each.get("error", "") for each in early.events), "a refusal")
+    early.stop()
+
+    ids, before = classic_members(broker, group), [len(member.events) for member in members]
+    with Control(broker.admin) as control:
+        assert control.emulate(AFTER).connections_closed >= len(members)
+        pass_records(producer, members, topic, "upgraded")
+        assert classic_members(broker, group) == ids
+        assert events_since(members, before) == {}, "nobody rebalances"
+
+        # Members of the new protocol come, and those that they replace leave.
+        for library in ("confluent", "java"):
+            old = next(member for member in members if member.name == library)
+            members.append(start(CLIENTS[library], broker))
+            everybody.append(members[-1])
+            members[-1].join(group, [topic], name=f"new-{library}", **CONSUMER)
+            wait_to_share(broker, members, topic)
+            assert listed(broker, group)["group_type"] == "consumer"
+            members.remove(old)
+            old.call("leave")
+            wait_to_share(broker, members, topic)
+            pass_records(producer, members, topic, f"new-{library}")
+        kinds = {name: member["member_type"] for name, member in describe(broker, group)["members"].items()}
+        assert kinds == {"kafka_python": 0, "aiokafka": 0, "new-confluent": 1, "new-java": 1}
+        for library in ("kafka_python", "aiokafka"):
+            old = next(member for member in members if member.name == library)
+            members.remove(old)
+            old.call("leave")
+            wait_to_share(broker, members, topic)
+        pass_records(producer, members, topic, AFTER)
+        assert_disjoint(everybody)
+        committed = members[0].call("committed", partitions=[list(each) for each in sorted(all_of(topic))])
+        assert committed == [2 * 5] * 6
+        assert sorted(v for member in everybody for v in member.values()) == sorted(
+            f"{prefix}-{partition}-{number}"
+            for prefix in (BEFORE, "upgraded", "new-confluent", "new-java", AFTER)
+            for partition in range(6)
+            for number in range(2)
+        )
