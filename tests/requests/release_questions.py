@@ -111,7 +111,9 @@ def assignment_while_another_joins(asked: Asked) -> str:
     with Connection(asked.bootstrap) as newcomer:
         joining = asked.join(newcomer, 4)["member_id"]
         protocols = [{"name": "range", "metadata": SUBSCRIPTION}]
-        newcomer.send("JoinGroup", 4, {"group_id": asked.group, "member_id": joining, **SESSION, "protocols": protocols})
+        newcomer.send(
+            "JoinGroup", 4, {"group_id": asked.group, "member_id": joining, **SESSION, "protocols": protocols}
+        )
         while (shown := asked.described())["group_state"] == "Stable":
             pass
         (found,) = (each for each in shown["members"] if each["member_id"] == member["member_id"])
