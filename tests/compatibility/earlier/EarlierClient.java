@@ -16,6 +16,7 @@ import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -55,7 +56,7 @@ public final class EarlierClient {
                 admin.createTopics(Collections.singletonList(new NewTopic(topic, PARTITIONS, (short) 1))).all().get();
                 return "made";
             });
-            say("produced", () -> produce(settings(), "v", 10, false));
+            say("produced", () -> produce(settings(), "v", 10));
             Member one = new Member("one", null);
             say("alone", () -> await(() -> one.owned.size() == PARTITIONS ? one.owned : null, one));
             say("read", () -> await(() -> one.values.size() == 40 ? one.values.size() : null, one));
@@ -86,7 +87,7 @@ public final class EarlierClient {
             say("compressed", () -> {
                 Properties compressed = settings();
                 compressed.put("compression.type", "gzip");
-                produce(compressed, "z", 5, false);
+                produce(compressed, "z", 5);
                 return await(() -> one.values.size() + again.values.size() == 60 ? 60 : null, one, again);
             });
             one.consumer.commitSync();
@@ -94,8 +95,8 @@ public final class EarlierClient {
             one.consumer.close();
             again.consumer.close();
             transactions();
+            consumerProtocol();
             say("offsets", () -> offsets(admin));
-            // The static member stays until its session ends; a dynamic group has no members now.
             say("listed", () -> admin.listConsumerGroups().all().get().stream().anyMatch(each -> each.groupId().equals(group)));
         }
     }
@@ -149,6 +150,29 @@ public final class EarlierClient {
             }
         });
         reader.close();
+    }
+
+    /** Clients since 3.7 speak the consumer protocol if they are asked to (KIP-848). */
+    private void consumerProtocol() throws Exception {
+        if (Arrays.stream(ConsumerConfig.class.getFields()).noneMatch(each -> each.getName().equals("GROUP_PROTOCOL_CONFIG"))) {
+            return;
+        }
+        Properties settings = consumerSettings("new");
+        settings.put("group.id", group + "-new");
+        settings.put("group.protocol", "consumer");
+        for (String classic : Arrays.asList("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")) {
+            settings.remove(classic);
+        }
+        try (KafkaConsumer<String, String> member = new KafkaConsumer<>(settings)) {
+            member.subscribe(Collections.singletonList(topic));
+            say("consumer protocol", () -> {
+                long deadline = System.currentTimeMillis() + WITHIN_MS;
+                while (member.assignment().size() < PARTITIONS && System.currentTimeMillis() < deadline) {
+                    member.poll(POLL);
+                }
+                return member.assignment().size();
+            });
+        }
     }
 
     /** With what the release of the client has: a group's name before 2.5, its member since. */
@@ -213,7 +237,7 @@ public final class EarlierClient {
         return both.size() == PARTITIONS && one.owned.size() == 2 && two.owned.size() == 2 ? Arrays.asList(2, 2) : null;
     }
 
-    private Object produce(Properties settings, String prefix, int each, boolean idempotent) throws Exception {
+    private Object produce(Properties settings, String prefix, int each) throws Exception {
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings)) {
             List<java.util.concurrent.Future<?>> sent = new ArrayList<>();
             for (int number = 0; number < PARTITIONS * each; number++) {

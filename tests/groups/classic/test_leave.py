@@ -119,3 +119,25 @@ def test_the_leave_reason_is_emitted():
     assert h.facts_named("members_left")[-1]["client_reason"] == "bye"
     started = h.facts_named("rebalance_started")[-1]
     assert (started["cause"], started["member_id"], started["reason"]) == ("a member left", follower, "bye")
+
+
+def test_a_group_that_its_last_member_leaves_does_not_wait_for_a_pending_one():
+    """The wait would be the longest rebalance timeout of the members, of whom there are none."""
+    h = GroupHarness()
+    (member_id,) = h.stable(members=1)
+    h.join()
+    h.leave("g", member_id)
+    assert (h.group().state, h.group().members) == ("PreparingRebalance", {})
+    h.advance(0)
+    assert h.group().state == "Empty"
+
+
+def test_a_rebalance_whose_members_all_leave_waits_on_for_a_pending_one():
+    h = GroupHarness()
+    (leader,) = h.stable(members=1, rebalance_ms=60_000)
+    pending = h.join().reply.member_id
+    h.join(instance="one", rebalance_ms=60_000)
+    h.leave("g", leader, ("", "one"))
+    h.advance(29_999)
+    assert (h.group().state, h.group().members) == ("PreparingRebalance", {})
+    assert h.join(member_id=pending).ok
