@@ -1,6 +1,6 @@
 """Clients of the time have the same outcomes with this server, as their release, and with a broker of that release.
 
-Each client tells a story (earlier/story.py): members that share a topic, a static one that returns, commits that are refused,
+Each client plays a story (earlier/story.py): members that share a topic, a static one that returns, commits that are refused,
 transactions and a fenced producer, and a member of the consumer protocol. EARLIER_CLIENTS is the Python of an environment with
 kafka-python 2.0 and confluent-kafka 1.9, which do not install beside their successors; without it only the Java clients run.
 """
@@ -15,12 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.requests.test_release_histories import serves
 from tests.support.earlier_kafka import EarlierKafka
 from tests.support.java_support import KAFKA_VERSION, compile_java, java, kafka_classpath
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
-from tests.support.wire import Connection
 
 TEST_MARKERS = ("kafka",)
 
@@ -62,8 +59,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     kafka = EarlierKafka(tmp_path_factory.mktemp("kafka"), request.param)
     try:
         kafka.start()
-        with Connection(kafka.bootstrap) as link:
-            wait_until(lambda: serves(link), "a coordinator that answers")
+        kafka.wait_until_serving()
         with ServerProcess(tmp_path_factory.mktemp("ours"), settings={"emulate": release}) as server:
             yield server.bootstrap, kafka.bootstrap
     finally:
@@ -74,9 +70,9 @@ def outcomes(client: str, bootstrap: str) -> Outcomes:
     """What the client's story says, by the name of each step; and the error that ended it."""
     command = CLIENTS[client](bootstrap, f"n{uuid.uuid4().hex[:8]}")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)
-    told = dict(json.loads(line) for line in done.stdout.splitlines())
+    found = dict(json.loads(line) for line in done.stdout.splitlines())
     last_words = done.stderr.strip().rpartition("\n")[2].partition(":")[0]
-    return told if done.returncode == 0 else told | {"ended with": last_words}
+    return found if done.returncode == 0 else found | {"ended with": last_words}
 
 
 @pytest.mark.timeout(2 * WITHIN_S)

@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from coordinator_testing.control import Control
-from tests.compatibility.members import CLIENTS, Client, Program, shared, wait_for_all
-from tests.compatibility.test_consumer_protocol import SETTINGS, all_of, assert_disjoint, describe, listed, pass_records
+from tests.compatibility.members import CLIENTS, Client, Program
+from tests.compatibility.shared_groups import (
+    PARTITIONS,
+    SETTINGS,
+    all_of,
+    assert_disjoint,
+    describe,
+    listed,
+    pass_records,
+    wait_to_share,
+)
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -26,16 +35,6 @@ CONSUMER = {"protocol": "consumer"}
 def broker(coordinator_process: Callable[..., ServerProcess]) -> Iterator[ServerProcess]:
     """A server that is the earlier release."""
     return coordinator_process(settings=SETTINGS | {"emulate": BEFORE, "admin.control.enable": True})
-
-
-def wait_to_share(server: ServerProcess, members: list[Program], topic: str) -> None:
-    """Waits until each partition has one owner, each member has some, and the group is Stable."""
-
-    def settled() -> bool:
-        stable = shared(members, all_of(topic)) and listed(server, members[0].group)["group_state"] == "Stable"
-        return stable and shared(members, all_of(topic))
-
-    wait_for_all(members, settled, f"{len(members)} members to share")
 
 
 def classic_members(server: ServerProcess, group: str) -> tuple[dict[str, str], str]:
@@ -57,14 +56,14 @@ def events_since(programs: list[Program], before: list[int]) -> dict[str, list[A
 def test_a_group_of_four_libraries_is_upgraded_and_loses_nothing(
     broker: ServerProcess, start: Start, make_topic: Callable[..., str], fresh: Callable[[str], str]
 ) -> None:
-    topic, group = make_topic(broker, 6), fresh("group")
+    topic, group = make_topic(broker, PARTITIONS), fresh("group")
     members: list[Program] = []
     for library in LIBRARIES:
         members.append(start(CLIENTS[library], broker))
         members[-1].join(group, [topic], name=library, **CLASSIC)
     everybody = list(members)
     producer = start(CLIENTS["confluent"], broker)
-    wait_to_share(broker, members, topic)
+    wait_to_share(broker, members, all_of(topic))
     pass_records(producer, members, topic, BEFORE)
 
     # The new protocol is refused before the upgrade.
@@ -86,11 +85,11 @@ def test_a_group_of_four_libraries_is_upgraded_and_loses_nothing(
             members.append(start(CLIENTS[library], broker))
             everybody.append(members[-1])
             members[-1].join(group, [topic], name=f"new-{library}", **CONSUMER)
-            wait_to_share(broker, members, topic)
+            wait_to_share(broker, members, all_of(topic))
             assert listed(broker, group)["group_type"] == "consumer"
             members.remove(old)
             old.call("leave")
-            wait_to_share(broker, members, topic)
+            wait_to_share(broker, members, all_of(topic))
             pass_records(producer, members, topic, f"new-{library}")
         kinds = {name: member["member_type"] for name, member in describe(broker, group)["members"].items()}
         assert kinds == {"kafka_python": 0, "aiokafka": 0, "new-confluent": 1, "new-java": 1}
@@ -99,13 +98,13 @@ def test_a_group_of_four_libraries_is_upgraded_and_loses_nothing(
             old = next(member for member in members if member.name == library)
             members.remove(old)
             old.call("leave")
-            wait_to_share(broker, members, topic)
+            wait_to_share(broker, members, all_of(topic))
         pass_records(producer, members, topic, AFTER)
         committed = members[0].call("committed", partitions=[list(each) for each in sorted(all_of(topic))])
-        assert committed == [2 * 5] * 6
+        assert committed == [2 * 5] * PARTITIONS
         assert sorted(v for member in everybody for v in member.values()) == sorted(
             f"{prefix}-{partition}-{number}"
             for prefix in (BEFORE, "upgraded", "new-confluent", "new-java", AFTER)
-            for partition in range(6)
+            for partition in range(PARTITIONS)
             for number in range(2)
         )

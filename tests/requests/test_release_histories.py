@@ -15,8 +15,6 @@ from tests.requests.release_history import SCENARIO, Play, Step, draw
 from tests.requests.release_questions import QUESTIONS, ask
 from tests.support.earlier_kafka import EarlierKafka
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
-from tests.support.wire import Connection
 
 RELEASES = ("2.8.2", "3.6.2", "3.9.1")
 RECORDED = Path(__file__).with_name("release_histories.json")
@@ -48,29 +46,13 @@ def kafka(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     broker = EarlierKafka(tmp_path_factory.mktemp("kafka"), release)
     try:
         broker.start()
-        with Connection(broker.bootstrap) as link:
-            wait_until(lambda: serves(link), "a coordinator that answers")
+        broker.wait_until_serving()
         with Play(broker.bootstrap) as play:  # the first requests of a broker take longer than it waits for others
             for step in SCENARIO:
                 play.perform(step)
         yield broker.bootstrap
     finally:
         broker.stop()
-
-
-def serves(link: Connection) -> bool:
-    """Whether the broker has the topics of the histories, and its coordinators are ready."""
-    wanted = [{"name": name, "num_partitions": 4, "replication_factor": 1} for name in ("orders", "events")]
-    link.call("CreateTopics", 2, topics=wanted, timeout_ms=10_000)
-    found = link.call(
-        "Metadata", 4, topics=[{"name": each["name"]} for each in wanted], allow_auto_topic_creation=False
-    )
-    led = [partition["leader_id"] >= 0 for topic in found["topics"] for partition in topic["partitions"]]
-    for kind in (0, 1):
-        link.call("FindCoordinator", 1, key="ready?", key_type=kind)
-    (group,) = link.call("DescribeGroups", 4, groups=["ready?"])["groups"]
-    producer = link.call("InitProducerId", 1, transactional_id="ready?", transaction_timeout_ms=60_000)
-    return len(led) == 8 and all(led) and not group["error_code"] and not producer["error_code"]
 
 
 def drawn(bootstrap: str, seed: int) -> list[tuple[Step, list[str]]]:

@@ -76,6 +76,11 @@ class EarlierKafka:
         except (OSError, ConnectionClosed):
             return False
 
+    def wait_until_serving(self) -> None:
+        """Makes the topics `orders` and `events`, and returns when they and the coordinators are ready."""
+        with Connection(self.bootstrap) as link:
+            wait_until(lambda: _serves(link), "a coordinator that answers")
+
     @property
     def log(self) -> str:
         return (self.folder / "broker.log").read_text(errors="replace")
@@ -91,3 +96,18 @@ class EarlierKafka:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _serves(link: Connection) -> bool:
+    """Whether the broker has the topics of the histories, and its coordinators are ready."""
+    wanted = [{"name": name, "num_partitions": 4, "replication_factor": 1} for name in ("orders", "events")]
+    link.call("CreateTopics", 2, topics=wanted, timeout_ms=10_000)
+    found = link.call(
+        "Metadata", 4, topics=[{"name": each["name"]} for each in wanted], allow_auto_topic_creation=False
+    )
+    led = [partition["leader_id"] >= 0 for topic in found["topics"] for partition in topic["partitions"]]
+    for kind in (0, 1):
+        link.call("FindCoordinator", 1, key="ready?", key_type=kind)
+    (group,) = link.call("DescribeGroups", 4, groups=["ready?"])["groups"]
+    producer = link.call("InitProducerId", 1, transactional_id="ready?", transaction_timeout_ms=60_000)
+    return len(led) == 8 and all(led) and not group["error_code"] and not producer["error_code"]

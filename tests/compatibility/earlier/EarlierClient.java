@@ -27,7 +27,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** The story of story.py, told by kafka-clients since 2.4: prints a JSON line for each outcome. */
+/** The story of story.py, by kafka-clients since 2.4: prints a JSON line for each outcome. */
 public final class EarlierClient {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(50);

@@ -5,7 +5,7 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from story import PARTITIONS, tell
+from story import PARTITIONS, play
 
 WITHIN_S = 60
 
@@ -127,4 +127,4 @@ class Confluent:
 
 
 if __name__ == "__main__":
-    tell(Confluent(sys.argv[1], sys.argv[2]))
+    play(Confluent(sys.argv[1], sys.argv[2]))

@@ -6,7 +6,7 @@ from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, Ka
 from kafka.admin import NewTopic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.structs import OffsetAndMetadata
-from story import PARTITIONS, tell
+from story import PARTITIONS, play
 
 
 class Listener(ConsumerRebalanceListener):
@@ -93,4 +93,4 @@ class KafkaPython:
 
 
 if __name__ == "__main__":
-    tell(KafkaPython(sys.argv[1], sys.argv[2]))
+    play(KafkaPython(sys.argv[1], sys.argv[2]))

@@ -1,7 +1,7 @@
-"""What a user of a client library does with a broker, told with the words of any library: prints a JSON line for each outcome.
+"""What a user of a client library does with a broker, for any library: prints a JSON line for each outcome.
 
-`tell(library)` runs the story. A library is a class of its own for each client, whose methods do what they say and raise what
-the client raises; what the client cannot do is None. The Java program EarlierClient tells it as well. It runs on Python 3.8.
+`play(library)` runs the story. A library is a class of its own for each client, whose methods do what they say and raise what
+the client raises; what the client cannot do is None. The Java program EarlierClient plays it as well. It runs on Python 3.8.
 """
 
 import json
@@ -87,7 +87,7 @@ def describe(error):
     return given.name() if hasattr(given, "name") else type(error).__name__
 
 
-def tell(library):
+def play(library):
     say("topic", lambda: library.make_topic(PARTITIONS))
     say("produced", lambda: library.produce([(n % PARTITIONS, f"v{n}") for n in range(40)], "none"))
     one = Member(library, "one")
