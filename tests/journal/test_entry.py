@@ -40,7 +40,8 @@ def test_an_entry_is_found_to_the_byte_wherever_it_stands(contents, before, behi
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [(bytes(5), "without its lengths"), (part_prefix("a", b"12") + b"1", "longer than its entry")]
+    ("content", "reason"),
+    [(bytes(5), "without its lengths"), (part_prefix("a", b"12") + b"1", "longer than its entry")],
 )
 def test_a_body_whose_lengths_make_no_sense_is_refused(content, reason):
     with pytest.raises(ValueError, match=reason):

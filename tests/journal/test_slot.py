@@ -5,6 +5,7 @@ import errno
 import pytest
 from google_crc32c import value as crc32c
 
+from coordinator.journal.set_aside import write_aside
 from coordinator.journal.slot import (
     ENTRIES_AT,
     PREFIX,
@@ -96,6 +97,21 @@ def test_a_slot_that_cannot_be_synced_leaves_no_file(disk):
     disk.sync_errors.append(errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
         Slot.create(disk, PATH, 8_192)
+    assert disk.list(FOLDER) == []
+    assert disk.files_open == 0
+
+
+def test_batches_that_cannot_be_set_aside_durably_leave_no_file(disk, monkeypatch):
+    create = Slot.create
+
+    def create_on_a_failing_disk(*given):
+        slot = create(*given)
+        disk.sync_errors.append(errno.EIO)
+        return slot
+
+    monkeypatch.setattr(Slot, "create", create_on_a_failing_disk)
+    with pytest.raises(OSError, match="Input/output error"):
+        write_aside(disk, PATH, HEADER.salt, 8, [("groups-0", b"batches")])
     assert disk.list(FOLDER) == []
     assert disk.files_open == 0
 
