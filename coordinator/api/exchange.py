@@ -217,14 +217,15 @@ class Exchange(EncodedReplies, Generic[R]):
 
         There is nothing but tags behind the array: it is the last field of the message.
         """
-        name: str = vars(type(message))["__slots__"][-1]
-        if len(getattr(message, name)) > 1:
-            self.run_in_slices(self._encode_in_pieces(message, name))
-        else:
-            self.reply(message)
+        self.run_in_slices(self._encode_in_pieces(message))
 
-    def _encode_in_pieces(self, message: Message, name: str) -> Pieces:
+    def _encode_in_pieces(self, message: Message) -> Pieces:
+        yield  # to make the message may have taken long
         route = self.route
+        name: str = vars(type(message))["__slots__"][-1]
+        if len(getattr(message, name)) <= 1:
+            self.reply(message)
+            return
         try:
             parts = yield from SplicedArray(route.encode, route.is_flexible, int(route.is_flexible)).in_pieces(
                 message, name

@@ -69,8 +69,7 @@ def next_slot(content: bytes, salt: bytes) -> int | None:
     """The number of the slot in which the journal continues, if that was noted in this use of the slot."""
     number = content[_NEXT_AT : _NEXT_AT + _NEXT.size]
     checksum = content[_NEXT_AT + _NEXT.size :][:_CHECKSUM_BYTES]
-    is_noted = len(checksum) == _CHECKSUM_BYTES and crc32c(salt + number) == int.from_bytes(checksum)
-    return int.from_bytes(number) if is_noted else None
+    return int.from_bytes(number) if crc32c(salt + number) == int.from_bytes(checksum) else None
 
 
 class Slot:

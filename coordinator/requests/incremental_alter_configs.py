@@ -32,7 +32,7 @@ _TYPES = frozenset(ConfigResourceType)
 _PIECE_RESOURCES = 20
 """Resources whose change is decided in about a millisecond."""
 _PIECE_CHARACTERS = 10_000
-"""Characters of values, which may be long lists, that are checked in about a millisecond."""
+"""Characters of names and of values, which may be long lists, that are checked in about a millisecond."""
 
 
 class _Resource(Protocol):
@@ -99,7 +99,7 @@ def alter_resources(
     resources = characters = 0
     for index, resource in enumerate(requested):
         resources += 1
-        characters += sum(len(entry.value or "") for entry in resource.entries)
+        characters += sum(len(entry.name) + len(entry.value or "") for entry in resource.entries)
         if resources >= _PIECE_RESOURCES or characters >= _PIECE_CHARACTERS:
             resources = characters = 0
             yield

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces, Fields, IsHit, Patched, Recorded, Seen
@@ -50,13 +51,14 @@ _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
 MaySee = Callable[[str], bool]
 """Whether the client may describe the topic of a name; it remembers what it has said."""
+_Fetch = Callable[[Groups, OffsetFetchRequest, RequestContext, int], Result]
 P = TypeVar("P")
 T = TypeVar("T", _Topic, _GroupTopic)
 
 
 def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
     if exchange.api_version < BATCH_SINCE:
-        server.groups.submit(exchange.request.group_id, fetch, exchange)
+        exchange.run_in_slices(_fetch_of_one(server, exchange, fetch))
     else:
         _fetch_groups(server, exchange, exchange.request.groups, list)
 
@@ -74,7 +76,15 @@ def _fetch_visible(server: Server, exchange: Exchange[OffsetFetchRequest], permi
     may_see = cache(partial(permits.allows, DESCRIBE_TOPIC, quiet=True))
     if request.topics is None:
         yield from _ask_about_committed(server, [request.group_id], may_see)
-    server.groups.submit(request.group_id, _visible_part(request, allowed, may_see), exchange)
+    yield from _fetch_of_one(server, exchange, _visible_part(request, allowed, may_see))
+
+
+def _fetch_of_one(server: Server, exchange: Exchange[OffsetFetchRequest], operation: _Fetch) -> Pieces:
+    """Fetches what a request of one group asks for; the response, which may be large, is encoded in later slices."""
+    request = exchange.request
+    return server.groups.gather_of_group(
+        request.group_id, [request], operation, exchange, itemgetter(0), refused=lambda _, error: KafkaError(error)
+    )
 
 
 def _fetch_visible_groups(server: Server, exchange: Exchange[OffsetFetchRequest], permits: Permits) -> Pieces:
@@ -169,9 +179,7 @@ def _fetch_groups(
 # --- what the client may see ------------------------------------------------------------------------------------------
 
 
-def _visible_part(
-    request: OffsetFetchRequest, allowed: frozenset[str], may_see: MaySee
-) -> Callable[[Groups, OffsetFetchRequest, RequestContext, int], Result]:
+def _visible_part(request: OffsetFetchRequest, allowed: frozenset[str], may_see: MaySee) -> _Fetch:
     """`fetch` for the topics that the client may describe; others come last in the response, if the client has named them."""
     rest = copy(request)
     refused: list[_Topic] = []

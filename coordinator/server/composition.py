@@ -223,6 +223,7 @@ class Server:
         if self._event_logs:
             self._attach_events()
         self.topics.on_topics_deleted = self._topics_deleted
+        self.topics.in_background = self._background.add
 
     def _make_transactions(self) -> None:
         """The shards of transactional ids, and how their markers reach topics and groups."""

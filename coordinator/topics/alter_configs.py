@@ -44,6 +44,9 @@ class ConfigOp(IntEnum):
     SUBTRACT = 3
 
 
+_OPERATIONS = frozenset(ConfigOp)
+
+
 class ConfigChange(NamedTuple):
     """One entry of an incremental change."""
 
@@ -70,7 +73,7 @@ def incremental(entries: Sequence[ConfigChange], lists: Mapping[str, str], why_n
 
     def plan(current: Mapping[str, str]) -> Changes:
         for entry in entries:
-            if entry.operation not in set(ConfigOp):
+            if entry.operation not in _OPERATIONS:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
         return {entry.name: _changed(current.get(entry.name), entry, lists, why_not) for entry in entries}
 

@@ -14,19 +14,13 @@ from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsRespo
 from coordinator.topics import names, topic_settings
 from coordinator.topics.placements import Place, Placement, assigned, check_brokers, check_factor, check_up
 from coordinator.topics.registry import Topic
-from coordinator.topics.topics import CountMutation, Topics, nobody_counts
+from coordinator.topics.topics import CountMutation, Topics, at_once, nobody_counts
 
 _DEFAULT = -1
 _PIECE_TOPICS = 20
 """Topics that are validated or created in about a millisecond."""
 TOO_MANY = "The server would have more partitions than limit.partitions allows."
 _Result = CreateTopicsResponse.CreatableTopicResult
-
-
-def at_once(pieces: Iterator[None]) -> None:
-    """Does all of the work now."""
-    for _ in pieces:
-        pass
 
 
 def create_topics(

@@ -14,9 +14,8 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.topics import names
 from coordinator.topics.allowed import IsAllowed, everything
-from coordinator.topics.create import at_once
 from coordinator.topics.registry import NO_ID, Topic
-from coordinator.topics.topics import CountMutation, Topics, nobody_counts
+from coordinator.topics.topics import CountMutation, Topics, at_once, nobody_counts
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 _DISABLED_SINCE = 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.journal.entry import ALL_BEFORE_DURABLE, HEADER_BYTES, Part, decode, encode, part_prefix, parts
+from coordinator.journal.entry import ALL_BEFORE_DURABLE, HEADER_BYTES, Entry, Part, decode, encode, part_prefix, parts
 
 SALT = b"saltsalt"
 PARTS = st.lists(st.builds(Part, st.text(max_size=20), st.binary(max_size=200)), max_size=5)
@@ -28,6 +28,24 @@ def test_what_was_encoded_is_decoded(contents, sequence, flags, before):
     assert found is not None
     assert (found.sequence, found.flags, found.size_bytes) == (sequence, flags, len(encoded))
     assert list(parts(found.body)) == contents
+
+
+@pytest.mark.parametrize("contents", [[], [Part("log", b"12345"), Part("a", b"6"), Part("", b"")]])
+@pytest.mark.parametrize(("before", "behind"), [(b"", b""), (b"xyz", b"behind"), (bytes(50), b"")])
+def test_an_entry_is_found_to_the_byte_wherever_it_stands(contents, before, behind):
+    encoded = entry(*contents, sequence=2**63 + 258, flags=4)
+    found = decode(before + encoded + behind, len(before), SALT)
+    assert found == Entry(2**63 + 258, 4, b"".join(body(*contents)), len(encoded))
+    assert list(parts(found.body)) == contents
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(bytes(5), "without its lengths"), (part_prefix("a", b"12") + b"1", "longer than its entry")],
+)
+def test_a_body_whose_lengths_make_no_sense_is_refused(content, reason):
+    with pytest.raises(ValueError, match=reason):
+        list(parts(content))
 
 
 def test_every_flipped_bit_is_noticed():

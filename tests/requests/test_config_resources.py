@@ -16,7 +16,7 @@ from coordinator.protocol.messages import (
 from coordinator.requests.incremental_alter_configs import Altered, alter_resources
 from coordinator.topics.alter_configs import ConfigChange, ConfigOp
 from coordinator.topics.topic_settings import ROWS, Kind
-from tests.support.asking import Server, answer
+from tests.support.asking import Server, answer, ask
 from tests.support.permitting import EVERYTHING
 from tests.topics.data_plane import FOLDER
 
@@ -48,6 +48,19 @@ def change(server, kind, name, operation=0, **values):
     )
     (result,) = answer(server, "IncrementalAlterConfigs", 1, resources=[resource]).responses
     return result
+
+
+def test_others_have_their_turn_before_thousands_of_names_are_checked(server):
+    entries = [
+        IncrementalAlterConfigsRequest.AlterableConfig(name=f"n{number}", config_operation=ConfigOp.APPEND, value="x")
+        for number in range(2_500)
+    ]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC, resource_name="t", configs=entries
+    )
+    exchange = ask(server, "IncrementalAlterConfigs", 1, resources=[resource])
+    assert exchange.answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
+    assert exchange.pieces == 1
 
 
 def test_a_setting_from_the_configuration_is_reported_as_static(server):

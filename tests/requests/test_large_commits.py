@@ -219,3 +219,21 @@ async def test_a_slice_ends_with_a_group_that_has_many_offsets(world, monkeypatc
     answer = await client.call(api, version, **fields)
     assert {each.error_code for each in getattr(answer, type(answer).__slots__[-1])} == {0}
     assert len(slices) >= len(LARGE)
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "works"),
+    [
+        (7, {"group_id": "g", "topics": None}, ["asks and finds", "encodes"]),
+        (8, {"groups": [OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=None)]}, ["asks", "finds", "encodes"]),
+    ],
+)
+async def test_the_offsets_of_a_group_are_encoded_in_another_slice_than_they_are_found(
+    world, monkeypatch, version, fields, works
+):
+    client = await world.client()
+    await client.call("OffsetCommit", 8, commit(world, "g", [("orders", [0, 1])]))
+    monkeypatch.setattr(sliced_work, "SLICE_PIECES", 1)
+    slices = counted_slices(monkeypatch)
+    await client.call("OffsetFetch", version, **fields)
+    assert len(set(slices)) == len(works)

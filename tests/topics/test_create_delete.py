@@ -244,3 +244,20 @@ def test_a_deletion_looks_only_for_folders_of_partitions_that_were_written(monke
     assert plane.delete("large").error_code == ErrorCode.NONE
     assert [path for path in looked_for if "/large-" in path] == []
     assert [name for name in plane.disk.list(FOLDER) if name.startswith("large-")] == []
+
+
+def test_the_partitions_of_a_deleted_topic_are_stopped_some_at_a_time():
+    plane, works = DataPlane(), []
+    plane.create("large", 1_000)
+    for index in (7, 8):
+        plane.produce(batch(), topic="large", partition=index)
+    plane.topics.in_background = works.append
+    assert plane.delete("large") is None, "under way"
+    assert "large" not in plane.topics.registry.topics
+    assert judged(plane.create("large"))[0] == "TOPIC_ALREADY_EXISTS", "its folders are still there"
+    (work,) = works
+    pieces = sum(1 for _ in work)
+    assert pieces >= 7, "some for partitions that were never written, and one for each folder"
+    assert [name for name, _ in plane.deleted] == ["large"]
+    assert [name for name in plane.disk.list(FOLDER) if name.startswith("large-")] == []
+    assert plane.create("large").error_code == ErrorCode.NONE
