@@ -192,8 +192,7 @@ async def leaders_move(stage: Stage) -> None:
     brokers=BROKERS,
 )
 async def log_truncated(stage: Stage) -> None:
-    await stage.producer.stop()
-    await stage.caught_up()
+    await _read_to_the_end(stage)
     mark = stage.mark()
     await _truncate(stage)
 
@@ -235,18 +234,12 @@ async def log_overwritten(stage: Stage) -> None:
         await stage.acted(fetch, within_s=10.0)
     except NotReached:
         raise NotApplicable("its Fetches name no leader epoch (KIP-320), so it cannot know and loses records") from None
-    await stage.producer.stop()
-    await stage.caught_up()
+    await _read_to_the_end(stage)
     for each in stage.instances:
         stage.pause(each)
     ends = await _truncate(stage)
     stage.producer.start()
-
-    async def overtaken() -> bool:
-        found = await asyncio.to_thread(stage.topics.ends, stage.topic, stage.producer.partitions)
-        return all(found[partition] >= end + _OVERTAKES for partition, end in ends.items())
-
-    await stage.until(overtaken, "a longer log")
+    await _has_records(stage, {partition: end + _OVERTAKES for partition, end in ends.items()})
     for each in stage.instances:
         stage.resume(each)
     await stage.reads_on()
@@ -284,6 +277,24 @@ async def replicas_change_racks(stage: Stage) -> None:
     finally:
         await _move(stage, {partition: [_next(leader), *everywhere] for partition, leader in leaders.items()})
     await stage.reads_on()
+
+
+async def _read_to_the_end(stage: Stage) -> None:
+    """Ends the stream when there is something to lose, and waits until all of it is committed. Raises NotReached."""
+    await _has_records(stage, dict.fromkeys(range(stage.producer.partitions), 2 * _LOST))
+    await stage.producer.stop()
+    stage.note("the stream of records pauses")
+    await stage.caught_up()
+
+
+async def _has_records(stage: Stage, ends: Mapping[int, int]) -> None:
+    """Waits until the partitions of the topic end there or later. Raises NotReached."""
+
+    async def reached() -> bool:
+        found = await asyncio.to_thread(stage.topics.ends, stage.topic, stage.producer.partitions)
+        return all(found[partition] >= end for partition, end in ends.items())
+
+    await stage.until(reached, "enough records in every partition")
 
 
 async def _truncate(stage: Stage) -> Mapping[int, int]:
