@@ -42,7 +42,8 @@ async def not_enough_replicas(stage: Stage) -> None:
 )
 async def produce_timed_out(stage: Stage) -> None:
     need_output(stage)
-    timed_out = {"Responses": [{"PartitionResponses": [{"ErrorCode": "REQUEST_TIMED_OUT", "BaseOffset": -1}]}]}
+    each = "Responses[].PartitionResponses[]"
+    timed_out = {f"{each}.ErrorCode": "REQUEST_TIMED_OUT", f"{each}.BaseOffset": -1}
     await stage.acted(await stage.fault(stage.first, api="Produce", answer=timed_out))
     await stage.progress()
 
