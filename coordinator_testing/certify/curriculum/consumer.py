@@ -313,7 +313,7 @@ async def server_assignor_switched(stage: Stage) -> None:
     try:
 
         async def switched() -> bool:
-            return (await stage.group_view())["assignor"] == other
+            return str((await stage.group_view())["assignor"]) == other
 
         try:
             await stage.until(switched, f"assignor {other}", within_s=5.0)
