@@ -149,9 +149,9 @@ class Testimony:
             number = said.number
             if said.offset is not None:
                 # The newest record that had this offset then.
-                meant = reversed(known.get((said.partition, life, said.offset), ()))
+                owners = reversed(known.get((said.partition, life, said.offset), ()))
                 number = next(
-                    (each.number for each in meant if said.time_ms is None or each.since_ms <= said.time_ms), None
+                    (each.number for each in owners if said.time_ms is None or each.since_ms <= said.time_ms), None
                 )
             if number is not None:
                 found.append(Statement(said.partition, number, said.time_ms, said.instance, said.place))

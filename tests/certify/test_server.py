@@ -58,3 +58,13 @@ def test_instances_see_the_release_of_the_certification_and_the_stage_the_newest
             assert stage.any().version_of(OffsetFetchRequest) > instance.any().version_of(OffsetFetchRequest) == 8
     finally:
         server.stop()
+
+
+def test_each_of_several_brokers_is_in_a_rack_of_its_own(tmp_path):
+    server = CertificationServer(tmp_path, 1, brokers=3)
+    server.start()
+    try:
+        with Client(server.bootstrap, 10.0) as client:
+            assert [each.rack for each in client.metadata().brokers] == ["a", "b", "c"]
+    finally:
+        server.stop()
