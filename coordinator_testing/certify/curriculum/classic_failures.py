@@ -1,13 +1,18 @@
 """Members that die, fall silent, come back as zombies, and hear nothing."""
 
+from contextlib import suppress
+
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.curriculum.output import need_output
 from coordinator_testing.certify.event import Allows, NotApplicable, Source, event
-from coordinator_testing.certify.stage import WITHIN_S, Stage
+from coordinator_testing.certify.stage import Stage
 from coordinator_testing.control import NotReached
 
 MAX_POLL_INTERVAL_MS = 46_000
 """Longer than the default session of every client library: some refuse a poll interval below it."""
+_LEAVES_WITHIN_S = 10.0
+_HEARTBEATS_WITHIN_S = 8.0
+"""Longer than the heartbeat interval of every client library."""
 
 _SESSION = Source(
     "org.apache.kafka.coordinator.group.GroupMetadataManager.expireClassicGroupMemberHeartbeat",
@@ -129,11 +134,12 @@ async def answers_fall_silent(stage: Stage) -> None:
 @event(
     "poll-interval-exceeded",
     protocols=("classic", "consumer"),
-    happens="An instance is busy with a record for longer than its max.poll.interval.ms: its client leaves the group, and "
-    "others read its partitions. Then it goes on.",
+    happens="An instance is busy with a record for longer than its max.poll.interval.ms: its client leaves the group, or "
+    "sends no more heartbeats, and others read its partitions. Then it goes on.",
     right_client="commits nothing of it, because the commit is refused, and joins again with its next poll",
     provoked=f"an instance starts again with MAX_POLL_INTERVAL_MS={MAX_POLL_INTERVAL_MS}; a rule holds what it writes to the "
-    "output topic until its member is gone and the others have read on",
+    "output topic until its member is gone (the session of one that is only silent expires by command) and the others have "
+    "read on",
     sources=(
         Source(
             "AbstractCoordinator.HeartbeatThread.run",
@@ -166,13 +172,21 @@ async def poll_interval_exceeded(stage: Stage) -> None:
     async def left() -> bool:
         return all(each["member_id"] != member_id for each in (await stage.group_view())["members"])
 
-    try:
-        await stage.until(left, "the end of the membership", MAX_POLL_INTERVAL_MS / 1000 + WITHIN_S)
-    except NotReached:
-        raise NotApplicable("its member stays, however long the program takes") from None
+    with suppress(NotReached):
+        await stage.until(left, "the end of the membership", MAX_POLL_INTERVAL_MS / 1000 + _LEAVES_WITHIN_S)
+    if not await left():
+        await _need_silence(stage)
+        await stage.remove_if_member(member_id)
     await stage.progress()
     await busy.clear()
     await stage.stable()
+
+
+async def _need_silence(stage: Stage) -> None:
+    """Raises NotApplicable if the first instance still sends heartbeats."""
+    with suppress(NotReached):
+        await stage.request(acts.heartbeat_of(stage.first), stage.first, within_s=_HEARTBEATS_WITHIN_S)
+        raise NotApplicable("its member stays, however long the program takes")
 
 
 EVENTS = (
