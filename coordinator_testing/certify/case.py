@@ -58,6 +58,20 @@ class InputRecord(NamedTuple):
     number: int
     life: int
     """How often the topic was deleted before: offsets begin at 0 in each life."""
+    since_ms: int = 0
+    """Its offset may have been that of another record until then, whose partition lost its end; 0: it never was."""
+    lost_ms: int | None = None
+    """When its partition lost it, with the end of the log. None: it is there."""
+
+
+class Truncation(NamedTuple):
+    """A partition of the topic lost its end, and its offsets from there on are used again."""
+
+    time_ms: int
+    partition: int
+    end_offset: int
+    """Where the log ended then."""
+    former_end: int
 
 
 class OutputRecord(NamedTuple):
@@ -123,6 +137,7 @@ class Evidence:
     """When an administrator moved the committed offsets, and where to: partition -> offset."""
     recreated_ms: Sequence[int] = ()
     """When the topic was deleted and made again."""
+    truncations: Sequence[Truncation] = ()
     began_ms: int
     provoked_ms: int | None = None
     """When the event's own part began: the group had joined, and all partitions had commits. None: it never did."""

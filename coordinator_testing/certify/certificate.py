@@ -97,6 +97,8 @@ class Certificate(Struct, frozen=True, kw_only=True):
     """What shows that a record was processed: topic, lines, http, command or none."""
     topic_delay_ms: int
     """How much later clients saw that a topic was made, grown or deleted."""
+    release: str
+    """The release of Kafka that the server was for the program."""
     outcome: Literal["passed", "failed"]
     """passed: every event that applies was reached, and no promise was broken."""
     not_judged: Sequence[str]

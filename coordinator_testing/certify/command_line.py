@@ -38,6 +38,7 @@ class Options(NamedTuple):
     testimony: Terms
     records: Sequence[Template]
     topic_delay_ms: int
+    release: str
     strict: bool
     command: Sequence[str]
 
@@ -70,6 +71,7 @@ def run(options: Options, events: Sequence[Event]) -> int:
             testimony=options.testimony,
             records=options.records,
             topic_delay_ms=options.topic_delay_ms,
+            release=options.release,
             folder=folder,
         )
         try:

@@ -79,7 +79,11 @@ class Event:
     is_alone: bool
     """Whether no other event may run meanwhile, because this one touches the whole server: its process or its clock."""
     brokers: int
-    """The brokers of the server. Each has its own port of an instance's listener."""
+    """The brokers of the server. Each has its own port of an instance's listener, and its own rack."""
+    has_racks: bool
+    """Whether each instance receives CLIENT_RACK, the rack of a broker."""
+    since: str | None
+    """The first release of Kafka in which it can happen; None: each that a server can be."""
     instances: int | None
     """The instances that it needs; None: as many as `--instances` says."""
     time_limit_s: float
@@ -98,6 +102,8 @@ def event(
     is_transactional: bool = False,
     is_alone: bool = False,
     brokers: int = 1,
+    has_racks: bool = False,
+    since: str | None = None,
     instances: int | None = None,
     time_limit_s: float = TIME_LIMIT_S,
 ) -> Callable[[Callable[["Stage"], Awaitable[None]]], Event]:
@@ -117,6 +123,8 @@ def event(
             is_transactional=is_transactional,
             is_alone=is_alone,
             brokers=brokers,
+            has_racks=has_racks,
+            since=since,
             instances=instances,
             time_limit_s=time_limit_s,
         )

@@ -89,6 +89,8 @@ def read_event(path: Path) -> Event:
         is_static=file.static,
         is_transactional=file.transactional,
         brokers=1,
+        has_racks=False,
+        since=None,
         is_alone=False,
         instances=file.instances,
         time_limit_s=file.time_limit_s,

@@ -5,7 +5,7 @@ The numbers ascend within the partition; `content.py` says what the records hold
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from coordinator.operations.client import Client, OperationFailed, refuse_error
 from coordinator.operations.groups import EARLIEST, positions
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, ProduceRequest
-from coordinator_testing.certify.case import InputRecord, OutputRecord
+from coordinator_testing.certify.case import InputRecord, OutputRecord, Truncation
 from coordinator_testing.certify.content import Content
 
 TICK_S = 0.25
@@ -141,6 +141,10 @@ class TopicReader:
         self._next.update({partition: starts.get((self.topic, partition), 0) for partition in new})
         return [each for partition in range(partitions) for each in self._read_partition(client, partition)]
 
+    def go_back(self, partition: int, offset: int) -> None:
+        """Reads a partition from here on that has lost what it had from there on."""
+        self._next[partition] = min(self._next[partition], offset)
+
     def _read_partition(self, client: Client, partition: int) -> Iterator[Read]:
         for data, position, header in self._batches(client, partition):
             owner = (partition, header.producer_id)
@@ -193,14 +197,20 @@ def _fetch(client: Client, topic: str, partition: int, offset: int) -> bytes:
     return found.records or b""
 
 
-def inputs_of(rows: list[Read], life: int, content: Content) -> Mapping[int, list[InputRecord]]:
-    """The records of the stream, by partition. Where values are alike, offsets number them."""
+def inputs_of(
+    rows: list[Read], life: int, truncations: Sequence[Truncation], content: Content
+) -> Mapping[int, list[InputRecord]]:
+    """The records of the stream, by partition; none of them was there at the last of its truncations. Where values are alike,
+    offsets number them.
+    """
     found: dict[int, list[InputRecord]] = {}
     for row in rows:
+        before = [each.time_ms for each in truncations if each.partition == row.partition]
         read = content.record_of(row.value)
-        number = read[1] if read else life * _LIFE + row.offset
+        number = read[1] if read else (life + len(before)) * _LIFE + row.offset
         if row.value in content:
-            found.setdefault(row.partition, []).append(InputRecord(row.offset, number, life))
+            record = InputRecord(row.offset, number, life, max(before, default=0))
+            found.setdefault(row.partition, []).append(record)
     return found
 
 

@@ -22,7 +22,8 @@ from coordinator_testing.certify.content import Content, Template
 from coordinator_testing.certify.event import Event, NotApplicable, Protocol
 from coordinator_testing.certify.programs import Instance, now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S, Producer
-from coordinator_testing.certify.server import CertificationServer
+from coordinator_testing.certify.releases import is_before
+from coordinator_testing.certify.server import RACKS, CertificationServer
 from coordinator_testing.certify.stage import Stage
 from coordinator_testing.certify.testimony import CommandFailed, Terms, Testimony
 from coordinator_testing.certify.topics import Topics
@@ -48,6 +49,8 @@ class Plan(NamedTuple):
     records: Sequence[Template]
     topic_delay_ms: int
     """`topic.visibility.delay.ms` of the server."""
+    release: str
+    """The release of Kafka that the server is for the instances."""
     folder: Path
     """Where the output of the instances goes, in a folder for each event."""
 
@@ -83,7 +86,7 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
             await stage.clock.start()
             await stage.observation.start(stage.control, stage.listeners)
             await stage.testimony.start(stage.instances)
-            await _play(stage, evidence)
+            await _play(stage, plan, evidence)
         finally:
             await _end(stage, evidence)
         await _collect(stage, evidence)
@@ -109,6 +112,7 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
             "INSTANCE": str(index),
             "GROUP_PROTOCOL": plan.protocol,
             "GROUP_INSTANCE_ID": f"instance-{index}" if event.is_static else "",
+            "CLIENT_RACK": RACKS[index % len(RACKS)] if event.has_racks else "",
             "TRANSACTIONAL_ID": f"{group}-{index}" if event.is_transactional else "",
         }
         history = InstanceHistory(index=index, listener=listener)
@@ -127,11 +131,12 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
     )
 
 
-async def _play(stage: Stage, evidence: Evidence) -> None:
+async def _play(stage: Stage, plan: Plan, evidence: Evidence) -> None:
     """The phases. What is not reached in time, or cannot happen to this program, ends them."""
     phase: Phase = "start"
     try:
         async with asyncio.timeout(stage.event.time_limit_s):
+            _check_release(stage.event, plan.release)
             stage.producer.start()
             for each in stage.instances:
                 await each.start()
@@ -153,6 +158,12 @@ async def _play(stage: Stage, evidence: Evidence) -> None:
         evidence.not_reached = f"{PHASES[phase]}: not within {stage.event.time_limit_s:g} s"
     except (ControlError, OperationFailed) as reason:
         evidence.not_reached, evidence.is_interrupted = f"{PHASES[phase]}: {reason}", True
+
+
+def _check_release(event: Event, release: str) -> None:
+    """Raises NotApplicable if it cannot happen with this release of Kafka."""
+    if event.since is not None and is_before(release, event.since):
+        raise NotApplicable(f"it needs Kafka {event.since}, and the server is Kafka {release}")
 
 
 async def _started(stage: Stage) -> None:
@@ -214,6 +225,7 @@ async def _collect(stage: Stage, evidence: Evidence) -> None:
     evidence.outages = stage.outages
     evidence.resets = stage.resets
     evidence.recreated_ms = stage.topics.recreated_ms
+    evidence.truncations = stage.topics.truncations
     evidence.inputs = await asyncio.to_thread(stage.topics.inputs)
     await _read_testimony(stage, evidence)
     evidence.group_events = await asyncio.to_thread(_group_events, stage)

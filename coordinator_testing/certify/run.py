@@ -54,6 +54,7 @@ async def certify(
         instances=plan.instances,
         testimony=plan.testimony.source,
         topic_delay_ms=plan.topic_delay_ms,
+        release=plan.release,
         outcome="passed"
         if all(each.outcome in ("passed", "not applicable") for each in reports.values())
         else "failed",
@@ -70,7 +71,7 @@ async def _run_on_server(
 ) -> None:
     width = max(event.instances or plan.instances for event in events)
     with tempfile.TemporaryDirectory(prefix="coordinator-certify-") as folder:
-        server = CertificationServer(Path(folder), jobs * width, plan.topic_delay_ms, brokers)
+        server = CertificationServer(Path(folder), jobs * width, plan.topic_delay_ms, brokers, plan.release)
         server.start()  # not in a thread, which would go on when this task is cancelled
         slots: asyncio.Queue[Sequence[str]] = asyncio.Queue()
         for first in range(0, jobs * width, width):

@@ -12,29 +12,39 @@ from pathlib import Path
 import yaml
 
 from coordinator.config.paths import CONFIGS
+from coordinator.protocol.releases import NEWEST
 from coordinator_testing.throwaway_server import DidNotStart, ThrowawayServer
 
 SETTINGS = ("admin.connections=1000",)
 """Every event reads the recordings of its instances and waits for conditions at the same time."""
 
 STARTS_MAX = 5
+RACKS = ("a", "b", "c")
+"""The racks of the brokers, in their order."""
 
 
 class CertificationServer:
     """The server and its listeners. `bootstrap` is that of the stage itself, which is not recorded."""
 
-    def __init__(self, folder: Path, listeners: int, topic_delay_ms: int = 0, brokers: int = 1) -> None:
+    def __init__(
+        self, folder: Path, listeners: int, topic_delay_ms: int = 0, brokers: int = 1, release: str = NEWEST
+    ) -> None:
+        """`release`: of Kafka, which the instances see. The stage itself always sees the newest."""
         self._folder = folder
         self._brokers = brokers
-        self._settings = (*SETTINGS, f"topic.visibility.delay.ms={topic_delay_ms}", f"nodes={brokers}")
+        own = (f"topic.visibility.delay.ms={topic_delay_ms}", f"nodes={brokers}", f"emulate={release}")
+        racks = (f"nodes.racks={','.join(RACKS)}",) if brokers > 1 else ()
+        self._settings = (*SETTINGS, *own, *racks)
         self._make(listeners)
 
     def _make(self, listeners: int) -> None:
         self.listeners = _free_addresses(listeners, self._brokers)
         config = self._folder / "server.yaml"
         test = yaml.safe_load((CONFIGS / "test.yaml").read_text())
-        own = {"listeners": [{"address": each} for each in ("127.0.0.1:0", *self.listeners)]}
-        config.write_text(yaml.safe_dump({**test, **own}))
+        stage = {"address": "127.0.0.1:0", "emulate": NEWEST}
+        config.write_text(
+            yaml.safe_dump({**test, "listeners": [stage, *({"address": each} for each in self.listeners)]})
+        )
         self._server = ThrowawayServer(self._folder, self._settings, config=config, own_session=True)
 
     @property

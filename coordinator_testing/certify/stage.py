@@ -414,6 +414,17 @@ class Stage:
 
         await self.until(passed, "a commit of every partition", within_s)
 
+    async def reads_on(self, within_s: float = WITHIN_S) -> None:
+        """Waits until every partition has a commit of a record that is appended from now on. Raises NotReached."""
+        before = await asyncio.to_thread(self.topics.ends, self.topic, self.producer.partitions)
+
+        async def grown() -> bool:
+            ends = await asyncio.to_thread(self.topics.ends, self.topic, self.producer.partitions)
+            return all(end > before[partition] for partition, end in ends.items())
+
+        await self.until(grown, "a record in every partition", within_s)
+        await self.progress(within_s)
+
     async def caught_up(self, within_s: float = WITHIN_S) -> None:
         """Waits until all that was appended is committed. Only useful while the stream of records stands still."""
         await self.progress(within_s)

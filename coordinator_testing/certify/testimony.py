@@ -139,17 +139,20 @@ class Testimony:
         """What was said of these records; None if another source than lines testifies."""
         if self._terms.source in ("topic", "none"):
             return None
-        numbers = {
-            (partition, record.life, record.offset): record.number
-            for partition, records in inputs.items()
-            for record in records
-        }
+        known: dict[tuple[int, int, int], list[InputRecord]] = {}
+        for partition, records in inputs.items():
+            for record in records:
+                known.setdefault((partition, record.life, record.offset), []).append(record)
         found = []
         for said in tuple(self._said):  # threads add to it
             life = len(recreated_ms) if said.time_ms is None else sum(each <= said.time_ms for each in recreated_ms)
             number = said.number
             if said.offset is not None:
-                number = numbers.get((said.partition, life, said.offset))
+                # The newest record that had this offset then.
+                owners = reversed(known.get((said.partition, life, said.offset), ()))
+                number = next(
+                    (each.number for each in owners if said.time_ms is None or each.since_ms <= said.time_ms), None
+                )
             if number is not None:
                 found.append(Statement(said.partition, number, said.time_ms, said.instance, said.place))
         return found

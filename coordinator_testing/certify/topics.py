@@ -7,7 +7,7 @@ from coordinator.operations.client import Client, refuse_error
 from coordinator.operations.groups import LATEST, positions
 from coordinator.protocol.messages import CreatePartitionsRequest
 from coordinator_testing.certify import records
-from coordinator_testing.certify.case import InputRecord, OutputRecord
+from coordinator_testing.certify.case import InputRecord, OutputRecord, Truncation
 from coordinator_testing.certify.content import Content
 from coordinator_testing.certify.programs import now_ms
 from coordinator_testing.certify.records import TopicReader
@@ -26,6 +26,8 @@ class Topics:
         self._content = content
         self.recreated_ms: list[int] = []
         """When the input topic was deleted and made again."""
+        self.truncations: list[Truncation] = []
+        """What partitions of the input topic have lost."""
         self._inputs: dict[int, list[InputRecord]] = {}
         self._outputs: list[OutputRecord] = []
         self._input_reader = TopicReader(topic)
@@ -60,6 +62,18 @@ class Topics:
         self.recreated_ms.append(now_ms())
         self._input_reader = TopicReader(name)
 
+    def truncated(self, truncation: Truncation) -> None:
+        """A partition of the input topic has lost its end, which was read before."""
+        partition, end_offset = truncation.partition, truncation.end_offset
+        self.truncations.append(truncation)
+        self._inputs[partition] = [
+            each._replace(lost_ms=truncation.time_ms)
+            if each.life == len(self.recreated_ms) and each.offset >= end_offset and each.lost_ms is None
+            else each
+            for each in self._inputs[partition]
+        ]
+        self._input_reader.go_back(partition, end_offset)
+
     def ends(self, name: str, partitions: int) -> Mapping[int, int]:
         """Partition -> end offset."""
         with self._client() as client:
@@ -70,7 +84,9 @@ class Topics:
         """The records that the input topic holds or held."""
         with self._client() as client:
             rows = self._input_reader.read(client, self._input_partitions)
-        for partition, found in records.inputs_of(rows, len(self.recreated_ms), self._content).items():
+        for partition, found in records.inputs_of(
+            rows, len(self.recreated_ms), self.truncations, self._content
+        ).items():
             self._inputs.setdefault(partition, []).extend(found)
         return self._inputs
 

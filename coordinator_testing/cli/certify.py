@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from coordinator.cli.command_line import Command, examples, fail, refused
+from coordinator.protocol.releases import NEWEST
 
 NOT_FOUND = 127
 """The exit code for a command that does not exist, as in a shell."""
@@ -22,6 +23,7 @@ class Certify(Command):
     epilog=examples(
         "coordinator certify --protocol classic -- python my_consumer.py",
         "coordinator certify --protocol consumer --jobs 4 --output certificate -- java -jar my-service.jar",
+        "coordinator certify --protocol classic --emulate 3.6 -- ./my-consumer",
         "coordinator certify --protocol classic --list",
     ),
 )
@@ -87,6 +89,13 @@ class Certify(Command):
     help="How much later clients see that a topic was made, grown or deleted; a KRaft cluster needs some milliseconds.",
 )
 @click.option(
+    "--emulate",
+    "release",
+    metavar="RELEASE",
+    default=NEWEST,
+    help=f"The server is an earlier release of Kafka for the program, such as 3.6 (default: {NEWEST}).",
+)
+@click.option(
     "--strict", is_flag=True, help="Exit code 3 if a promise could be judged in no event, or if there is a warning."
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -102,6 +111,7 @@ def certify(
     processed_line: str | None,
     processed_command: str | None,
     topic_delay_ms: int,
+    release: str,
     strict: bool,
     command: tuple[str, ...],
 ) -> int:
@@ -119,6 +129,7 @@ def certify(
     from coordinator_testing.certify.content import NUMBERED, WrongInput, read_input
     from coordinator_testing.certify.curriculum import NoSuchEvent, events_of
     from coordinator_testing.certify.own_events import WrongEvent
+    from coordinator_testing.certify.releases import known, serves
     from coordinator_testing.certify.testimony import LINE, Terms, WrongPattern, pattern_of
     from coordinator_testing.control import ControlError
     from coordinator_testing.run_command import NoSuchCommand
@@ -128,6 +139,10 @@ def certify(
         chosen = events_of(protocol, [name.strip() for name in events.split(",") if name.strip()])  # type: ignore[arg-type]
     except (NoSuchEvent, WrongEvent) as error:
         return refused(error)
+    if release not in known():
+        return refused(f"there is no release {release!r} to emulate; there are {', '.join(known())}")
+    if not serves(release, protocol):  # type: ignore[arg-type]
+        return refused(f"Kafka {release} has no {protocol} groups")
     if lists:
         return command_line.show(chosen)
     if not command:
@@ -155,6 +170,7 @@ def certify(
         testimony=terms,
         records=records,
         topic_delay_ms=topic_delay_ms,
+        release=release,
         strict=strict,
         command=command,
     )

@@ -4,7 +4,14 @@ from typing import Any
 
 from coordinator.groups.rebalance_causes import GroupEvent
 from coordinator.rules.model import Entry
-from coordinator_testing.certify.case import Evidence, InputRecord, InstanceHistory, OutputRecord, ProcessRun
+from coordinator_testing.certify.case import (
+    Evidence,
+    InputRecord,
+    InstanceHistory,
+    OutputRecord,
+    ProcessRun,
+    Truncation,
+)
 from coordinator_testing.certify.event import Allows
 from coordinator_testing.certify.judge import Finding, judge
 
@@ -167,3 +174,15 @@ def right(*, copies: bool = True, **evidence: Any) -> Case:
     if copies:
         case.copy(15, B, 4, 5, 6, 7, 8, 9)
     return case.commit(16, B, 10)
+
+
+def truncated(*, copies: bool = True, **evidence: Any) -> Case:
+    """A reads and commits the ten records of a partition, which loses the last four at 15 s and gets six others there."""
+    evidence = {"truncations": [Truncation(ms(15), 0, 6, 10)], "committed": {0: 12}} | evidence
+    case = Case(copies=copies, **evidence)
+    old = [each._replace(lost_ms=ms(15)) if each.offset >= 6 else each for each in case.inputs[0]]
+    case.inputs[0] = [*old, *(InputRecord(offset, offset + 15, 0, ms(15)) for offset in range(6, 12))]
+    case.join(1, A).sync(2, A, 0).position(3, A, -1).fetch(4, A, 0, 9)
+    if copies:
+        case.copy(5, A, *range(10))
+    return case.commit(9, A, 10)

@@ -85,6 +85,26 @@ WRONG = {
         "requests after a fatal error",
         "fenced-instance-id,heartbeat-fenced-instance-id,commit-fenced-instance-id",
     ),
+    "python wrong_failures repeats": Wrong(
+        "takes an offset that it has seen for a record that it has processed",
+        "records lost",
+        "topic-recreated,log-truncated,log-overwritten",
+    ),
+    "python wrong_failures gives_up": Wrong(
+        "commits no more after a commit that failed",
+        "seconds without progress",
+        "answers-fall-silent,access-withdrawn,commit-unknown-member",
+    ),
+    "python wrong_failures no_retries": Wrong(
+        "ends where a second attempt would do",
+        "program ended",
+        "output-timed-out,output-answer-lost,output-not-enough-replicas",
+    ),
+    "python wrong_failures nervous": Wrong(
+        "ends when its client loses a connection",
+        "program ended",
+        "broker-upgraded,downgraded-before-finalized,versions-change",
+    ),
     "go stays": Wrong("never leaves", "seconds without progress", "rolling-restart,group-deleted,offsets-reset"),
     "node stays": Wrong("never leaves", "seconds without progress", "rolling-restart,group-deleted,offsets-reset"),
 }

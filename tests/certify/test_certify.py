@@ -35,6 +35,7 @@ RUNS = {
     "lines": ("speaks lines", "rebalance-forced", "--testimony", "lines", "--strict"),
     "http": ("speaks http", "rebalance-forced", "--testimony", "http", "--strict"),
     "lines too early": ("speaks lines early", "rebalance-forced", "--testimony", "lines"),
+    "earlier release": ("confluent_consumer", "rebalance-forced,online-upgrade", "--emulate", "2.8"),
     "no output topic": ("confluent_consumer", "rebalance-forced", "--testimony", "none", "--strict"),
 }
 """Name -> program, events and options."""
@@ -48,12 +49,9 @@ FAILURES = {
 """Program that is wrong when something fails -> an event in which it is, and the promise that it breaks."""
 SLOW_FAILURES = {
     "wrong_failures decode": ("poison-record", "program ended"),
-    "wrong_failures gives_up": ("access-withdrawn", "seconds without progress"),
     "wrong_failures impatient": ("client-throttled", "rebalances"),
-    "wrong_failures no_retries": ("output-answer-lost", "program ended"),
-    "wrong_failures nervous": ("connections-closed", "program ended"),
+    "wrong_failures own_rack": ("replicas-change-racks", "seconds without progress"),
 }
-"""The same; whose events last until a session is over."""
 RUNS |= {program: (program, event) for program, (event, _) in FAILURES.items()}
 AT_A_TIME = 5
 """Certifications that run at the same time: most of each is waiting."""
@@ -209,6 +207,15 @@ def test_without_a_testimony_the_protocol_alone_is_judged_and_a_strict_run_says_
     outcomes = {each["promise"]: each["outcome"] for each in event["findings"]}
     assert outcomes["records lost"] == outcomes["delivered twice"] == outcomes["committed too early"] == "not judged"
     assert outcomes["rebalances"] == outcomes["read by two at once"] == "kept"
+
+
+def test_an_earlier_release_has_the_events_that_can_happen_with_it(certified):
+    code, certificate = certified("earlier release")
+    assert (code, certificate["release"]) == (0, "2.8"), broken(certificate)
+    assert [(each["outcome"], each["reason"]) for each in certificate["events"]] == [
+        ("passed", None),
+        ("not applicable", "it needs Kafka 4.0, and the server is Kafka 2.8"),
+    ]
 
 
 def test_sigterm_stops_the_server_and_the_instances(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from coordinator_testing.certify.case import OutputRecord, ProcessRun, Statement
 from coordinator_testing.certify.event import Allows
 from coordinator_testing.certify.judge import PROMISES, judge
-from tests.certify.cases import TOPIC, A, B, Case, ms, right
+from tests.certify.cases import TOPIC, A, B, Case, ms, right, truncated
 
 LOST, TWICE, EARLY, BACK, OTHERS, TWO, STALL, REBALANCES, FATAL, ENDED = PROMISES
 LEADER_AGAIN = "the leader joins again"
@@ -618,3 +618,60 @@ def test_a_process_ends_by_itself_only_in_an_event_that_is_fatal(by, may_end, ou
     case.instances[0].runs[0].ended_ms = ms(20)
     case.instances[0].runs[0].ended_by = by
     assert case.finding(ENDED).outcome == outcome
+
+
+# --- partitions that lose their end -----------------------------------------------------------------------------------
+
+NEW = range(20, 26)
+"""What `Case.copy` takes for the six records that follow the loss, at the offsets 6 to 11."""
+
+
+def test_whoever_goes_back_to_the_end_of_the_log_and_reads_what_follows_keeps_every_promise():
+    case = truncated().fetch(16, A, 6, 7).copy(17, A, *NEW[:2]).commit(18, A, 8)
+    case.fetch(19, A, 8, 11).copy(20, A, *NEW[2:]).commit(21, A, 12)
+    assert {case.finding(name).outcome for name in (LOST, TWICE, EARLY, BACK, STALL)} == {"kept"}
+
+
+def test_whoever_reads_on_from_its_position_loses_the_records_that_have_the_offsets_of_others():
+    case = truncated().fetch(17, A, 10, 11).copy(18, A, *NEW[4:]).commit(19, A, 12)
+    assert case.finding(LOST).evidence == ("in-0@6", "in-0@7", "in-0@8", "in-0@9")
+
+
+def test_without_a_testimony_records_with_the_same_offsets_were_not_sent_by_what_was_sent_before():
+    case = truncated(copies=False).fetch(17, A, 10, 11).commit(19, A, 12)
+    assert case.finding(LOST).evidence == ("in-0@6", "in-0@7", "in-0@8", "in-0@9")
+
+
+def test_a_record_that_the_partition_lost_is_no_loss_of_the_program():
+    case = truncated().fetch(17, A, 6, 11).copy(18, A, *NEW).commit(19, A, 12)
+    del case.outputs[9]
+    assert case.finding(LOST).outcome == "kept"
+
+
+def test_a_commit_of_the_former_position_says_nothing_of_the_records_that_follow():
+    case = truncated().commit(16, A, 10).fetch(17, A, 6, 11).copy(18, A, *NEW).commit(19, A, 12)
+    assert (case.finding(EARLY).outcome, case.finding(BACK).outcome) == ("kept", "kept")
+
+
+def test_records_that_follow_are_not_committed_before_they_are_processed():
+    case = truncated().fetch(17, A, 6, 11).commit(18, A, 12).copy(19, A, *NEW)
+    assert case.finding(EARLY).count == 6
+
+
+def test_what_the_partition_still_has_is_not_committed_again():
+    finding = truncated().commit(18, A, 5).finding(BACK)
+    assert finding.outcome == "broken"
+    assert "commits in-0@5 after" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(("first", "outcome"), [(6, "kept"), (4, "broken")])
+def test_whoever_is_given_an_offset_beyond_the_end_may_read_from_the_end_on(first, outcome):
+    case = truncated().position(16, A, 10).fetch(17, A, first, first + 1)
+    assert case.finding(TWICE).outcome == outcome
+
+
+def test_a_partition_that_lost_its_end_makes_progress_from_there_on():
+    case = truncated(allows=Allows(stall_s=14), settled_ms=ms(40))
+    for at_s, offset in ((23, 7), (34, 9), (39, 11)):
+        case.commit(at_s, A, offset)
+    assert case.finding(STALL).outcome == "kept"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from confluent_kafka import Producer as Confluent
 
-from coordinator_testing.certify.case import OutputRecord
+from coordinator_testing.certify.case import InputRecord, OutputRecord, Truncation
 from coordinator_testing.certify.content import Content
 from coordinator_testing.certify.records import Producer
 from coordinator_testing.certify.topics import Topics
@@ -52,9 +52,22 @@ async def test_a_topic_that_was_made_again_begins_another_life(kafka_coordinator
     writer = Confluent({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
     writer.produce(name, content.make(0, 2)[1], partition=0)
     assert writer.flush(30) == 0
-    assert [tuple(each) for each in topics.inputs()[0]] == [(0, 1, 0), (0, 2, 1)]
+    assert topics.inputs()[0] == [InputRecord(0, 1, 0), InputRecord(0, 2, 1)]
     topics.grow(name, 3)
     assert set(topics.ends(name, 3)) == {0, 1, 2}
+
+
+def test_records_behind_a_truncation_have_the_offsets_of_those_that_were_lost(kafka_coordinator, topics, content):
+    name = kafka_coordinator.topic("input")
+    writer = Confluent({"bootstrap.servers": kafka_coordinator.bootstrap_servers})
+    for number in (1, 2, 3):
+        writer.produce(name, content.make(0, number)[1], partition=0)
+        assert writer.flush(30) == 0
+    topics.inputs()
+    topics.truncated(Truncation(5, 0, 1, 3))
+    expected = [InputRecord(0, 1, 0), InputRecord(1, 2, 0, 0, 5), InputRecord(2, 3, 0, 0, 5)]
+    # The server of this test is one broker and loses nothing, so what is read again are the same records.
+    assert topics.inputs()[0] == [*expected, InputRecord(1, 2, 0, 5), InputRecord(2, 3, 0, 5)]
 
 
 def test_only_copies_of_committed_transactions_count(kafka_coordinator, topics, content):

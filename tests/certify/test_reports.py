@@ -48,6 +48,7 @@ def certification() -> Certification:
         instances=2,
         testimony="topic",
         topic_delay_ms=0,
+        release="4.4",
         outcome="failed",
         not_judged=[],
         began_ms=ms(0),
@@ -147,6 +148,8 @@ def test_the_command_lists_the_events_of_a_protocol(capsys):
         (["--", "true"], 2, "--protocol"),
         (["--protocol", "classic", "--instances", "1", "--", "true"], 2, "not in the range"),
         (["--protocol", "classic", "--jobs", "32", "--instances", "4", "--", "true"], 2, "at most 100 instances"),
+        (["--protocol", "classic", "--emulate", "1.0", "--", "true"], 2, "there is no release '1.0' to emulate"),
+        (["--protocol", "consumer", "--emulate", "3.6", "--", "true"], 2, "Kafka 3.6 has no consumer groups"),
         (["--protocol", "classic", "--", "no-such-command"], 127, "there is no command no-such-command"),
     ],
 )

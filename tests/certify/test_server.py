@@ -7,6 +7,7 @@ import pytest
 from coordinator.operations import topics
 from coordinator.operations.client import Client
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import OffsetFetchRequest
 from coordinator_testing.certify import server as module
 from coordinator_testing.certify.server import CertificationServer
 from coordinator_testing.throwaway_server import DidNotStart
@@ -46,3 +47,24 @@ def test_clients_see_a_new_topic_after_the_delay_of_the_certification(tmp_path, 
     finally:
         server.stop()
     assert ErrorCode(topic.error_code).name == expected
+
+
+def test_instances_see_the_release_of_the_certification_and_the_stage_the_newest(tmp_path):
+    """OffsetFetch has version 10, with topic ids, since 4.1."""
+    server = CertificationServer(tmp_path, 1, release="3.6")
+    server.start()
+    try:
+        with Client(server.bootstrap, 10.0) as stage, Client(server.listeners[0], 10.0) as instance:
+            assert stage.any().version_of(OffsetFetchRequest) > instance.any().version_of(OffsetFetchRequest) == 8
+    finally:
+        server.stop()
+
+
+def test_each_of_several_brokers_is_in_a_rack_of_its_own(tmp_path):
+    server = CertificationServer(tmp_path, 1, brokers=3)
+    server.start()
+    try:
+        with Client(server.bootstrap, 10.0) as client:
+            assert [each.rack for each in client.metadata().brokers] == ["a", "b", "c"]
+    finally:
+        server.stop()

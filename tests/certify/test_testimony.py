@@ -68,6 +68,15 @@ async def test_a_command_says_what_the_database_of_the_program_holds():
 
 
 @pytest.mark.process  # its shell
+async def test_a_line_means_the_record_that_had_the_offset_when_it_was_printed():
+    command = 'for time in 1000 3000; do echo "processed in 3 17 $time"; done; echo "processed in 3 17"'
+    testimony = Heard(Terms("command", command=command), "in", Content())
+    await testimony.run_command({})
+    inputs = {3: [InputRecord(17, 40, 0, 0, 2000), InputRecord(17, 90, 0, 2000)]}
+    assert [each.number for each in testimony.statements(inputs, ())] == [40, 90, 90]
+
+
+@pytest.mark.process  # its shell
 async def test_a_command_that_fails_is_no_testimony():
     testimony = Heard(Terms("command", command="echo no table >&2; exit 3"), "in", Content())
     with pytest.raises(CommandFailed, match=r"exit code 3: no table$"):

@@ -18,6 +18,7 @@ from coordinator_testing.certify.curriculum import (
     reading,
     streams,
     transactions,
+    upgrades,
 )
 from coordinator_testing.certify.event import Event, Protocol
 from coordinator_testing.certify.own_events import read_event
@@ -37,6 +38,7 @@ THEMES: dict[str, tuple[Event, ...]] = {
     "Commits and offsets": commits.EVENTS,
     "Transactions": transactions.EVENTS,
     "Online migration": migration.EVENTS,
+    "Releases of Kafka": upgrades.EVENTS,
 }
 """Title of a theme -> its events."""
 

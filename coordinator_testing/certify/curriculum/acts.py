@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from uuid import uuid4
 
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.operations import topics
 from coordinator.operations.client import Client, OperationFailed, refuse_error
 from coordinator.protocol.messages import (
     Answer,
+    ConsumerGroupHeartbeatRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
@@ -310,6 +312,43 @@ async def set_group_config(stage: Stage, name: str, value: str) -> None:
     answer = await _ask(stage, IncrementalAlterConfigsRequest(resources=[resource]))
     [found] = answer.responses
     refuse_error(found.error_code, f"cannot set {name}", found.error_message)
+
+
+async def join_with_assignor(stage: Stage, assignor: str) -> str:
+    """Adds a member to the consumer group that asks for this assignor, and reads a topic that nobody has. Returns its id.
+
+    It lives for a session without heartbeats. Raises OperationFailed.
+    """
+    member_id = str(uuid4())
+    stage.note(f"member {member_id} joins and asks for assignor {assignor}")
+    await _heartbeat(
+        stage,
+        ConsumerGroupHeartbeatRequest(
+            group_id=stage.group,
+            member_id=member_id,
+            member_epoch=0,
+            rebalance_timeout_ms=_HANGS_MS,
+            subscribed_topic_names=[f"{stage.topic}-of-nobody"],
+            server_assignor=assignor,
+            topic_partitions=[],
+        ),
+    )
+    return member_id
+
+
+async def leave_group(stage: Stage, member_id: str) -> None:
+    """Lets a member leave the consumer group. Raises OperationFailed."""
+    stage.note(f"member {member_id} leaves")
+    await _heartbeat(stage, ConsumerGroupHeartbeatRequest(group_id=stage.group, member_id=member_id, member_epoch=-1))
+
+
+async def _heartbeat(stage: Stage, request: ConsumerGroupHeartbeatRequest) -> None:
+    def ask() -> None:
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            answer = client.ask_coordinator(stage.group, request)
+        refuse_error(answer.error_code, "cannot be a member", answer.error_message)
+
+    await asyncio.to_thread(ask)
 
 
 async def fence_producer(stage: Stage, transactional_id: str) -> None:

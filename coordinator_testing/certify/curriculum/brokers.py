@@ -5,17 +5,30 @@ same for all groups, so these events are alone.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from coordinator.operations.client import Client
-from coordinator.protocol.messages import FindCoordinatorRequest
-from coordinator_testing.certify.event import PROTOCOLS, Allows, Protocol, Source, event
+from coordinator.operations.client import Client, refuse_error
+from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, FindCoordinatorRequest
+from coordinator_testing.certify.case import Truncation
+from coordinator_testing.certify.event import PROTOCOLS, Allows, NotApplicable, Protocol, Source, event
+from coordinator_testing.certify.judge.entries import rows
+from coordinator_testing.certify.programs import now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S
 from coordinator_testing.certify.stage import Stage
+from coordinator_testing.control import NotReached
 
 BROKERS = 3
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
 _SEED = 1
 """The broker whose address the instances were given: it stays up, so that they can begin again."""
+
+_LOST = 8
+"""The records of each partition that an unclean election loses: two seconds of the stream."""
+_OVERTAKES = 4
+"""By so many records the log is longer than before when the instances see it again."""
+_ASKED_FOR_POSITIONS = ("OffsetForLeaderEpoch", "ListOffsets")
+_NOTICED_WITHIN_S = 20.0
 
 _FIND_AGAIN = Source(
     "org.apache.kafka.clients.consumer.internals.AbstractCoordinator.markCoordinatorUnknown",
@@ -27,6 +40,11 @@ _LOADED = Source(
 )
 _EPOCHS = Source(
     "KIP-320", "FENCED_LEADER_EPOCH: refresh the metadata and validate the position with OffsetForLeaderEpoch"
+)
+_TRUNCATED = Source(
+    "SubscriptionState.maybeCompleteValidation",
+    "a position beyond the end of its epoch goes back to that end if there is a reset policy; without one poll raises "
+    "LogTruncationException",
 )
 _LEADER = Source(
     "KIP-951, FetchCollector.handleInitializeErrors",
@@ -150,14 +168,169 @@ async def coordinator_broker_down(stage: Stage) -> None:
     brokers=BROKERS,
 )
 async def leaders_move(stage: Stage) -> None:
-    for turn in range(2):
+    for _ in range(2):
         for topic in filter(None, (stage.topic, stage.output_topic)):
             stage.note(f"the leaders of {topic} move")
             for partition, leader in (await asyncio.to_thread(_leaders, stage, topic)).items():
                 await stage.control.broker(_next(leader)).lead(topic=topic, partition=partition)
-        if turn == 0:
-            await stage.progress()
-    await stage.progress()
+        await stage.reads_on()
+
+
+@event(
+    "log-truncated",
+    protocols=BOTH,
+    happens="An unclean election: the new leader of each partition lacks its last eight records, which are lost though they "
+    "were acknowledged and committed. Readers stand beyond the end of the log; then records follow, whose offsets are used for "
+    "the second time.",
+    right_client="finds with OffsetForLeaderEpoch where its epoch ended, or is answered OFFSET_OUT_OF_RANGE and begins by "
+    "auto.offset.reset, here at the earliest record; it reads what follows",
+    provoked="the stream pauses until all is committed; POST /v1/brokers/{id}/lead of each partition of the input topic with "
+    "lose 8; the stream goes on when a position of each partition was asked for",
+    sources=(_TRUNCATED, _EPOCHS),
+    allows=Allows(rebalances=0, stall_s=40.0),
+    is_alone=True,
+    brokers=BROKERS,
+)
+async def log_truncated(stage: Stage) -> None:
+    await _read_to_the_end(stage)
+    mark = stage.mark()
+    await _truncate(stage)
+
+    async def noticed() -> bool:
+        found = {
+            row.at.partition
+            for entry in stage.observation.since(mark.entries)
+            if entry.api in _ASKED_FOR_POSITIONS
+            for row in rows(entry.response)
+            if row.at.topic == stage.topic
+        }
+        return len(found) == stage.producer.partitions
+
+    # A client that does not ask goes on where it was, and reads nothing until the log is as long as it was.
+    with suppress(NotReached):
+        await stage.until(noticed, "a question for the position in each partition", _NOTICED_WITHIN_S)
+    stage.producer.start()
+    await stage.reads_on()
+
+
+@event(
+    "log-overwritten",
+    protocols=BOTH,
+    happens="An unclean election as in log-truncated, while all instances are stopped for a moment: when they go on, the log "
+    "is longer than before, and has other records below their positions.",
+    right_client="finds with OffsetForLeaderEpoch where its epoch ended, and reads from there on what it has not seen",
+    provoked="the stream pauses until all is committed; SIGSTOP of all; POST /v1/brokers/{id}/lead with lose 8; SIGCONT when "
+    "the stream has appended twelve records",
+    sources=(_TRUNCATED, _EPOCHS),
+    allows=Allows(rebalances=0, stall_s=40.0),
+    is_alone=True,
+    brokers=BROKERS,
+)
+async def log_overwritten(stage: Stage) -> None:
+    # By topic: an instance sends to several brokers, and its listener is at one of them.
+    knows_epochs = {"Topics[].Partitions[].CurrentLeaderEpoch": {">=": 0}}
+    fetch = await stage.fault(topic=stage.topic, api="Fetch", where=knows_epochs, observe=True)
+    try:
+        await stage.acted(fetch, within_s=10.0)
+    except NotReached:
+        raise NotApplicable("its Fetches name no leader epoch (KIP-320), so it cannot know and loses records") from None
+    await _read_to_the_end(stage)
+    for each in stage.instances:
+        stage.pause(each)
+    ends = await _truncate(stage)
+    stage.producer.start()
+    await _has_records(stage, {partition: end + _OVERTAKES for partition, end in ends.items()})
+    for each in stage.instances:
+        stage.resume(each)
+    await stage.reads_on()
+
+
+@event(
+    "replicas-change-racks",
+    protocols=BOTH,
+    happens="Instances read from the replica in their rack. The replicas of each partition move to one broker in another rack, "
+    "and come back.",
+    right_client="reads on from its position at the broker that has the partition, as Metadata and the leader say; it may "
+    "assign again",
+    provoked="CLIENT_RACK of each instance; AlterPartitionReassignments of each partition of the input topic to one broker, "
+    "and to all",
+    sources=(
+        Source(
+            "KIP-392",
+            "a follower that has no replica any more answers NOT_LEADER_OR_FOLLOWER: the consumer asks the leader again",
+        ),
+        Source(
+            "KIP-881, KIP-1101", "racks of partitions that change make the leader, or the coordinator, assign again"
+        ),
+    ),
+    allows=Allows(rebalances=4, stall_s=30.0),
+    is_alone=True,
+    brokers=BROKERS,
+    has_racks=True,
+)
+async def replicas_change_racks(stage: Stage) -> None:
+    everywhere = range(1, BROKERS + 1)
+    leaders = await asyncio.to_thread(_leaders, stage, stage.topic)
+    try:
+        await _move(stage, {partition: [_next(leader)] for partition, leader in leaders.items()})
+        await stage.reads_on()
+    finally:
+        await _move(stage, {partition: [_next(leader), *everywhere] for partition, leader in leaders.items()})
+    await stage.reads_on()
+
+
+async def _read_to_the_end(stage: Stage) -> None:
+    """Ends the stream when there is something to lose, and waits until all of it is committed. Raises NotReached."""
+    await _has_records(stage, dict.fromkeys(range(stage.producer.partitions), 2 * _LOST))
+    await stage.producer.stop()
+    stage.note("the stream of records pauses")
+    await stage.caught_up()
+
+
+async def _has_records(stage: Stage, ends: Mapping[int, int]) -> None:
+    """Waits until the partitions of the topic end there or later. Raises NotReached."""
+
+    async def reached() -> bool:
+        found = await asyncio.to_thread(stage.topics.ends, stage.topic, stage.producer.partitions)
+        return all(found[partition] >= end for partition, end in ends.items())
+
+    await stage.until(reached, "enough records in every partition")
+
+
+async def _truncate(stage: Stage) -> Mapping[int, int]:
+    """Each partition of the topic gets a leader that lacks its last records. Returns where the partitions ended before."""
+    await asyncio.to_thread(stage.topics.inputs)
+    ends = await asyncio.to_thread(stage.topics.ends, stage.topic, stage.producer.partitions)
+    stage.note(f"the last {_LOST} records of each partition are lost")
+    for partition, leader in (await asyncio.to_thread(_leaders, stage, stage.topic)).items():
+        began_ms = now_ms()
+        led = await stage.control.broker(_next(leader)).lead(topic=stage.topic, partition=partition, lose=_LOST)
+        assert led.end_offset is not None
+        stage.topics.truncated(Truncation(began_ms, partition, led.end_offset, ends[partition]))
+    return ends
+
+
+async def _move(stage: Stage, replicas: Mapping[int, Sequence[int]]) -> None:
+    """Moves the replicas of partitions of the topic to these brokers, each named once or more. Raises OperationFailed."""
+    stage.note(f"replicas of {stage.topic}: {dict(replicas)}")
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(
+        name=stage.topic,
+        partitions=[
+            AlterPartitionReassignmentsRequest.ReassignablePartition(
+                partition_index=partition, replicas=list(dict.fromkeys(brokers))
+            )
+            for partition, brokers in replicas.items()
+        ],
+    )
+
+    def ask() -> None:
+        with Client(stage.server.bootstrap, ANSWERED_WITHIN_S) as client:
+            answer = client.any().ask(AlterPartitionReassignmentsRequest(timeout_ms=client.timeout_ms, topics=[topic]))
+        refuse_error(answer.error_code, "cannot move replicas", answer.error_message)
+        for each in answer.responses[0].partitions:
+            refuse_error(each.error_code, f"cannot move partition {each.partition_index}", each.error_message)
+
+    await asyncio.to_thread(ask)
 
 
 def _next(broker: int) -> int:
@@ -196,4 +369,7 @@ EVENTS = (
     coordinator_moves_after_the_assignment,
     coordinator_broker_down,
     leaders_move,
+    log_truncated,
+    log_overwritten,
+    replicas_change_racks,
 )

@@ -4,6 +4,7 @@ from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.curriculum.acts import RECONCILING, need_two
 from coordinator_testing.certify.event import Allows, Event, NotApplicable, Source, event
 from coordinator_testing.certify.stage import Stage
+from coordinator_testing.control import NotReached
 
 HEARTBEAT = "ConsumerGroupHeartbeat"
 FENCED = Source(
@@ -291,6 +292,40 @@ async def assignor_not_supported(stage: Stage) -> None:
     await stage.stable()
 
 
+@event(
+    "server-assignor-switched",
+    protocols=("consumer",),
+    happens="A member comes that asks for another assignor of the coordinator, which the group has then; it leaves again.",
+    right_client="gives up what it is to give up, and reads what it is assigned, whichever assignor decides",
+    provoked="a member that reads no topic of the program joins with another ServerAssignor, and leaves",
+    sources=(
+        Source(
+            "ConsumerGroup.preferredServerAssignor",
+            "the assignor that most members ask for; a change bumps the group epoch",
+        ),
+    ),
+    allows=Allows(rebalances=4, stall_s=30.0),
+)
+async def server_assignor_switched(stage: Stage) -> None:
+    before = (await stage.group_view())["assignor"]
+    other = next(name for name in ("uniform", "range") if name != before)
+    member_id = await acts.join_with_assignor(stage, other)
+    try:
+
+        async def switched() -> bool:
+            return str((await stage.group_view())["assignor"]) == other
+
+        try:
+            await stage.until(switched, f"assignor {other}", within_s=5.0)
+        except NotReached:
+            raise NotApplicable("its members name their assignor themselves") from None
+        await stage.reads_on()
+    finally:
+        await acts.leave_group(stage, member_id)
+    await stage.stable()
+    await stage.reads_on()
+
+
 EVENTS = (
     assignment_answer_lost,
     assignment_answer_lost_twice,
@@ -305,4 +340,5 @@ EVENTS = (
     epoch_bumped_assignment,
     regex_matches_new_topic,
     assignor_not_supported,
+    server_assignor_switched,
 )

@@ -2,6 +2,7 @@
 
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.event import Allows, Source, event
+from coordinator_testing.certify.releases import FIRST
 from coordinator_testing.certify.stage import Stage
 
 ROLLING = "no record is lost, and no partition has two readers, in any mixture of both protocols"
@@ -17,6 +18,7 @@ ROLLING = "no record is lost, and no partition has two readers, in any mixture o
         Source("GroupMetadataManager.validateOnlineUpgrade", "a classic group is converted by the first new member"),
     ),
     allows=Allows(rebalances=None, stall_s=40.0),
+    since=FIRST["consumer"],
     time_limit_s=150.0,
 )
 async def online_upgrade(stage: Stage) -> None:

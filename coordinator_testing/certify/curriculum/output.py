@@ -6,6 +6,7 @@ from coordinator_testing.certify.stage import Stage
 
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
 _RETRIED = Source("Sender.canRetry", "an error that can be retried is, until delivery.timeout.ms")
+_DEDUPLICATED = Source("KIP-98", "a batch whose sequence number the broker has is acknowledged again")
 _FAILED = Source("Sender.failBatch", "the send fails, and its future and callback say so")
 
 
@@ -31,12 +32,29 @@ async def not_enough_replicas(stage: Stage) -> None:
 
 
 @event(
+    "output-timed-out",
+    protocols=BOTH,
+    happens="The followers are too slow: a Produce takes effect, and is answered with REQUEST_TIMED_OUT.",
+    right_client="sends the records again, which an idempotent producer does without a second copy",
+    provoked="a rule: REQUEST_TIMED_OUT in the answer to a Produce of one instance",
+    sources=(_RETRIED, _DEDUPLICATED),
+    allows=Allows(rebalances=0),
+)
+async def produce_timed_out(stage: Stage) -> None:
+    need_output(stage)
+    each = "Responses[].PartitionResponses[]"
+    timed_out = {f"{each}.ErrorCode": "REQUEST_TIMED_OUT", f"{each}.BaseOffset": -1}
+    await stage.acted(await stage.fault(stage.first, api="Produce", answer=timed_out))
+    await stage.progress()
+
+
+@event(
     "output-answer-lost",
     protocols=BOTH,
     happens="A Produce takes effect, and its answer is lost with the connection.",
     right_client="sends the records again, which an idempotent producer does without a second copy",
     provoked="a rule loses the answer to a Produce of one instance",
-    sources=(_RETRIED, Source("KIP-98", "a batch whose sequence number the broker has is acknowledged again")),
+    sources=(_RETRIED, _DEDUPLICATED),
     allows=Allows(rebalances=0),
 )
 async def produce_answer_lost(stage: Stage) -> None:
@@ -100,4 +118,11 @@ async def producer_epoch_bumped(stage: Stage) -> None:
     await acts.ended_or_commits_again(stage, stage.first, acts.commits)
 
 
-EVENTS = (not_enough_replicas, produce_answer_lost, too_large, not_permitted, producer_epoch_bumped)
+EVENTS = (
+    not_enough_replicas,
+    produce_timed_out,
+    produce_answer_lost,
+    too_large,
+    not_permitted,
+    producer_epoch_bumped,
+)

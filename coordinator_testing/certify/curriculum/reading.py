@@ -10,8 +10,6 @@ from coordinator_testing.certify.records import ANSWERED_WITHIN_S
 from coordinator_testing.certify.stage import Stage
 
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
-_EARLIER = {"classic": "3.6", "consumer": "4.1"}
-"""GROUP_PROTOCOL -> a release that serves it and has other versions than the newest."""
 
 
 @event(
@@ -132,32 +130,6 @@ async def connections_closed(stage: Stage) -> None:
 
 
 @event(
-    "versions-change",
-    protocols=BOTH,
-    happens="The broker is rolled back to an earlier release and forward again: all connections end, and behind each reconnect "
-    "ApiVersions has other versions.",
-    right_client="asks for ApiVersions on each connection, and notices nothing else",
-    provoked="POST /v1/emulation: 3.6 (4.1 for consumer groups), and the release from before",
-    sources=(
-        Source("KIP-35", "versions are those of a connection: a client asks again when it connects again"),
-        Source("NetworkClient.handleApiVersionsResponse", "the versions of a node are replaced on each connection"),
-    ),
-    allows=Allows(rebalances=0),
-    is_alone=True,
-)
-async def versions_change(stage: Stage) -> None:
-    release = _EARLIER[stage.first.environment["GROUP_PROTOCOL"]]
-    stage.note(f"the broker is Kafka {release}")
-    former = (await stage.control.emulate(release)).former
-    try:
-        await stage.progress()
-    finally:
-        stage.note(f"the broker is Kafka {former}")
-        await stage.control.emulate(former)
-    await stage.progress()
-
-
-@event(
     "transaction-hangs",
     protocols=BOTH,
     happens="A producer dies within a transaction that wrote to each partition: readers of committed records get nothing that "
@@ -213,7 +185,6 @@ EVENTS = (
     poison_record,
     client_throttled,
     connections_closed,
-    versions_change,
     transaction_hangs,
     clock_jumps,
 )

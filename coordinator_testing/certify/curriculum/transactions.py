@@ -64,6 +64,7 @@ async def end_request_lost(stage: Stage) -> None:
     ),
     allows=Allows(rebalances=3, stall_s=60.0),
     is_transactional=True,
+    since="2.5",
     time_limit_s=150.0,
 )
 async def unstable_offset_commit(stage: Stage) -> None:

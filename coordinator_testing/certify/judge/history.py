@@ -135,6 +135,18 @@ class History:
         runs = (run for each in self._instances.values() for run in each.runs)
         return any(run.exit_code == -signal.SIGKILL and (run.ended_ms or before_ms) < before_ms for run in runs)
 
+    def is_other_log(self, partition: int, before: int, offset: int, at_ms: int) -> bool:
+        """Whether the partition had lost its end by then, so that an offset that somebody knew `before` may be beyond records
+        that follow from `offset` on.
+        """
+        return any(
+            each.partition == partition
+            and each.time_ms <= at_ms
+            and each.end_offset <= offset
+            and before <= each.former_end
+            for each in self.evidence.truncations
+        )
+
     def partitions(self) -> Sequence[int]:
         return sorted(self.evidence.inputs)
 

@@ -26,7 +26,8 @@ PROMISES: Mapping[str, Promise] = {
         (
             "Every record below the committed offset of its partition was processed, as the testimony shows. Without a "
             "testimony: every record below the committed offset was sent to an instance. After an administrator has moved the "
-            "offset back, an instance is sent the records from there on again."
+            "offset back, an instance is sent the records from there on again. A record that an unclean election has lost is "
+            "no loss of the program's; one that has its offset since then is another record."
         ),
     ),
     "delivered twice": Promise(
@@ -55,7 +56,8 @@ PROMISES: Mapping[str, Promise] = {
         "back",
         (
             "No commit moves the offset of a partition back, unless ListOffsets gave the process that position, "
-            "OffsetFetch did after an administrator's reset, or the topic was made again. "
+            "OffsetFetch did after an administrator's reset, the topic was made again, or the partition lost its end: to "
+            "where it ended then. "
             "For 3 s after it joined again or was resumed, a process may finish what it had polled: a warning."
         ),
     ),

@@ -68,17 +68,23 @@ def _testimony(history: History) -> str:
 
 
 def _committed_records(history: History) -> Iterator[tuple[int, InputRecord]]:
-    """The records behind the committed offsets. All of a topic that was deleted were committed before."""
+    """The records behind the committed offsets. All of a topic that was deleted were committed before; what a partition has
+    lost is nobody's any more.
+    """
     evidence = history.evidence
     last_life = len(evidence.recreated_ms)
     for partition, records in evidence.inputs.items():
         for record in records:
-            if record.life < last_life or record.offset < evidence.committed.get(partition, 0):
+            is_behind = record.life < last_life or record.offset < evidence.committed.get(partition, 0)
+            if is_behind and record.lost_ms is None:
                 yield partition, record
 
 
 def _was_sent(history: History, partition: int, record: InputRecord) -> bool:
-    return any(each.first <= record.offset <= each.last for each in history.fetched[partition])
+    return any(
+        each.first <= record.offset <= each.last and each.entry.time_ms >= record.since_ms
+        for each in history.fetched[partition]
+    )
 
 
 def delivered_twice(promise: str, history: History) -> Finding:
@@ -96,7 +102,7 @@ def delivered_twice(promise: str, history: History) -> Finding:
         for partition, records in evidence.inputs.items()
         for record in records
         for first, second in pairwise(history.processed.get((partition, record.number), ()))
-        if _is_unexplained(history, partition, record.offset, first, second)
+        if _is_unexplained(history, partition, record, first, second)
     ]
     if twice:
         return broken(
@@ -124,7 +130,9 @@ def _copied_in_two_transactions(history: History) -> Iterator[str]:
             for first, second in pairwise((history.processed or {}).get((partition, record.number), ())):
                 if not (evidence.is_transactional or (first.is_transactional and second.is_transactional)):
                     continue
-                committed_ms = min((each.at_ms for each in accepted if each.offset > record.offset), default=None)
+                committed_ms = min(
+                    (each.at_ms for each in accepted if _covers(history, partition, each, record)), default=None
+                )
                 sent_back = committed_ms is not None and any(
                     (each.instance, each.run) == (second.instance, second.run)
                     and each.offset <= record.offset
@@ -149,24 +157,44 @@ def _read_again(history: History) -> Iterator[str]:
                 and (each.entry.answered_ms or each.entry.time_ms) < fetched.entry.time_ms
             ]
             # ListOffsets is how a client finds where to begin when there is no committed offset, or none that exists.
-            if before and before[-1].is_committed and fetched.last < before[-1].offset:
+            if not before or history.is_other_log(partition, before[-1].offset, fetched.last, fetched.entry.time_ms):
+                continue
+            if before[-1].is_committed and fetched.last < before[-1].offset:
                 yield f"{place(evidence, partition, fetched.last)}: {cite(fetched.entry)}"
 
 
-def _is_unexplained(history: History, partition: int, offset: int, first: Processed, second: Processed) -> bool:
+def _covers(history: History, partition: int, commit: Committed, record: InputRecord) -> bool:
+    """Whether a commit says that this record is done with: it is beyond its offset, the record was there, and if the offset was
+    that of another record before, the process had been sent something since.
+    """
+    if commit.offset <= record.offset or (record.lost_ms is not None and commit.at_ms >= record.lost_ms):
+        return False
+    return not record.since_ms or any(
+        (each.instance, each.run) == (commit.instance, commit.run)
+        and record.since_ms <= each.entry.time_ms <= commit.entry.time_ms
+        for each in history.fetched[partition]
+    )
+
+
+def _is_unexplained(history: History, partition: int, record: InputRecord, first: Processed, second: Processed) -> bool:
     """Whether one process processed a record again after its commit, though it neither joined nor took its position since it
     had first been sent the record.
     """
     if second.instance is None or second.run is None or first.sent_ms is None or second.sent_ms is None:
         return False
     who, to_ms = (second.instance, second.run), second.sent_ms
-    was_committed = any(commit.offset > offset and commit.at_ms <= to_ms for commit in _accepted_of(history, partition))
+    was_committed = any(
+        commit.at_ms <= to_ms and _covers(history, partition, commit, record)
+        for commit in _accepted_of(history, partition)
+    )
     if (first.instance, first.run) != who or not was_committed:
         return False
     sent_ms = [
         each.entry.time_ms
         for each in history.fetched[partition]
-        if (each.instance, each.run) == who and each.first <= offset <= each.last
+        if (each.instance, each.run) == who
+        and each.first <= record.offset <= each.last
+        and each.entry.time_ms >= record.since_ms
     ]
     from_ms = min([first.sent_ms, *sent_ms])
     moved = [
@@ -260,7 +288,7 @@ def _processed_after(history: History) -> Iterator[tuple[int, Committed, InputRe
         records = [each for each in history.evidence.inputs[partition] if each.life == life]
         commits = [each for each in _accepted_of(history, partition) if each.at_ms >= since_ms]
         for record in records:
-            commit = next((each for each in commits if each.offset > record.offset), None)
+            commit = next((each for each in commits if _covers(history, partition, each, record)), None)
             testimonies = (history.processed or {}).get((partition, record.number), ())
             if commit is None or not testimonies or testimonies[0].at_ms is None:
                 continue
@@ -302,7 +330,11 @@ def _backwards(history: History, partition: int) -> Iterator[tuple[Committed, Co
         while lives and commit.at_ms >= lives[0]:
             lives.pop(0)
             highest = None
-        if highest is None or commit.offset >= highest.offset:
+        if (
+            highest is None
+            or commit.offset >= highest.offset
+            or history.is_other_log(partition, highest.offset, commit.offset, commit.at_ms)
+        ):
             highest = commit
             continue
         moved = any(
@@ -390,11 +422,11 @@ def _marks(history: History, partition: int, from_ms: int, to_ms: int) -> Sequen
     """The start, the commits that advance the offset, and the end; a new partition starts with its first commit."""
     commits: list[int] = []
     highest = -1
-    since = [*history.evidence.recreated_ms, to_ms]
+    ends = [(each.time_ms, each.end_offset) for each in history.evidence.truncations if each.partition == partition]
+    since = sorted([*((each, -1) for each in history.evidence.recreated_ms), *ends, (to_ms, -1)])
     for commit in _accepted_of(history, partition):
-        while since and commit.at_ms >= since[0]:
-            highest = -1
-            since.pop(0)
+        while since and commit.at_ms >= since[0][0]:
+            highest = min(highest, since.pop(0)[1])
         if commit.offset > highest:
             highest = commit.offset
             commits.append(commit.at_ms)

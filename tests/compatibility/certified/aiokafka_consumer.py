@@ -8,7 +8,18 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from settings import BOOTSTRAP, GROUP, GROUP_INSTANCE_ID, OUTPUT_TOPIC, TOPIC, Stop, classic_only, report
+from settings import (
+    BOOTSTRAP,
+    CLIENT_RACK,
+    GROUP,
+    GROUP_INSTANCE_ID,
+    MAX_POLL_INTERVAL_MS,
+    OUTPUT_TOPIC,
+    TOPIC,
+    Stop,
+    classic_only,
+    report,
+)
 
 
 async def main() -> None:
@@ -18,6 +29,8 @@ async def main() -> None:
         bootstrap_servers=BOOTSTRAP,
         group_id=GROUP,
         group_instance_id=GROUP_INSTANCE_ID,
+        client_rack=CLIENT_RACK or None,
+        max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )

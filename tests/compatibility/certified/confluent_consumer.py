@@ -4,7 +4,18 @@ A commit that fails is reported; the loop goes on, because whoever owns the part
 """
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from settings import BOOTSTRAP, GROUP, GROUP_INSTANCE_ID, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
+from settings import (
+    BOOTSTRAP,
+    CLIENT_RACK,
+    GROUP,
+    GROUP_INSTANCE_ID,
+    GROUP_PROTOCOL,
+    MAX_POLL_INTERVAL_MS,
+    OUTPUT_TOPIC,
+    TOPIC,
+    Stop,
+    report,
+)
 
 
 def is_fatal(error: KafkaError) -> bool:
@@ -28,7 +39,10 @@ settings = {
     "group.protocol": GROUP_PROTOCOL,
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
+    "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
 }
+if CLIENT_RACK:
+    settings["client.rack"] = CLIENT_RACK
 if GROUP_INSTANCE_ID:
     settings["group.instance.id"] = GROUP_INSTANCE_ID
 consumer = Consumer(settings)

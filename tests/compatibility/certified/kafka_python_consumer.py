@@ -5,7 +5,18 @@ A commit that fails is reported; the loop goes on, because whoever owns the part
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import FencedInstanceIdError, KafkaError
-from settings import BOOTSTRAP, GROUP, GROUP_INSTANCE_ID, OUTPUT_TOPIC, TOPIC, Stop, classic_only, report
+from settings import (
+    BOOTSTRAP,
+    CLIENT_RACK,
+    GROUP,
+    GROUP_INSTANCE_ID,
+    MAX_POLL_INTERVAL_MS,
+    OUTPUT_TOPIC,
+    TOPIC,
+    Stop,
+    classic_only,
+    report,
+)
 
 classic_only("kafka-python")
 stop = Stop()
@@ -14,6 +25,8 @@ consumer = KafkaConsumer(
     bootstrap_servers=BOOTSTRAP,
     group_id=GROUP,
     group_instance_id=GROUP_INSTANCE_ID,
+    client_rack=CLIENT_RACK,
+    max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
     auto_offset_reset="earliest",
     enable_auto_commit=False,
 )

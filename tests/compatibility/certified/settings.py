@@ -11,6 +11,8 @@ GROUP = os.environ["GROUP"]
 OUTPUT_TOPIC = os.environ.get("OUTPUT_TOPIC", "")
 GROUP_PROTOCOL = os.environ.get("GROUP_PROTOCOL", "classic")
 GROUP_INSTANCE_ID = os.environ.get("GROUP_INSTANCE_ID") or None
+CLIENT_RACK = os.environ.get("CLIENT_RACK", "")
+MAX_POLL_INTERVAL_MS = int(os.environ.get("MAX_POLL_INTERVAL_MS", "300000"))
 TRANSACTIONAL_ID = os.environ.get("TRANSACTIONAL_ID") or f"{GROUP}-{os.environ.get('INSTANCE', '0')}"
 """A service that works in transactions does so in every event, whether or not it is given an id."""
 

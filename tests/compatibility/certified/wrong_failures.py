@@ -8,6 +8,8 @@ no_retries ends at the first record that is not delivered
 nervous    ends when the client says that it has lost a connection
 latest     begins with the records to come where it finds no offset
 remembers  begins at the position that it wrote to a file, whatever is committed
+repeats    takes an offset that it has seen for a record that it has processed, and copies it no more
+own_rack   reads only partitions that have a replica in its rack
 """
 
 import os
@@ -17,7 +19,8 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
+from confluent_kafka.admin import AdminClient
+from settings import BOOTSTRAP, CLIENT_RACK, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
 
 PATIENCE_S = 1.5
 
@@ -61,8 +64,22 @@ def begin() -> Consumer:
     return found
 
 
+def stay_in_rack(admin: AdminClient, consumer: Consumer) -> None:
+    """Pauses the partitions that have no replica in the own rack, and resumes the others."""
+    racks = {node.id: node.rack for node in admin.describe_cluster().result(10).nodes}
+    partitions = consumer.list_topics(TOPIC, 10).topics[TOPIC].partitions
+    for each in consumer.assignment():
+        is_near = any(racks.get(broker) == CLIENT_RACK for broker in partitions[each.partition].replicas)
+        (consumer.resume if is_near else consumer.pause)([each])
+
+
 consumer, heard, last = begin(), False, time.monotonic()
+admin = AdminClient({"bootstrap.servers": BOOTSTRAP}) if mistake == "own_rack" and CLIENT_RACK else None
+seen: dict[int, int] = {}
+"""Partition -> the highest offset that was processed."""
 while not stop:
+    if admin is not None:
+        stay_in_rack(admin, consumer)
     message = consumer.poll(0.2)
     if message is None or message.error():
         if mistake == "impatient" and heard and time.monotonic() > last + PATIENCE_S:
@@ -72,8 +89,10 @@ while not stop:
     heard, last = True, time.monotonic()
     if mistake == "decode":
         message.value().decode()
-    producer.produce(OUTPUT_TOPIC, message.value(), message.key(), on_delivery=delivered)
-    producer.flush()
+    if mistake != "repeats" or message.offset() > seen.get(message.partition(), -1):
+        producer.produce(OUTPUT_TOPIC, message.value(), message.key(), on_delivery=delivered)
+        producer.flush()
+    seen[message.partition()] = max(message.offset(), seen.get(message.partition(), -1))
     if mistake == "remembers":
         remembered(message.partition()).write_text(str(message.offset() + 1))
     if commits:
