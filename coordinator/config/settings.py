@@ -48,6 +48,7 @@ from coordinator.groups.settings import (
     GroupsConfig,
 )
 from coordinator.protocol.releases import NEWEST, releases
+from coordinator.share_state.settings import ShareStateConfig
 from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
@@ -104,6 +105,8 @@ class LogConfig:
     offsets_commit_timeout_ms: int = 5_000
     transaction_state_log_num_partitions: int = 50
     transaction_state_log_segment_bytes: int = 104_857_600
+    share_coordinator_state_topic_num_partitions: int = 50
+    share_coordinator_state_topic_segment_bytes: int = 104_857_600
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
     coordinator_journal_file_bytes: int = 16_777_216
@@ -170,6 +173,7 @@ class ServerConfig:
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    share_states: ShareStateConfig = field(default_factory=ShareStateConfig)
     quotas: QuotasConfig = field(default_factory=QuotasConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     """The settings of all listeners; those of each are in its `security`."""
@@ -254,6 +258,12 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " change this once there is data."),
         ("transaction.state.log.segment.bytes", LogConfig, POSITIVE, "bytes",
          "A partition of __transaction_state starts a new segment when the current one reaches this size."),
+        ("share.coordinator.state.topic.num.partitions", LogConfig, POSITIVE, "partitions",
+         "The number of partitions of __share_group_state. The hash of a share group, topic and partition selects its"
+         " partition, so do not change this once there is data."),
+        ("share.coordinator.state.topic.segment.bytes", LogConfig, POSITIVE, "bytes",
+         "A partition of __share_group_state starts a new segment when the current one reaches this size. A segment is"
+         " deleted when every share partition has a later snapshot."),
         ("log.cleaner.backoff.ms", LogConfig, POSITIVE_LONG, "milliseconds",
          "The interval at which the server looks for a log that is due for compaction. It compacts one log at a time."),
         ("log.cleaner.delete.retention.ms", LogConfig, LONG, "milliseconds",
@@ -458,6 +468,20 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("transaction.partition.verification.enable", TransactionsConfig, BOOLEAN, "",
          "If true, the server refuses a transactional write to a partition that is not part of the transaction. This"
          " prevents a delayed batch from leaving a transaction open forever. There is rarely a reason to turn it off."),
+    ),
+    "Share coordinator": (
+        ("share.coordinator.snapshot.update.records.per.snapshot", ShareStateConfig, integer(0, 500), "records",
+         "How many writes to the state of a share partition are stored as updates until the next one becomes a snapshot. A"
+         " smaller number makes a load quicker and a write larger."),
+        ("share.coordinator.write.timeout.ms", ShareStateConfig, POSITIVE, "milliseconds",
+         "If the state of a share partition waits longer than this for the disk, the leader gets a retriable error. The"
+         " change itself may still take effect."),
+        ("share.coordinator.cold.partition.snapshot.interval.ms", ShareStateConfig, POSITIVE, "milliseconds",
+         "The interval at which a share partition gets a new snapshot that has none as young as this, so that the log before"
+         " it can be deleted."),
+        ("share.coordinator.state.topic.prune.interval.ms", ShareStateConfig, POSITIVE, "milliseconds",
+         "The interval at which records of __share_group_state are deleted that lie before the last snapshot of every share"
+         " partition."),
     ),
     "Topics, Produce and Fetch": (
         ("num.partitions", TopicsConfig, POSITIVE, "partitions",

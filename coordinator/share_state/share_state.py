@@ -58,9 +58,9 @@ class ShareStates(Protocol):
     """The share coordinator as callers in this process see it (Kafka's Persister).
 
     A method begins at its call, also if nobody awaits what it returns. The outcome comes when everything that it depends on is
-    durable, in the order of the calls for a partition. Errors are outcomes; nothing raises. All of them may be
-    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR, after which the caller may try again, and
-    UNKNOWN_TOPIC_OR_PARTITION: the partition has no state, or its topic does not exist (any more).
+    durable, in the order of the calls for a partition. Errors are outcomes; nothing raises. After COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR the caller may try again, and must take into account that a write may have
+    happened: to write the same again does no harm. UNKNOWN_TOPIC_OR_PARTITION: the topic does not exist (any more).
     """
 
     def initialize(self, key: SharePartition, state_epoch: int, start_offset: int) -> Awaitable[ErrorCode]:
@@ -68,7 +68,10 @@ class ShareStates(Protocol):
         ...
 
     def read(self, key: SharePartition, leader_epoch: int) -> Awaitable[ShareState | ErrorCode]:
-        """Reads the state for a leader, and fences earlier ones. FENCED_LEADER_EPOCH if the epoch is stale."""
+        """Reads the state for a leader, and fences earlier leaders.
+
+        FENCED_LEADER_EPOCH if the epoch is stale, INVALID_REQUEST if there is no state.
+        """
         ...
 
     def write(
@@ -80,14 +83,15 @@ class ShareStates(Protocol):
         delivery_complete_count: int,
         batches: Sequence[Batch],
     ) -> Awaitable[ErrorCode]:
-        """Merges batches into the state; where they overlap it, they win. `start_offset` -1: it stays.
+        """Merges batches into the state. Where they overlap it, the higher delivery count wins, then the higher state.
 
-        FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH if an epoch is stale; then nothing has changed.
+        The start offset grows or stays, also if `start_offset` is smaller or -1; batches before it are dropped.
+        FENCED_LEADER_EPOCH and FENCED_STATE_EPOCH if an epoch is stale, INVALID_REQUEST if there is no state.
         """
         ...
 
     def summary(self, key: SharePartition, leader_epoch: int) -> Awaitable[Summary | ErrorCode]:
-        """Reads the state without its batches, and fences nobody."""
+        """Reads the state without its batches, and fences nobody. Without a state: epochs 0, start offset and count -1."""
         ...
 
     def delete(self, key: SharePartition) -> Awaitable[ErrorCode]:

@@ -29,6 +29,7 @@ from coordinator_lab.simulation.marker_invariants import MarkerInvariants
 from coordinator_lab.simulation.server_config import LOG_DIR
 from coordinator_lab.simulation.shared_store import INVARIANT as ONE_WRITER
 from coordinator_lab.simulation.shared_store import SharedStore
+from coordinator_lab.simulation.take_over_invariants import shards_of
 
 MEMORY = "I36 what a worker serves is what the engine has"
 DURABLE = "I37 acknowledged is in the engine"
@@ -66,9 +67,8 @@ class SharedInvariants(Invariants):
         """Watches a server that has not started yet."""
         self._newest = server
         assert isinstance(server.journal, EngineWriter)
-        for topic, shards in ((OFFSETS_TOPIC, server.groups.shards), (TRANSACTIONS_TOPIC, server.transactions.shards)):
-            for shard in shards:
-                self._watch(server.journal, f"{topic}-{shard.index}", shard)
+        for log, shard in shards_of(server):
+            self._watch(server.journal, log, shard)
 
     def _watch(self, journal: EngineWriter, log: str, shard: Shard[Any]) -> None:
         submit, writer = shard.submit, shard._writer  # noqa: SLF001 - I38 and I37

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.ownership import LOOK_S
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server.composition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
+from coordinator.server.composition import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC, Server
 from coordinator_lab.simulation.history import OnBroken
 from coordinator_lab.simulation.memory_engine import PAGE_PIECES
 from coordinator_lab.simulation.plan import Plan
@@ -129,6 +129,7 @@ class TakeOverCheck:
         for index in range(self._plan.shards):
             yield f"{OFFSETS_TOPIC}-{index}"
             yield f"{TRANSACTIONS_TOPIC}-{index}"
+            yield f"{SHARE_TOPIC}-{index}"
 
     def _failures(self) -> dict[str, int]:
         return {machine.name: machine.wire.failures for machine in self._machines}
@@ -175,6 +176,11 @@ def served_by(machine: WorkerMachine, store: SharedStore) -> Iterator[str]:
 
 def shards_of(server: Server) -> Iterator[tuple[str, Shard[Any]]]:
     """The shards of a worker, with the names of their logs."""
-    for topic, shards in ((OFFSETS_TOPIC, server.groups.shards), (TRANSACTIONS_TOPIC, server.transactions.shards)):
+    of_topics: dict[str, Sequence[Shard[Any]]] = {
+        OFFSETS_TOPIC: server.groups.shards,
+        TRANSACTIONS_TOPIC: server.transactions.shards,
+        SHARE_TOPIC: server.share_states.router.shards,
+    }
+    for topic, shards in of_topics.items():
         for shard in shards:
             yield f"{topic}-{shard.index}", shard
