@@ -47,8 +47,8 @@ class Kept:
         """The highest of any record: a state that is begun again has 0, and earlier leaders stay fenced."""
         self.state_epoch = state.state_epoch
         """The highest of any snapshot."""
-        self.updates: int | None = None
-        """Updates since the last snapshot that came because they were many. The first one ever does not count, as in Kafka."""
+        self.updates = 0
+        """Updates since the last snapshot that came because they were many. One that begins the state again does not count."""
         self.snapshot_offset = offset
         """The last snapshot is at this offset or later, and nothing before it is needed."""
 
@@ -114,7 +114,7 @@ class States:
         kept.state, kept.snapshot_offset = state, offset
         kept.leader_epoch = max(kept.leader_epoch, state.leader_epoch)
         kept.state_epoch = max(kept.state_epoch, state.state_epoch)
-        if kept.updates is not None and kept.updates >= self.updates_max:
+        if kept.updates >= self.updates_max:
             kept.updates = 0
 
     def _replay_update(self, partition: SharePartition, value: ShareUpdateValue) -> None:
@@ -131,7 +131,7 @@ class States:
             batches=merged(before.batches, batches_of(value), start_offset),
         )
         kept.leader_epoch = max(kept.leader_epoch, value.leader_epoch)
-        kept.updates = 0 if kept.updates is None else kept.updates + 1
+        kept.updates += 1
 
     @property
     def updates_max(self) -> int:

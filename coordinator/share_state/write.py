@@ -71,7 +71,7 @@ def write_record(states: States, kept: Kept, wanted: Write, leader_epoch: int, n
         count = max(count, before.delivery_complete_count)
     elif wanted.start_offset < before.start_offset:
         count = before.delivery_complete_count
-    if (kept.updates or 0) < states.updates_max:
+    if kept.updates < states.updates_max:
         return update_record(
             wanted.key,
             before,
