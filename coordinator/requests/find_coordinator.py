@@ -21,7 +21,11 @@ from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from coordinator.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitializeShareGroupStateRequest,
+)
 from coordinator.runtime.router import Router
 from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from coordinator.share_state.coordinator import share_partition, text_of
@@ -80,7 +84,8 @@ def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: P
 
 
 def _find_share_coordinators(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
-    if exchange.api_version < _SHARE_SINCE or server.config.overlay.data_bootstrap_servers:
+    has_coordinators = InitializeShareGroupStateRequest.API_KEY in exchange.supported
+    if exchange.api_version < _SHARE_SINCE or not has_coordinators or server.config.overlay.data_bootstrap_servers:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "")
     keys, shard_of = exchange.request.coordinator_keys, server.share_states.router.shard_of
 

@@ -68,7 +68,7 @@ def test_settings_of_kafka_have_kafkas_defaults(name, default):
 def test_every_field_has_a_setting_and_every_setting_has_a_field():
     structured = {"behind", "host", "port", "listeners", "declared_topics", "dynamic"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
-    areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
+    areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig, settings.ShareStateConfig]
     areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig, settings.SharedConfig]
     areas += [settings.DelegationTokensConfig]
     areas += [settings.QuotasConfig, settings.OverlayConfig]
@@ -244,7 +244,7 @@ def test_a_word_that_is_not_a_choice_is_refused():
     [
         ("group.streams.num.warmup.replicas", "KIP-1071"),
         ("group.share.max.size", "KIP-932"),
-        ("share.coordinator.threads", "KIP-932"),
+        ("share.fetch.purgatory.purge.interval.requests", "KIP-932"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
         ("ssl.engine.factory.class", "TLS"),
         ("sasl.kerberos.service.name", "SASL"),

@@ -22,8 +22,8 @@ TEST_MARKERS = ("process",)
 
 RECORDED = json.loads(Path(__file__).with_name("kafka_api_versions.json").read_text())
 API_VERSIONS, PRODUCE = 18, 0
-NOT_OURS = {4, 5, 6, 7, 56, 64, 67, 76, 77, 78, 79, 80, 81, 83, 84, 85, 86, 87, 90, 91, 92}
-"""Requests between brokers and to controllers, telemetry, and share groups."""
+NOT_OURS = {4, 5, 6, 7, 56, 64, 67, 76, 77, 78, 79, 80, 81, 90, 91, 92}
+"""Requests to controllers, telemetry, share groups, and most of those between brokers."""
 FEATURES = {"group.version", "metadata.version", "streams.version", "transaction.version"}
 NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, INVALID_TXN_STATE, GROUP_ID_NOT_FOUND, UNSUPPORTED = 0, 22, 25, 48, 69, 35
 QUESTIONS = ("heartbeat", "commit without generation", "commit", "TxnOffsetCommit")
