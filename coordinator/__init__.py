@@ -46,8 +46,8 @@ The packages, from the top. Each may import those below it, never those above (i
     topics      topics, produce, fetch, retention: the data plane; its decisions are deterministic
     transactions  transactional producers and the end of their transactions; deterministic, except for marker delivery,
                 verification and the pool of producer ids, which talk to shards
-    share_state  the share coordinator: what the leaders of share partitions know, durable; deterministic, except for `coordinator`,
-                which asks shards
+    share_state  the share coordinator: what the leaders of share partitions know; deterministic, except for the part that asks
+                shards
     runtime     what makes a state machine durable: result, shard, router, event log, parking, timers, loader
     journal     one write and one sync a turn for all internal logs, whose segments are written behind it
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction

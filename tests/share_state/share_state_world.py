@@ -84,7 +84,8 @@ class World:
         """A crash that keeps this many records of the log, and a new start."""
         del self.log[max(self.durable, self.begin + kept) - self.begin if kept is not None else len(self.log) :]
         self.after, self.timers, self.state = [], {}, self.fresh()
-        for self.position, (key, value) in enumerate(self.log, self.begin):
+        for position, (key, value) in enumerate(self.log, self.begin):
+            self.position = position
             self.state.replay(self.serde.decode(key, value))
         self.apply(self.state.loaded(self.now_ms))
         self.sync()

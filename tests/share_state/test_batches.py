@@ -1,5 +1,7 @@
 """Batches of a share partition are merged as Kafka's coordinator merges them."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,19 @@ def batches(*each):
         ([(0, 9, 2, 1)], [(12, 10, 2, 1)], 0, [(0, 9, 2, 1)]),
         ([(5, 9, 2, 1)], [(1, 2, 2, 1)], -1, [(1, 2, 2, 1), (5, 9, 2, 1)]),
     ],
-    ids=["first", "joined", "other count", "gap", "inside", "state loses", "count wins", "cut", "dropped", "inverted", "no start"],
+    ids=[
+        "first",
+        "joined",
+        "other count",
+        "gap",
+        "inside",
+        "state loses",
+        "count wins",
+        "cut",
+        "dropped",
+        "inverted",
+        "no start",
+    ],
 )
 def test_a_batch_is_merged_into_those_that_are_there(there, added, start_offset, found):
     assert merged(batches(*there), batches(*added), start_offset) == batches(*found)
@@ -57,6 +71,6 @@ def test_each_offset_has_the_highest_count_then_state_of_all_that_was_written(wr
         for each in found
         for offset in range(each.first_offset, each.last_offset + 1)
     } == expected
-    for one, other in zip(found, found[1:], strict=False):
+    for one, other in pairwise(found):
         assert one.last_offset < other.first_offset
         assert one.last_offset + 1 < other.first_offset or one[2:] != other[2:], "adjacent equals are one batch"
