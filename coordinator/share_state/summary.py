@@ -23,7 +23,7 @@ class SummaryWanted(NamedTuple):
 
     key: SharePartition
     leader_epoch: int
-    """Of the leader that the asker knows; no state has a leader that is too late for a summary."""
+    """Of the leader that the group coordinator knows. None is too old for a summary."""
 
 
 def read_summary(states: States, wanted: SummaryWanted, _context: RequestContext, _now_ms: int) -> Result:

@@ -36,6 +36,11 @@ def fetch(*topics: Values, **more: object) -> Values:
     return {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1, "topics": asked} | more
 
 
+def share_states(**partition: object) -> Values:
+    """Of no group: whoever may ask gets nothing, also from a Kafka that has no share coordinator yet."""
+    return {"group_id": "", "topics": [{"topic_id": TopicId("mine"), "partitions": [{"partition": 0} | partition]}]}
+
+
 def commit(group: str, *topics: Values, **more: object) -> Values:
     data = [topic | {"partitions": [{"partition_index": 0, "committed_offset": 1}]} for topic in topics]
     return {"group_id": group, "generation_id_or_member_epoch": -1, "topics": data} | more
@@ -202,6 +207,11 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ("AddOffsetsToTxn", 4, ""): lambda _: in_transaction("x-mine", group_id="g-mine"),
     ("EndTxn", 5, ""): lambda _: in_transaction("x-mine", committed=True),
     ("WriteTxnMarkers", 1, ""): lambda _: write_markers("written"),
+    ("InitializeShareGroupState", 0, ""): lambda _: share_states(state_epoch=1, start_offset=0),
+    ("ReadShareGroupState", 0, ""): lambda _: share_states(leader_epoch=1),
+    ("WriteShareGroupState", 1, ""): lambda _: share_states(state_epoch=1, leader_epoch=1, start_offset=0),
+    ("DeleteShareGroupState", 0, ""): lambda _: share_states(),
+    ("ReadShareGroupStateSummary", 1, ""): lambda _: share_states(leader_epoch=1),
     ("TxnOffsetCommit", 3, ""): lambda _: txn_commit("x-mine", "g-mine", "mine"),
     ("TxnOffsetCommit", 5, ""): lambda _: txn_commit("x-mine", "g-mine", "mine"),
     ("DescribeAcls", 3, ""): lambda _: rule_filter("User:somebody"),
