@@ -26,6 +26,8 @@ SETTINGS = {
     "group.max.size": "4",
     "group.consumer.max.size": "3",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.max.size": "3",
+    "group.share.assignment.interval.ms": "0",
     "group.streams.max.size": "3",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.heartbeat.interval.ms": "5000",
