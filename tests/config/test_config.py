@@ -265,10 +265,7 @@ def test_classic_groups_cannot_be_switched_off():
     )
     for value in ("consumer", "", "classic,classic", "streams", "classic,shared"):
         text = refusal(None, f"{name}={value}")
-        assert (
-            "allowed: classic, alone or with consumer, share and streams, separated by commas"
-            in text
-        )
+        assert "allowed: classic, alone or with consumer, share and streams, separated by commas" in text
 
 
 def test_replication_settings_are_accepted_with_the_only_possible_value(tmp_path):

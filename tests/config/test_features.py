@@ -62,7 +62,12 @@ def test_a_level_holds_at_once_and_survives_a_kill(tmp_path):
             assert update(link, SAFE_DOWNGRADE, group_version=0, transaction_version=1) == 0
             assert link.call("ConsumerGroupHeartbeat", 1, **HEARTBEAT)["error_code"] == UNSUPPORTED_VERSION
             changed, later = levels(link)
-            assert changed == {"metadata.version": 33, "share.version": 2, "streams.version": 1, "transaction.version": 1}
+            assert changed == {
+                "metadata.version": 33,
+                "share.version": 2,
+                "streams.version": 1,
+                "transaction.version": 1,
+            }
             assert later > epoch
         server.restart(kill=True)
         with closing(Connection(server.bootstrap)) as link:

@@ -12,6 +12,7 @@ The steps, in the order in which Kafka writes their records:
 Kafka: `GroupMetadataManager.shareGroupHeartbeat`, `initializeShareGroupState`, `uninitializeShareGroupState`.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -104,12 +105,12 @@ class ShareUpdate(ModernUpdate[ShareGroup, ShareMember, Partitions]):
     def _has_unassigned(self) -> bool:
         """Whether the target lacks partitions that have a state, of topics that members subscribe to."""
         group = self.group
-        taken: dict[bytes, set[int]] = {}
+        taken: defaultdict[bytes, set[int]] = defaultdict(set)
         for part in group.target.values():
             for topic_id, numbers in part.items():
-                taken.setdefault(topic_id, set()).update(numbers)
+                taken[topic_id].update(numbers)
         return bool(group.members) and any(
-            numbers != taken.get(topic_id) for topic_id, numbers in self._assignable(group.subscribed.keys()).items()
+            set(numbers) != taken[topic_id] for topic_id, numbers in self._assignable(group.subscribed.keys()).items()
         )
 
     def _assignable(self, names: AbstractSet[str]) -> Partitions:
