@@ -42,7 +42,7 @@ The packages, from the top. Each may import those below it, never those above (i
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
     security    who a client is: TLS and certificates, SASL and its mechanisms, principals; and what it may do
     config      all settings, and how a file, the environment and the command line become one configuration
-    groups      classic, consumer and streams groups, assignors, offsets, fencing: one file per operation; deterministic
+    groups      classic, consumer, streams and share groups, assignors, offsets, fencing: one file per operation; deterministic
     topics      topics, produce, fetch, retention: the data plane; its decisions are deterministic
     transactions  transactional producers and the end of their transactions; deterministic, except for marker delivery,
                 verification and the pool of producer ids, which talk to shards

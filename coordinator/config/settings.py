@@ -452,6 +452,53 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " since it last lost an active task. assignment-epoch: its epochs since it was assigned the task, as in Kafka. A"
          " single group can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
+    "Share groups": (
+        ("group.share.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
+         " A single group can override it with share.session.timeout.ms."),
+        ("group.share.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for session timeouts, for the server and for single groups."),
+        ("group.share.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for session timeouts, for the server and for single groups."),
+        ("group.share.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         " more requests. A single group can override it with share.heartbeat.interval.ms."),
+        ("group.share.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for heartbeat intervals, for the server and for single groups."),
+        ("group.share.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for heartbeat intervals, for the server and for single groups."),
+        ("group.share.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The server computes a new assignment for a group at most once per interval, so that members that join together"
+         " share one rebalance (KIP-1263). A single group can override it with share.assignment.interval.ms."),
+        ("group.share.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The lower bound for assignment intervals, for the server and for single groups."),
+        ("group.share.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The upper bound for assignment intervals, for the server and for single groups."),
+        ("group.share.max.size", GroupsConfig, integer(1, 1_000), "members",
+         "The most members that a share group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
+        ("group.share.initialize.retry.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "If the share coordinator has not made the states of a topic's partitions within this time, it is asked again."),
+        ("group.share.record.lock.duration.ms", GroupsConfig, integer(1_000, 3_600_000), "milliseconds",
+         "How long a member has a record to itself before others can get it."
+         " A single group can override it with share.record.lock.duration.ms."),
+        ("group.share.min.record.lock.duration.ms", GroupsConfig, integer(1_000, 30_000), "milliseconds",
+         "The lower bound for record locks, for the server and for single groups."),
+        ("group.share.max.record.lock.duration.ms", GroupsConfig, integer(30_000, 3_600_000), "milliseconds",
+         "The upper bound for record locks, for the server and for single groups."),
+        ("group.share.delivery.count.limit", GroupsConfig, integer(2, 10), "deliveries",
+         "How often a record is delivered, at most. A single group can override it with share.delivery.count.limit."),
+        ("group.share.min.delivery.count.limit", GroupsConfig, integer(2, 5), "deliveries",
+         "The lower bound for delivery counts, for the server and for single groups."),
+        ("group.share.max.delivery.count.limit", GroupsConfig, integer(5, 25), "deliveries",
+         "The upper bound for delivery counts, for the server and for single groups."),
+        ("group.share.partition.max.record.locks", GroupsConfig, integer(100, 10_000), "records",
+         "How many records of a partition the members of a group can have at a time."
+         " A single group can override it with share.partition.max.record.locks."),
+        ("group.share.min.partition.max.record.locks", GroupsConfig, integer(100, 2_000), "records",
+         "The lower bound for these limits, for the server and for single groups."),
+        ("group.share.max.partition.max.record.locks", GroupsConfig, integer(2_000, 10_000), "records",
+         "The upper bound for these limits, for the server and for single groups."),
+    ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",
          "The feature level that the server reports to clients (KIP-890). 2: a producer gets a new epoch after each"

@@ -26,6 +26,8 @@ from coordinator.protocol.messages import (
     ListOffsetsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
@@ -40,6 +42,8 @@ _BY_NAME = 9
 
 Partition = tuple[str, int]
 DOES_NOT_EXIST = "Dead"
+SHARE = "share"
+"""The type of share groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +156,7 @@ def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str]
 
 
 def describe(client: Client, group_id: str) -> DescribedGroup:
-    """A group. Raises OperationFailed if it does not exist or is a share group, which this command does not support."""
+    """A group. Raises OperationFailed if it does not exist or is of a kind that this command does not know."""
     group = find(client, group_id)
     if group is not None:
         return group
@@ -165,7 +169,7 @@ def describe(client: Client, group_id: str) -> DescribedGroup:
 
 
 def find(client: Client, group_id: str) -> DescribedGroup | None:
-    """A classic, consumer or streams group, or None if there is none of this name."""
+    """A classic, consumer, streams or share group, or None if there is none of this name."""
     answer = client.ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id]))
     connection = client.coordinator(group_id)
     [group] = answer.groups
@@ -186,6 +190,11 @@ def find(client: Client, group_id: str) -> DescribedGroup | None:
         if streams.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             refuse_error(streams.error_code, f"cannot describe group {group_id}", streams.error_message)
             return _streams(streams, connection)
+    if connection.supports(ShareGroupDescribeRequest):
+        [share] = client.ask_coordinator(group_id, ShareGroupDescribeRequest(group_ids=[group_id])).groups
+        if share.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            refuse_error(share.error_code, f"cannot describe group {group_id}", share.error_message)
+            return _share(share, connection)
     return None
 
 
@@ -248,9 +257,26 @@ def _streams(group: StreamsGroupDescribeResponse.DescribedGroup, connection: Con
     return _described("streams", group, members, connection)
 
 
+def _share(group: ShareGroupDescribeResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
+    members = [
+        Member(
+            member_id=member.member_id,
+            instance_id=None,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            epoch=member.member_epoch,
+            assignment={each.topic_name: each.partitions for each in member.assignment.topic_partitions},
+        )
+        for member in group.members
+    ]
+    return _described(SHARE, group, members, connection)
+
+
 def _described(
     kind: str,
-    group: ConsumerGroupDescribeResponse.DescribedGroup | StreamsGroupDescribeResponse.DescribedGroup,
+    group: ConsumerGroupDescribeResponse.DescribedGroup
+    | ShareGroupDescribeResponse.DescribedGroup
+    | StreamsGroupDescribeResponse.DescribedGroup,
     members: Sequence[Member],
     connection: Connection,
 ) -> DescribedGroup:
@@ -297,7 +323,7 @@ def _partitions_read(
 
 
 def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> list[CommittedOffset]:
-    """The partitions that a group has committed or is assigned, with their log end offsets."""
+    """The partitions that a group has committed or is assigned, with their log end offsets. Not for share groups."""
     committed = _committed(client, group_id)
     owners = {
         (topic, partition): member.member_id
@@ -488,10 +514,18 @@ def _selected(
 def refuse_active(client: Client, group_id: str) -> None:
     """Raises OperationFailed if the group has members. A group that does not exist yet can get offsets."""
     group = find(client, group_id)
+    if group is not None:
+        refuse_share(group)
     if group is not None and group.members:
         raise OperationFailed(
             f"group {group_id} is {group.state} and has {len(group.members)} member(s): stop them before resetting offsets"
         )
+
+
+def refuse_share(group: DescribedGroup) -> None:
+    """Raises OperationFailed for a share group, which commits no offsets: its partitions have states instead."""
+    if group.type == SHARE:
+        raise OperationFailed(f"group {group.group_id} is a share group, which has no committed offsets")
 
 
 def commit(client: Client, group_id: str, plan: Sequence[Reset]) -> None:

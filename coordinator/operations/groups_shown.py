@@ -27,7 +27,9 @@ def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as
 def show_description(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
     """Prints state, members and offsets of groups."""
     found = [groups.describe(client, group_id) for group_id in group_ids]
-    held = [groups.offsets(client, group.group_id, group.members) for group in found]
+    held = [
+        [] if group.type == groups.SHARE else groups.offsets(client, group.group_id, group.members) for group in found
+    ]
     if as_json:
         described = [
             {**asdict(group), "offsets": [_offset(each) for each in rows]}
@@ -91,6 +93,7 @@ def _tasks(tasks: Mapping[str, Any]) -> str:
 def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:
     """Prints the committed offsets of a group and its lag."""
     group = groups.describe(client, group_id)
+    groups.refuse_share(group)
     rows = groups.offsets(client, group_id, group.members)
     if as_json:
         print_json({"group_id": group_id, "offsets": [_offset(each) for each in rows]})

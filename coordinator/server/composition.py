@@ -39,6 +39,7 @@ from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import ALL_EVENTS
+from coordinator.groups.share.update import topics_deleted as share_topics_deleted
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
@@ -638,6 +639,7 @@ class Server:
     def _delete_offsets(self, topic_ids: Mapping[str, bytes]) -> Iterator[None]:
         for shard in self.groups.shards:
             shard.run_internal(partial(topics_deleted, topic_ids, self._background.add))
+            shard.run_internal(partial(share_topics_deleted, topic_ids))
             yield
         ids = frozenset(topic_ids.values())
         for of_share_partitions in self.share_states.router.shards:

@@ -107,6 +107,13 @@ def make_members(root: Asked) -> None:
     check(root.link.call("SyncGroup", 5, group_id="classic", **who, **kind, assignments=assigned))
     check(root.ask("ConsumerGroupHeartbeat", 1, probes.consumer_heartbeat("consumer", "mine", "yours")))
     check(root.ask("StreamsGroupHeartbeat", 1, probes.streams_heartbeat("streams", "mine", "yours")))
+    wait_until(lambda: has_partitions(root), "the share group to have its partitions")
+
+
+def has_partitions(root: Asked) -> bool:
+    """Whether the member of the share group reads both topics; in Kafka they are initialized one after the other."""
+    answer = check(root.ask("ShareGroupHeartbeat", 1, probes.share_heartbeat("share", "mine", "yours")))
+    return len(answer["assignment"]["topic_partitions"]) == 2
 
 
 def begin_transaction(root: Asked, transactional_id: str) -> None:

@@ -57,6 +57,10 @@ def consumer_heartbeat(group: str, *topics: str, **more: object) -> Values:
     return {"group_id": group, "member_id": "ann", "subscribed_topic_names": list(topics)} | beginning | more
 
 
+def share_heartbeat(group: str, *topics: str, epoch: int = 0) -> Values:
+    return {"group_id": group, "member_id": "ann", "member_epoch": epoch, "subscribed_topic_names": list(topics)}
+
+
 def streams_heartbeat(group: str, *sources: str, **subtopology: object) -> Values:
     one = {"subtopology_id": "0", "source_topics": list(sources)} | subtopology
     tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
@@ -285,6 +289,8 @@ PROBES: dict[tuple[str, int, str], Ask] = {
         f"i-{user}", "mine", state_changelog_topics=[{"name": f"doomed-changelog-{user}"}]
     ),
     ("StreamsGroupDescribe", 1, ""): lambda _: {"group_ids": ["streams"], "include_authorized_operations": True},
+    ("ShareGroupHeartbeat", 1, ""): lambda user: share_heartbeat(f"h-{user}", "mine"),
+    ("ShareGroupDescribe", 1, ""): lambda _: {"group_ids": ["share"], "include_authorized_operations": True},
     ("ListConfigResources", 1, ""): lambda _: {"resource_types": [BROKER]},
     ("DescribeTopicPartitions", 0, ""): lambda _: {
         "topics": [{"name": "mine"}, {"name": "missing"}],

@@ -139,6 +139,26 @@ def test_the_description_of_a_streams_group_has_tasks_and_partitions(run, connec
     assert "deleted" in run("delete", group)
 
 
+def test_the_description_of_a_share_group_has_partitions_and_no_offsets(run, connection, topic, group):
+    about = {"group_id": group, "member_id": "ann"}
+    connection.call("ShareGroupHeartbeat", 1, **about, member_epoch=0, subscribed_topic_names=[topic])
+    wait_until(
+        lambda: connection.call("ShareGroupHeartbeat", 1, **about, member_epoch=2)["member_epoch"] == 3,
+        "the member to have its partitions",
+    )
+    listed = {each["group_id"]: each for each in json.loads(run("list", "--json", "--type", "share"))["groups"]}
+    assert listed[group] == {"group_id": group, "type": "share", "protocol_type": "share", "state": "Stable"}
+    [described] = json.loads(run("describe", group, "--json"))["groups"]
+    assert (described["type"], described["protocol"], described["epoch"]) == ("share", "simple", 3)
+    assert (described["members"][0]["assignment"], described["offsets"]) == ({topic: [0, 1]}, [])
+    assert f"{topic}:0,1" in run("describe", group)
+    assert "no committed offsets" in run("offsets", group, expect=1)
+    assert "no committed offsets" in run("reset-offsets", group, "--all-topics", "--to-earliest", "--execute", expect=1)
+    assert "not deleted" in run("delete", group, expect=1)
+    connection.call("ShareGroupHeartbeat", 1, **about, member_epoch=-1)
+    assert "deleted" in run("delete", group)
+
+
 def test_offsets_shows_those_of_a_group_without_members(run, connection, topic, group):
     commit(connection, group, topic, 2)
     [row] = json.loads(run("offsets", group, "--json"))["offsets"]
