@@ -18,6 +18,7 @@ from coordinator.runtime.router import Router
 from coordinator.share_state.coordinator import ShareCoordinator
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.encoded_topics import EncodedTopics
+from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerWriter
@@ -57,6 +58,8 @@ class Server(Protocol):
     def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def share_states(self) -> ShareCoordinator: ...
+    @property
+    def share_partitions(self) -> ShareManager: ...
     @property
     def topics(self) -> Topics: ...
     @property

@@ -498,6 +498,9 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          "The lower bound for these limits, for the server and for single groups."),
         ("group.share.max.partition.max.record.locks", GroupsConfig, integer(2_000, 10_000), "records",
          "The upper bound for these limits, for the server and for single groups."),
+        ("group.share.max.share.sessions", GroupsConfig, POSITIVE, "sessions",
+         "How many members of share groups can fetch from this server. A further one is refused with"
+         " SHARE_SESSION_LIMIT_REACHED."),
     ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",

@@ -204,6 +204,7 @@ class GroupsConfig:
     group_share_partition_max_record_locks: int = 2_000
     group_share_min_partition_max_record_locks: int = 100
     group_share_max_partition_max_record_locks: int = 4_000
+    group_share_max_share_sessions: int = 2_000
 
     fencing_require_ownership: bool = False
     fencing_require_member: bool = False

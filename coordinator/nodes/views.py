@@ -77,6 +77,7 @@ class _View:
         self.groups = self._router(server.groups, names.CONSUMER_OFFSETS)
         self.transactions = self._router(server.transactions, names.TRANSACTION_STATE)
         self.share_states = ShareCoordinator(self._router(server.share_states.router, names.SHARE_GROUP_STATE))
+        self.share_partitions = server.share_partitions.of_broker(self.topics, server.share_states)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._server, name)

@@ -21,6 +21,7 @@ from coordinator.admin.server_view import ClusterStatistics
 from coordinator.api.cluster import Cluster
 from coordinator.api.declaration import Api, supported_apis
 from coordinator.api.recognition import LearnTemplate
+from coordinator.api.share_partitions import share_settings_of, when
 from coordinator.api.sliced_work import BackgroundWork
 from coordinator.config.broker_configs import Endpoint
 from coordinator.config.security import NO_SECURITY
@@ -80,6 +81,7 @@ from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.create import create_topics
 from coordinator.topics.encoded_topics import EncodedTopics
+from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.topics import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
@@ -251,11 +253,20 @@ class Server:
         )
 
     def _make_share_states(self) -> None:
-        """The shards of share partitions."""
+        """The shards of share partitions, and those that this server leads."""
         count = self.config.log.share_coordinator_state_topic_num_partitions
         router = Router([self._share_state_shard(index) for index in range(count)])
         self.share_states = ShareCoordinator(router)
         self._attach_shards(SHARE_TOPIC, router, cleanup_policy="delete")
+        self.share_partitions = ShareManager(
+            self.topics,
+            self.share_states,
+            when,
+            share_settings_of(self._group_settings),
+            self.clock,
+            self.clock.schedule,
+            self.config.groups.group_share_max_share_sessions,
+        )
 
     def _make_keepers(self) -> None:
         """What keeps the logs compact, their catalog, quotas and settings up to date."""
@@ -634,6 +645,7 @@ class Server:
     def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         if self._overlay is not None:
             self._overlay.forget_topics(topic_id for _, topic_id in topics)
+        self.share_partitions.topics_deleted({topic_id for _, topic_id in topics})
         self._background.add(self._delete_offsets(dict(topics)))
 
     def _delete_offsets(self, topic_ids: Mapping[str, bytes]) -> Iterator[None]:
