@@ -61,6 +61,13 @@ def share_heartbeat(group: str, *topics: str, epoch: int = 0) -> Values:
     return {"group_id": group, "member_id": "ann", "member_epoch": epoch, "subscribed_topic_names": list(topics)}
 
 
+def share_request(group: str, epoch: int, acknowledgements: list[Values], **more: object) -> Values:
+    """Of a member that has a share session after its first fetch."""
+    partition = {"partition_index": 0, "acknowledgement_batches": acknowledgements}
+    topics = [{"topic_id": TopicId("mine"), "partitions": [partition]}]
+    return {"group_id": group, "member_id": "ann", "share_session_epoch": epoch, "topics": topics} | more
+
+
 def streams_heartbeat(group: str, *sources: str, **subtopology: object) -> Values:
     one = {"subtopology_id": "0", "source_topics": list(sources)} | subtopology
     tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
@@ -290,6 +297,12 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ),
     ("StreamsGroupDescribe", 1, ""): lambda _: {"group_ids": ["streams"], "include_authorized_operations": True},
     ("ShareGroupHeartbeat", 1, ""): lambda user: share_heartbeat(f"h-{user}", "mine"),
+    ("ShareFetch", 1, ""): lambda user: share_request(
+        f"h-{user}", 0, [], max_wait_ms=1_000, min_bytes=1, max_bytes=1_000, max_records=1, batch_size=1
+    ),
+    ("ShareAcknowledge", 2, ""): lambda user: share_request(
+        f"h-{user}", 1, [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+    ),
     ("ShareGroupDescribe", 1, ""): lambda _: {"group_ids": ["share"], "include_authorized_operations": True},
     ("ListConfigResources", 1, ""): lambda _: {"resource_types": [BROKER]},
     ("DescribeTopicPartitions", 0, ""): lambda _: {
