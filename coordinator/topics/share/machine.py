@@ -546,7 +546,8 @@ class ShareMachine:
         if done_to < 0:
             return False
         if done_to == self.in_flight.last.last:
-            self.start_offset = self.end_offset = done_to + 1
+            # The deletion of records may have moved the start further.
+            self.start_offset = self.end_offset = max(self.start_offset, done_to + 1)
             self.in_flight.clear()
             self._locks.clear()
             self.delivery_complete_count = 0

@@ -316,6 +316,14 @@ def test_deleted_records_are_archived_and_members_keep_what_they_have():
     assert partition.fetch("c", bytes_batches=1) == [(23, 29, 2)]
 
 
+def test_the_start_does_not_go_back_when_deleted_records_are_given_back():
+    partition = Partition()
+    partition.fetch(bytes_batches=1)
+    partition.machine.log_starts_at(50)
+    partition.settle(partition.machine.release("m", partition.limits))
+    assert partition.bounds == (50, 50, 0)
+
+
 def test_the_deletion_of_all_that_is_known_begins_again_behind_it():
     partition = Partition()
     partition.fetch(bytes_batches=1)
