@@ -74,7 +74,7 @@ from coordinator.server.data_folder import read_catalog, shard_folder
 from coordinator.server.dynamic_settings import DynamicSettings
 from coordinator.server.internal_logs import Coordinators, EmbeddedLogs, InternalLogs, LogParts
 from coordinator.share_state import machine as share_state_machine
-from coordinator.share_state.coordinator import ShareCoordinator
+from coordinator.share_state.coordinator import ShareCoordinator, StatesOfGroups
 from coordinator.share_state.delete import topics_deleted as share_states_deleted
 from coordinator.share_state.machine import ShareStateMachine
 from coordinator.topics import names
@@ -511,6 +511,7 @@ class Server:
                 count_all=self._count_groups,
                 held_bytes=self.held_bytes.of_shard(index),
                 match_patterns=self.match_patterns,
+                share_states=StatesOfGroups(lambda: self.share_states),
             ),
             RECORD_KEYS,
             self._event_log(index),

@@ -7,7 +7,7 @@ GROUP:TOPIC-ID:PARTITION. If another worker has that one, it is asked, with the 
 import re
 from asyncio import Future, get_running_loop
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -105,6 +105,40 @@ class ShareCoordinator:
     def delete(self, key: SharePartition) -> Future[ErrorCode]:
         """As `ShareStates.delete`."""
         return self._ask(delete, Deletion(key))
+
+
+class StatesOfGroups:
+    """The share coordinator as groups ask it: about all partitions of a group at once (groups/share_states.py)."""
+
+    def __init__(self, coordinator: Callable[[], ShareCoordinator]) -> None:
+        """`coordinator`: the share coordinator, which may be made later than this."""
+        self._coordinator = coordinator
+
+    def initialize(
+        self,
+        group_id: str,
+        state_epoch: int,
+        start_offsets: Mapping[tuple[bytes, int], int],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Makes states. `done` gets NONE when all of them are durable, or the first error when all were answered."""
+        initialize = self._coordinator().initialize
+        left, error = len(start_offsets), ErrorCode.NONE
+
+        def answered(future: Future[ErrorCode]) -> None:
+            nonlocal left, error
+            left -= 1
+            error = error or future.result()
+            if not left:
+                done(error)
+
+        for key, start_offset in start_offsets.items():
+            initialize(SharePartition(group_id, *key), state_epoch, start_offset).add_done_callback(answered)
+
+    def delete(self, group_id: str, partitions: Collection[tuple[bytes, int]]) -> None:
+        """Deletes states, in the turn in which it is called."""
+        for key in partitions:
+            self._coordinator().delete(SharePartition(group_id, *key))
 
 
 def _outcome(reply: Any) -> Any:

@@ -27,6 +27,8 @@ SETTINGS = {
     "group.consumer.max.size": "3",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.max.size": "3",
+    "group.share.heartbeat.interval.ms": "5000",
+    "group.share.min.heartbeat.interval.ms": "5000",
     "group.share.assignment.interval.ms": "0",
     "group.streams.max.size": "3",
     "group.streams.assignment.interval.ms": "0",
