@@ -11,11 +11,9 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
+from coordinator.share_state.coordinator import PIECE_PARTITIONS
 from coordinator.share_state.questions import INITIALIZE, Question, refused
 from coordinator.share_state.share_state import SharePartition
-
-_PIECE_PARTITIONS = 20
-"""Partitions that are asked about in about a millisecond."""
 
 
 def handle(question: Question, server: Server, exchange: Exchange[Any]) -> None:
@@ -42,7 +40,7 @@ def handle(question: Question, server: Server, exchange: Exchange[Any]) -> None:
             asked = question.asked_of(SharePartition(request.group_id, topic_id, each.partition), each)
             done = partial(answered, topic_id, each.partition)
             server.share_states.submit(question.operation, asked, done, writes=question.writes)
-            if not number % _PIECE_PARTITIONS:
+            if not number % PIECE_PARTITIONS:
                 yield
 
     exchange.run_in_slices(pieces(), even_if_lost=question.writes)

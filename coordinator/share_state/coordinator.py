@@ -7,8 +7,9 @@ GROUP:TOPIC-ID:PARTITION. If another worker has that one, it is asked, with the 
 import re
 from asyncio import Future, get_running_loop
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE, InternalRequest
@@ -24,6 +25,10 @@ from coordinator.share_state.write import Write, write
 
 _KEY = re.compile(r"(.+):([A-Za-z0-9_-]{22})(?:==)?:([+-]?[0-9]{1,10})", re.DOTALL)
 _INT_MAX = 2**31 - 1
+PIECE_PARTITIONS = 20
+"""Partitions that are asked about in about a millisecond."""
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 class Asked(Protocol):
@@ -107,6 +112,23 @@ class ShareCoordinator:
         return self._ask(delete, Deletion(key))
 
 
+def ask_in_pieces(asks: Mapping[K, Callable[[], Future[T]]], done: Callable[[Mapping[K, T]], None]) -> Iterator[None]:
+    """Asks the share coordinator many questions, some in each step; `done` gets the outcomes when there are all of them."""
+    outcomes: dict[K, T] = {}
+
+    def answered(key: K, future: Future[T]) -> None:
+        outcomes[key] = future.result()
+        if len(outcomes) == len(asks):
+            done(outcomes)
+
+    if not asks:
+        done(outcomes)
+    for number, (key, ask) in enumerate(asks.items(), 1):
+        ask().add_done_callback(partial(answered, key))
+        if not number % PIECE_PARTITIONS:
+            yield
+
+
 class StatesOfGroups:
     """The share coordinator as groups ask it: about all partitions of a group at once (groups/share_states.py)."""
 
@@ -123,17 +145,12 @@ class StatesOfGroups:
     ) -> None:
         """Makes states. `done` gets NONE when all of them are durable, or the first error when all were answered."""
         initialize = self._coordinator().initialize
-        left, error = len(start_offsets), ErrorCode.NONE
-
-        def answered(future: Future[ErrorCode]) -> None:
-            nonlocal left, error
-            left -= 1
-            error = error or future.result()
-            if not left:
-                done(error)
-
-        for key, start_offset in start_offsets.items():
-            initialize(SharePartition(group_id, *key), state_epoch, start_offset).add_done_callback(answered)
+        asks = {
+            key: partial(initialize, SharePartition(group_id, *key), state_epoch, start_offset)
+            for key, start_offset in start_offsets.items()
+        }
+        for _ in ask_in_pieces(asks, lambda errors: done(next(filter(None, errors.values()), ErrorCode.NONE))):
+            pass
 
     def delete(self, group_id: str, partitions: Collection[tuple[bytes, int]]) -> None:
         """Deletes states, in the turn in which it is called."""

@@ -37,7 +37,7 @@ class StatePartitions:
     initializing: Topics
     initialized: Topics
     deleting: Mapping[bytes, str]
-    """Topic id -> name, of topics whose states a Kafka was about to delete."""
+    """Topic id -> name, of topics whose states were about to be deleted: an administrator may ask for it again."""
 
     def asked(self, asked: Topics) -> "StatePartitions":
         """The states of these partitions are being made."""
@@ -56,6 +56,18 @@ class StatePartitions:
     def failed(self, asked: Topics) -> "StatePartitions":
         """The states of these partitions could not be made."""
         return replace(self, initializing=_without(self.initializing, asked))
+
+    def to_delete(self, topics: Topics) -> "StatePartitions":
+        """The states of these topics are being deleted."""
+        return StatePartitions(
+            self.initializing,
+            {each: topic for each, topic in self.initialized.items() if each not in topics},
+            {**self.deleting, **{topic_id: topic.name for topic_id, topic in topics.items()}},
+        )
+
+    def deleted(self, topic_ids: Collection[bytes]) -> "StatePartitions":
+        """The states of these topics are gone."""
+        return replace(self, deleting={each: name for each, name in self.deleting.items() if each not in topic_ids})
 
     def without_topics(self, topic_ids: Collection[bytes]) -> "StatePartitions":
         """These topics were deleted; the same object if none of them is here."""

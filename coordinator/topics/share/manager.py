@@ -203,6 +203,15 @@ class ShareManager:
             leader = self._known(key.group_id, each)
             if leader is not None:
                 leader.release(key.member_id, _nobody_waits)
+        if session is not None and not self.sessions.has_any_of(key.group_id):
+            self.forget_group(key.group_id)
+
+    def forget_group(self, group_id: str) -> None:
+        """Forgets the share partitions of a group: the next fetch reads their states again."""
+        for leader in [each for each in self.leaders.values() if each.key.group_id == group_id]:
+            self._forget(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for manager in self._brokers:
+            manager.forget_group(group_id)
 
     def _follow(self, connection: OnLost) -> None:
         """Ends the sessions of a connection with it. Something else may already wait for its end."""
@@ -218,13 +227,8 @@ class ShareManager:
         connection.on_lost = lost
 
     def _lost(self, connection: OnLost) -> None:
-        groups = dict.fromkeys(session.key.group_id for session in self.sessions.of_connection(connection))
         for session in self.sessions.of_connection(connection):
             self.end_session(session.key)
-        for group_id in groups:
-            if not self.sessions.has_any_of(group_id):
-                for leader in [each for each in self.leaders.values() if each.key.group_id == group_id]:
-                    self._forget(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # --- acknowledging ------------------------------------------------------------------------------------------------
 
