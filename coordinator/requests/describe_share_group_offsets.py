@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90): where the share partitions of groups start, and how far behind they are (KIP-932, KIP-1226).
+"""DescribeShareGroupOffsets (key 90): where the share partitions of groups start, and their lags (KIP-932, KIP-1226).
 
 Topics may be named, or null: then they are those for which the group has states. As in Kafka, named topics are looked up
 whether there is such a group or not, a partition without a state starts at -1, and so does one whose state cannot be read now.
@@ -124,7 +124,9 @@ class _GroupOffsets:
             _Topic(
                 topic_name=name,
                 topic_id=topic_id,
-                partitions=[self._partition(name, index, outcomes[topic_id, index]) for index in dict.fromkeys(partitions)],
+                partitions=[
+                    self._partition(name, index, outcomes[topic_id, index]) for index in dict.fromkeys(partitions)
+                ],
             )
             for topic_id, (name, partitions) in wanted.items()
         ]
@@ -135,9 +137,9 @@ class _GroupOffsets:
             return _Partition(partition_index=index, start_offset=UNINITIALIZED_START_OFFSET)
         lag = _UNKNOWN_LAG
         partition = self._server.topics.partition(name, index)
-        if UNINITIALIZED_START_OFFSET != outcome.start_offset and UNKNOWN_COUNT != outcome.delivery_complete_count:
-            if partition is not None:
-                lag = partition.high_watermark - outcome.start_offset - outcome.delivery_complete_count
+        is_known = outcome.start_offset >= 0 and outcome.delivery_complete_count != UNKNOWN_COUNT
+        if is_known and partition is not None:
+            lag = partition.high_watermark - outcome.start_offset - outcome.delivery_complete_count
         return _Partition(
             partition_index=index, start_offset=outcome.start_offset, leader_epoch=outcome.leader_epoch, lag=lag
         )
@@ -145,9 +147,7 @@ class _GroupOffsets:
 
 def _no_offsets(topic: _AskedTopic, error: ErrorCode, text: str | None) -> _Topic:
     partitions = [
-        _Partition(
-            partition_index=each, start_offset=UNINITIALIZED_START_OFFSET, error_code=error, error_message=text
-        )
+        _Partition(partition_index=each, start_offset=UNINITIALIZED_START_OFFSET, error_code=error, error_message=text)
         for each in topic.partitions
     ]
     return _Topic(topic_name=topic.topic_name, topic_id=_NO_ID, partitions=partitions)

@@ -27,7 +27,9 @@ second of two: c#1 d#1
 
 
 def run(server: ServerProcess, *arguments: str) -> str:
-    done = run_java(compile_java(SOURCE, kafka_classpath(JAVA_ARTIFACTS)), "ShareConsumers", server.bootstrap, *arguments)
+    done = run_java(
+        compile_java(SOURCE, kafka_classpath(JAVA_ARTIFACTS)), "ShareConsumers", server.bootstrap, *arguments
+    )
     assert done.returncode == 0, done.stderr[-3_000:]
     return done.stdout
 
