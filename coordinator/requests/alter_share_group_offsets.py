@@ -11,7 +11,7 @@ from typing import Any
 from coordinator.api.declaration import Api, Coordinator, Overlay
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names, check_group_is_named
+from coordinator.api.guards import allowed_names
 from coordinator.api.permits import WORDS, denial
 from coordinator.api.server import Server
 from coordinator.config.features import serves
@@ -38,7 +38,8 @@ def handle(server: Server, exchange: Exchange[AlterShareGroupOffsetsRequest]) ->
         return
     if not exchange.permits.allows(READ_GROUP, request.group_id):
         raise denial(ResourceType.GROUP)
-    check_group_is_named(request.group_id)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
     _Alter(server, exchange).begin()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from coordinator.api.declaration import Api, Coordinator, Overlay
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
 from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names, check_group_is_named
+from coordinator.api.guards import allowed_names
 from coordinator.api.permits import WORDS, denial
 from coordinator.api.server import Server
 from coordinator.config.features import serves
@@ -37,7 +37,8 @@ def handle(server: Server, exchange: Exchange[DeleteShareGroupOffsetsRequest]) -
         return
     if not exchange.permits.allows(DELETE_GROUP, request.group_id):
         raise denial(ResourceType.GROUP)
-    check_group_is_named(request.group_id)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
     _Delete(server, exchange).begin()
 
 
@@ -78,8 +79,10 @@ class _Delete:
             return
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if reply.has_states:
-            self._last += [_Topic(self._names[each], _NO_ID, code, _NOTHING) for each in reply.without_state]
-            self._last += [_Topic(name, _NO_ID, code, UNKNOWN_PARTITION) for name in self._unknown]
+            texts = dict.fromkeys(self._unknown, UNKNOWN_PARTITION)
+            texts |= {self._names[topic_id]: _NOTHING for topic_id in reply.without_state}
+            asked = dict.fromkeys(each.topic_name for each in self._exchange.request.topics)
+            self._last += [_Topic(name, _NO_ID, code, texts[name]) for name in asked if name in texts]
         delete = self._server.share_states.delete
         asks = {
             (topic_id, index): partial(delete, SharePartition(self._group_id, topic_id, index))
