@@ -72,7 +72,8 @@ class _Alter:
 
     def _refuse(self, topic: _AskedTopic, topic_id: bytes | None, error: ErrorCode, text: str) -> None:
         partitions = [_Partition(each.partition_index, error, text) for each in topic.partitions]
-        self._refused.append(_Topic(topic.topic_name, topic_id or _NO_ID, partitions))
+        if partitions:
+            self._refused.append(_Topic(topic.topic_name, topic_id or _NO_ID, partitions))
 
     def _take(self, topic: _AskedTopic, topic_id: bytes, count: int) -> None:
         answer = self._topics[topic_id] = _Topic(topic.topic_name, topic_id)
