@@ -15,6 +15,8 @@ TOPICS = {"mine": 2, "yours": 2, "team-a": 1, "team-b": 1, "public": 1, "written
 SETTINGS = {
     "group.consumer.max.session.timeout.ms": "1800000",
     "group.consumer.session.timeout.ms": "1800000",
+    "group.share.max.session.timeout.ms": "1800000",
+    "group.share.session.timeout.ms": "1800000",
     "group.streams.max.session.timeout.ms": "1800000",
     "group.streams.session.timeout.ms": "1800000",
     "group.streams.initial.rebalance.delay.ms": "0",
