@@ -399,7 +399,7 @@ def test_expired_members_are_counted_by_timeout():
 
 def test_log_bytes_are_reported_by_content():
     served = server(shard(), shard(1), transactions=(transactions_shard(),))
-    sizes = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("topics",): 70}
+    sizes = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("share_states",): 0, ("topics",): 70}
     assert scraped(served)["coordinator_log_bytes"] == sizes
 
 
