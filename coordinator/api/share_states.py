@@ -46,12 +46,11 @@ def handle(question: Question, server: Server, exchange: Exchange[Any]) -> None:
     exchange.run_in_slices(pieces(), even_if_lost=question.writes)
 
 
-def refuse(question: Question, request: Any, error: KafkaError, _api_version: int, *, has_text: bool) -> Any:
-    """The response that refuses every partition. `has_text`: whether Kafka says why."""
-    text = error.message if has_text else None
+def refuse(question: Question, request: Any, error: KafkaError, _api_version: int) -> Any:
+    """The response that refuses every partition."""
     topics = [
         question.topic_result(
-            topic.topic_id, [question.result(each.partition, error.code, text) for each in topic.partitions]
+            topic.topic_id, [question.result(each.partition, error.code, error.message) for each in topic.partitions]
         )
         for topic in request.topics
     ]

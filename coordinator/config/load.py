@@ -466,15 +466,11 @@ def _check_workers(config: ServerConfig) -> None:
         raise ConfigError(
             "workers and data.bootstrap.servers: a server in front of a cluster needs one process, or an engine"
         )
-    shards = min(
-        log.offsets_topic_num_partitions,
-        log.transaction_state_log_num_partitions,
-        log.share_coordinator_state_topic_num_partitions,
-    )
+    shards = min(log.offsets_topic_num_partitions, log.transaction_state_log_num_partitions)
     if workers > shards:
         raise ConfigError(
-            f"workers = {workers}: allowed: at most {shards}, the smallest one of offsets.topic.num.partitions,"
-            " transaction.state.log.num.partitions and share.coordinator.state.topic.num.partitions"
+            f"workers = {workers}: allowed: at most {shards}, the smaller one of offsets.topic.num.partitions and"
+            " transaction.state.log.num.partitions"
         )
 
 

@@ -1,8 +1,6 @@
 """DeleteShareGroupState (key 86): deletes the state of a share partition (share_state/delete.py).
 
 Brokers ask it: clients need CLUSTER_ACTION.
-
-A client that may not ask gets no message beside the error code, as from Kafka.
 """
 
 from functools import partial
@@ -22,7 +20,7 @@ API = Api(
     versions=(0, 0),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=partial(share_states.refuse, DELETE, has_text=False),
+    refuse=partial(share_states.refuse, DELETE),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS,
     elements=("topics.partitions",),

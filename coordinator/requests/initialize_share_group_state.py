@@ -1,8 +1,6 @@
 """InitializeShareGroupState (key 83): makes the state of a share partition, or begins it again (share_state/initialize.py).
 
 Brokers ask it: clients need CLUSTER_ACTION.
-
-A client that may not ask gets no message beside the error code, as from Kafka.
 """
 
 from functools import partial
@@ -23,7 +21,7 @@ API = Api(
     versions=(0, 0),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=partial(share_states.refuse, INITIALIZE, has_text=False),
+    refuse=partial(share_states.refuse, INITIALIZE),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_STATE_EPOCH},
     elements=("topics.partitions",),

@@ -20,7 +20,7 @@ API = Api(
     versions=(0, 1),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=partial(share_states.refuse, SUMMARY, has_text=True),
+    refuse=partial(share_states.refuse, SUMMARY),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     writes=False,
     errors=SHARE_STATE_ERRORS,

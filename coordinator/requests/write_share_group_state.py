@@ -21,7 +21,7 @@ API = Api(
     versions=(0, 1),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=partial(share_states.refuse, WRITE, has_text=True),
+    refuse=partial(share_states.refuse, WRITE),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH},
     elements=("topics.partitions",),

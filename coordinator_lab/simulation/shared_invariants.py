@@ -12,7 +12,7 @@
 - I39, I40 and I41: see metadata_invariants.py, take_over_invariants.py and marker_invariants.py.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator.cluster.engine.engine import Claim
@@ -20,7 +20,7 @@ from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.turns import JournalWriter
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server.composition import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
+from coordinator.server.composition import EVENTS_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC, Server
 from coordinator_lab.simulation import derived_state_invariants
 from coordinator_lab.simulation.expiry import Appended, Expiry
 from coordinator_lab.simulation.history import OnBroken
@@ -29,7 +29,6 @@ from coordinator_lab.simulation.marker_invariants import MarkerInvariants
 from coordinator_lab.simulation.server_config import LOG_DIR
 from coordinator_lab.simulation.shared_store import INVARIANT as ONE_WRITER
 from coordinator_lab.simulation.shared_store import SharedStore
-from coordinator_lab.simulation.take_over_invariants import shards_of
 
 MEMORY = "I36 what a worker serves is what the engine has"
 DURABLE = "I37 acknowledged is in the engine"
@@ -194,3 +193,15 @@ def _records(pieces: Iterable[bytes]) -> Iterable[Appended]:
     for piece in pieces:
         for _, records in read_batches(piece):
             yield from records
+
+
+def shards_of(server: Server) -> Iterator[tuple[str, Shard[Any]]]:
+    """The shards of a worker, with the names of their logs."""
+    of_topics: dict[str, Sequence[Shard[Any]]] = {
+        OFFSETS_TOPIC: server.groups.shards,
+        TRANSACTIONS_TOPIC: server.transactions.shards,
+        SHARE_TOPIC: server.share_states.router.shards,
+    }
+    for topic, shards in of_topics.items():
+        for shard in shards:
+            yield f"{topic}-{shard.index}", shard
