@@ -92,7 +92,9 @@ class _GroupOffsets:
         known = {topic_id: name_of(topic_id) for topic_id in reply}
         visible = allowed_names(self._exchange.permits, DESCRIBE_TOPIC, filter(None, known.values()))
         self._ask({
-            topic_id: (name, sorted(reply[topic_id].partitions)) for topic_id, name in known.items() if name in visible
+            topic_id: (name, sorted(reply[topic_id].partitions))
+            for topic_id, name in known.items()
+            if name is not None and name in visible
         })  # fmt: skip
 
     def _named(self, topics: list[_AskedTopic]) -> None:
@@ -110,7 +112,7 @@ class _GroupOffsets:
         self._behind += denied
         self._ask(wanted)
 
-    def _ask(self, wanted: Mapping[bytes, tuple[str | None, list[int]]]) -> None:
+    def _ask(self, wanted: Mapping[bytes, tuple[str, list[int]]]) -> None:
         group_id, summary = self._asked.group_id, self._server.share_states.summary
         asks = {
             (topic_id, index): partial(summary, SharePartition(group_id, topic_id, index), 0)

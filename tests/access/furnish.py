@@ -110,6 +110,7 @@ def make_members(root: Asked) -> None:
     check(root.ask("ConsumerGroupHeartbeat", 1, probes.consumer_heartbeat("consumer", "mine", "yours")))
     check(root.ask("StreamsGroupHeartbeat", 1, probes.streams_heartbeat("streams", "mine", "yours")))
     wait_until(lambda: has_partitions(root), "the share group to have its partitions")
+    check(root.ask("AlterShareGroupOffsets", 0, probes.share_offsets("unused", "yours")))
 
 
 def has_partitions(root: Asked) -> bool:

@@ -68,6 +68,11 @@ def share_request(group: str, epoch: int, acknowledgements: list[Values], **more
     return {"group_id": group, "member_id": "ann", "share_session_epoch": epoch, "topics": topics} | more
 
 
+def share_offsets(group: str, *topics: str) -> Values:
+    partitions = [{"partition_index": 0, "start_offset": 1}]
+    return {"group_id": group, "topics": [{"topic_name": topic, "partitions": partitions} for topic in topics]}
+
+
 def streams_heartbeat(group: str, *sources: str, **subtopology: object) -> Values:
     one = {"subtopology_id": "0", "source_topics": list(sources)} | subtopology
     tasks = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
@@ -304,6 +309,11 @@ PROBES: dict[tuple[str, int, str], Ask] = {
         f"h-{user}", 1, [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
     ),
     ("ShareGroupDescribe", 1, ""): lambda _: {"group_ids": ["share"], "include_authorized_operations": True},
+    ("DescribeShareGroupOffsets", 1, ""): lambda _: {
+        "groups": [{"group_id": "share", "topics": [{"topic_name": "mine", "partitions": [0]}]}]
+    },
+    ("AlterShareGroupOffsets", 0, ""): lambda user: share_offsets(f"o-{user}", "mine"),
+    ("DeleteShareGroupOffsets", 0, ""): lambda _: {"group_id": "unused", "topics": [{"topic_name": "mine"}]},
     ("ListConfigResources", 1, ""): lambda _: {"resource_types": [BROKER]},
     ("DescribeTopicPartitions", 0, ""): lambda _: {
         "topics": [{"name": "mine"}, {"name": "missing"}],

@@ -13,7 +13,7 @@ Kafka: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleFo
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.groups.held_bytes import PARTITION_BYTES
 from coordinator.groups.kinds import Kind
@@ -73,7 +73,7 @@ class Deleted(NamedTuple):
 def initialized_partitions(groups: Groups, group_id: str, _context: RequestContext, _now_ms: int) -> Result:
     """Replies the partitions that have a state (Topics). None if there is no such group."""
     group = find_share_group(groups, group_id)
-    reply: Topics = {} if group is None else group.state_partitions.initialized
+    reply: Any = {} if group is None else group.state_partitions.initialized
     return Result(reply)
 
 
@@ -92,14 +92,15 @@ def begin_alteration(groups: Groups, wanted: Alteration, _context: RequestContex
         update = ShareUpdate(groups, ShareGroup(group_id), now_ms)
     group = update.group
     _fence_members(group)
+    result = Result()
     if wanted.topics:
         groups.fence_derived(group, PARTITION_BYTES * sum(len(each.partitions) for each in wanted.topics.values()))
         update.records.append(records.state_partitions(group_id, group.state_partitions.asked(wanted.topics)))
         group.soft.initializing_since_ms.update(dict.fromkeys(wanted.topics, now_ms))
         result = update.result(None)
-        result.reply = group.group_epoch
-        return result
-    return Result(group.group_epoch)
+    epoch: Any = group.group_epoch
+    result.reply = epoch
+    return result
 
 
 def complete_alteration(groups: Groups, altered: Altered, _context: RequestContext, now_ms: int) -> Result:
@@ -124,8 +125,9 @@ def begin_deletion(groups: Groups, wanted: Deletion, _context: RequestContext, _
         raise groups.not_found(group_id, Kind.SHARE)
     _fence_members(group)
     known = group.state_partitions
+    deleting: Any = Deleting({}, (), has_states=False)
     if known is NO_STATE_PARTITIONS:
-        return Result(Deleting({}, (), has_states=False))
+        return Result(deleting)
     found: dict[bytes, Initialized] = {}
     without_state = []
     for topic_id, (name, count) in wanted.topics.items():
@@ -136,7 +138,8 @@ def begin_deletion(groups: Groups, wanted: Deletion, _context: RequestContext, _
         else:
             without_state.append(topic_id)
     written = [records.state_partitions(group_id, known.to_delete(found))] if found else []
-    return Result(Deleting(found, without_state, has_states=True), written)
+    deleting = Deleting(found, without_state, has_states=True)
+    return Result(deleting, written)
 
 
 def complete_deletion(groups: Groups, deleted: Deleted, _context: RequestContext, _now_ms: int) -> Result:
