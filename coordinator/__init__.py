@@ -42,10 +42,12 @@ The packages, from the top. Each may import those below it, never those above (i
     api         what API files share: how one is declared, what it may use of the server, dispatch, the way back to the client
     security    who a client is: TLS and certificates, SASL and its mechanisms, principals; and what it may do
     config      all settings, and how a file, the environment and the command line become one configuration
-    groups      classic, consumer and streams groups, assignors, offsets, fencing: one file per operation; deterministic
+    groups      classic, consumer, streams and share groups, assignors, offsets, fencing: one file per operation; deterministic
     topics      topics, produce, fetch, retention: the data plane; its decisions are deterministic
     transactions  transactional producers and the end of their transactions; deterministic, except for marker delivery,
                 verification and the pool of producer ids, which talk to shards
+    share_state  the share coordinator: what the leaders of share partitions know; deterministic, except for the part that asks
+                shards
     runtime     what makes a state machine durable: result, shard, router, event log, parking, timers, loader
     journal     one write and one sync a turn for all internal logs, whose segments are written behind it
     log         a partition's folder in Kafka's format: batch, segment, index, writer, reader, recovery, compaction
@@ -54,8 +56,8 @@ The packages, from the top. Each may import those below it, never those above (i
     world       clock, randomness, disk, threads: the outside as small protocols, with the real implementations;
                 the cache of generated code, lines of the server's log
 
-To find a behaviour, look for its Kafka name: an API in `requests/`, an operation in `groups/<kind>/`, `topics/` or
-`transactions/`. docs/architecture.md maps Kafka's classes to modules and has the glossary.
+To find a behaviour, look for its Kafka name: an API in `requests/`, an operation in `groups/<kind>/`, `topics/`,
+`transactions/` or `share_state/`. docs/architecture.md maps Kafka's classes to modules and has the glossary.
 
 Three packages beside this one use it, and it imports none of them; the command line finds their commands by entry points:
 `coordinator_testing` (what test suites use: control, certify, the pytest plugin), `coordinator_lab` (the simulation, replays of

@@ -348,7 +348,12 @@ def _config(data: Path) -> ServerConfig:
         log_dir=str(data),
         listeners=(ListenerConfig(host=ADDRESS[0], port=ADDRESS[1]),),
         admin=AdminConfig(host=ADDRESS[0], port=9644),
-        log=LogConfig(durability="write", offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1),
+        log=LogConfig(
+            durability="write",
+            offsets_topic_num_partitions=1,
+            transaction_state_log_num_partitions=1,
+            share_coordinator_state_topic_num_partitions=1,
+        ),
         groups=GroupsConfig(),
         declared_topics=(DeclaredTopic(name=TOPIC, partitions=PARTITIONS),),
     )

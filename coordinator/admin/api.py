@@ -239,7 +239,7 @@ class GroupSummary(Struct):
 
     group_id: str
     kind: str
-    """classic, consumer or streams; simple for a classic group that only ever had offsets."""
+    """classic, consumer, streams or share; simple for a classic group that only ever had offsets."""
     state: str
     generation: int
     """The generation of a classic group, the group epoch of another one."""

@@ -8,12 +8,15 @@ without making the server unready, because it can still do everything else: part
 (`partitions_failed`), and event logs that accept no events (`events_lost`).
 """
 
+from typing import Any
+
 from msgspec import Struct
 
 from coordinator.admin.endpoint import Endpoint, Request, Response
 from coordinator.admin.json_body import json_bytes
 from coordinator.admin.server_view import ServerView
 from coordinator.runtime import event_log
+from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Status
 
 NAMED_MAX = 20
@@ -58,7 +61,12 @@ def not_ready(server: ServerView) -> list[str]:
     problems = ["the server is stopping"] if server.stopping else []
     if reason := server.cluster_problem:
         problems.append(reason)
-    for what, router in (("shard", server.groups), ("shard of transactions", server.transactions)):
+    routers: list[tuple[str, Router[Any]]] = [
+        ("shard", server.groups),
+        ("shard of transactions", server.transactions),
+        ("shard of share partitions", server.share_states.router),
+    ]
+    for what, router in routers:
         problems += [
             f"{what} {shard.index} is {shard.status}: {shard.reason}"
             for shard in router.shards

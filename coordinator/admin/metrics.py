@@ -31,6 +31,7 @@ from coordinator.runtime import event_log
 from coordinator.runtime.event_log import EventLog
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import Histogram
+from coordinator.share_state.state import FENCING_APIS as SHARE_FENCING_APIS
 from coordinator.transactions.prepare import ENDS
 from coordinator.transactions.state import FENCING_APIS
 from coordinator.transactions.transaction import NAMES as TRANSACTION_STATES
@@ -62,6 +63,10 @@ def _by_listener(read: Callable[[Any], int]) -> Callable[[ServerView], Samples]:
 
 def _states(server: ServerView) -> Iterable[Any]:
     return (shard.state for shard in server.groups.shards)
+
+
+def _share_states(server: ServerView) -> Iterable[Any]:
+    return (shard.state for shard in server.share_states.router.shards)
 
 
 def _transaction_states(server: ServerView) -> Iterable[Any]:
@@ -184,6 +189,7 @@ def _log_bytes(server: ServerView) -> Samples:
     logs = {
         "groups": (shard.log for shard in server.groups.shards),
         "transactions": (shard.log for shard in server.transactions.shards),
+        "share_states": (shard.log for shard in server.share_states.router.shards),
         "events": (events.log for events in _event_logs(server)),
         "topics": (each.log for each in user_partitions if each is not None and each.log is not None),
     }
@@ -300,7 +306,15 @@ METRICS = (
     Metric("coordinator_markers_waiting", GAUGE, (),
            "Partitions that still lack the marker of a transaction.",
            lambda server: sum(len(left) for state in _transaction_states(server) for left in state.undelivered.values())),
-    Metric("coordinator_shards", GAUGE, ("status",), "Shards of groups and transactions by status.",
+    Metric("coordinator_share_partitions", GAUGE, (), "Share partitions whose state is kept.",
+           lambda server: sum(len(state.by_key) for state in _share_states(server))),
+    Metric("coordinator_share_state_writes", COUNTER, (),
+           "Writes to the state of share partitions since the shards were loaded.",
+           lambda server: sum(state.writes for state in _share_states(server))),
+    Metric("coordinator_share_state_fenced", COUNTER, ("api",),
+           "Requests about the state of share partitions that were refused because of an old epoch.",
+           lambda server: _total(SHARE_FENCING_APIS, (state.fenced for state in _share_states(server)))),
+    Metric("coordinator_shards", GAUGE, ("status",), "Shards of groups, transactions and share partitions by status.",
            lambda server: _total(_values(Status), [[shard.status.value for shard in server.shards]])),
     Metric("coordinator_partitions", GAUGE, ("status",), "Partitions of topics by status.",
            lambda server: _total(("active", "full", "failed"), [[state for _, state, _ in server.topics.partition_states()]])),

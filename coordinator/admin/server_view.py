@@ -16,6 +16,7 @@ from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Histogram, Statistics
+from coordinator.share_state.coordinator import ShareCoordinator
 from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
@@ -97,8 +98,10 @@ class ServerView(RunsInThread, Protocol):
     @property
     def transactions(self) -> Router[TransactionMachine]: ...
     @property
+    def share_states(self) -> ShareCoordinator: ...
+    @property
     def shards(self) -> Sequence[Shard[Any]]:
-        """The shards of groups and of transactions."""
+        """The shards of groups, of transactions and of share partitions."""
         ...
 
     @property

@@ -15,12 +15,15 @@ from coordinator.admin.server_view import ServerView
 from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
 from coordinator.groups.group import Group
+from coordinator.groups.share.group import State as ShareState
 from coordinator.groups.streams.group import State as StreamsState
 from coordinator.runtime.shard import Shard, Status
 
 WAITERS_MAX = 1_000
 """Requests that may wait for groups of one shard at the same time."""
-STATES = sorted({DEAD, *(each.value for kind in (ClassicState, ConsumerState, StreamsState) for each in kind)})
+STATES = sorted(
+    {DEAD, *(each.value for kind in (ClassicState, ConsumerState, StreamsState, ShareState) for each in kind)}
+)
 UNTIL_NAMES = ["epoch", "generation", "members", "state"]
 
 

@@ -62,6 +62,8 @@ class ReplyQueue(Protocol):
     """The requests in progress: their responses leave in this order."""
     client_id: str | None
     """Of the last request."""
+    on_lost: Callable[[], None] | None
+    """Called when the connection is gone."""
     advertised: tuple[str, int]
     client_host: str
     link: Link

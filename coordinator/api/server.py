@@ -1,6 +1,7 @@
 """What an API file may use of the server: one protocol, which the composition root fulfils (server/composition.py).
 
-An API file imports this and nothing above it. Coordinator APIs hand their request to a shard of `groups` or `transactions`;
+An API file imports this and nothing above it. Coordinator APIs hand their request to a shard of `groups`, `transactions` or
+`share_states`;
 the others call the topics, or answer from the configuration.
 """
 
@@ -14,8 +15,10 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.protocol.patterns import MatchPatterns
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.router import Router
+from coordinator.share_state.coordinator import ShareCoordinator
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.encoded_topics import EncodedTopics
+from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerWriter
@@ -53,6 +56,10 @@ class Server(Protocol):
     def groups(self) -> Router[GroupMachine]: ...
     @property
     def transactions(self) -> Router[TransactionMachine]: ...
+    @property
+    def share_states(self) -> ShareCoordinator: ...
+    @property
+    def share_partitions(self) -> ShareManager: ...
     @property
     def topics(self) -> Topics: ...
     @property

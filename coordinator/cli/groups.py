@@ -136,7 +136,7 @@ def delete(group: tuple[str, ...], as_json: bool, **access: Unpack[Access]) -> i
 @watch_options
 @json_option
 def offsets(group: str, as_json: bool, **access: Unpack[WatchedAccess]) -> int:
-    """Show the committed offsets of a group and its lag."""
+    """Show the committed offsets of a group, or where the partitions of a share group start, and its lag."""
     from coordinator.operations import groups_shown
 
     return watch_client(access, lambda client: groups_shown.show_offsets(client, group, as_json=as_json))

@@ -95,6 +95,8 @@ class Sharing:
         self.event_logs: dict[int, SharedEventLog] = {}
         """By shard."""
         self._retention: EventRetention | None = None
+        self._pruned: dict[JournaledLog, SharedShard] = {}
+        """The shards of share partitions, whose logs are not compacted."""
 
     # --- before the server --------------------------------------------------------------------------------------------
 
@@ -109,6 +111,11 @@ class Sharing:
             InternalTopic(
                 names.TRANSACTION_STATE, log.transaction_state_log_num_partitions,
                 log.transaction_state_log_segment_bytes, "transaction.state.log.num.partitions",
+            ),
+            InternalTopic(
+                names.SHARE_GROUP_STATE, log.share_coordinator_state_topic_num_partitions,
+                log.share_coordinator_state_topic_segment_bytes, "share.coordinator.state.topic.num.partitions",
+                cleanup_policy="delete",
             ),
             InternalTopic(
                 names.COORDINATOR_EVENTS, log.offsets_topic_num_partitions, log.coordinator_events_segment_bytes,
@@ -216,6 +223,10 @@ class Sharing:
             names.CONSUMER_OFFSETS: self._shared(names.CONSUMER_OFFSETS, coordinators.groups.shards),
             names.TRANSACTION_STATE: self._shared(names.TRANSACTION_STATE, transactions.shards),
         }
+        compacted = [each for topic in shards.values() for each in topic]
+        pruned = self._shared(names.SHARE_GROUP_STATE, coordinators.share_states.router.shards)
+        shards[names.SHARE_GROUP_STATE] = pruned
+        self._pruned = {shard.log: shard for shard in pruned}
 
         def on_taken(taken: TakeOver) -> None:
             self.statistics.taken(taken)
@@ -253,7 +264,7 @@ class Sharing:
         self._snapshots = Snapshots(
             self.engine,
             journal,
-            [each for topic in shards.values() for each in topic],
+            compacted,
             self._turns,
             run_in_thread,
             self._clock.wall_ms,
@@ -292,6 +303,15 @@ class Sharing:
         """Deletes the oldest events that exceed the retention time or size, here and in the engine."""
         if self._retention is not None:
             self._retention.begin(now_ms)
+
+    def prune(self, log: JournaledLog, offset: int) -> None:
+        """Deletes the records of a log of share states before an offset, here and in the engine."""
+
+        def done(outcome: Any) -> None:
+            if isinstance(outcome, Exception):
+                _log.warning("event=log_not_pruned log=%s reason=%s", log.folder, outcome)
+
+        self._run(self._pruned[log].prune(self.engine, offset, self._config.shared.journal_snapshot_bytes), done)
 
     def _located(self, addresses: Sequence[Address]) -> Worker:
         """This worker with the addresses of its listeners, whose ports are known now."""
@@ -393,6 +413,7 @@ class EngineLogs(InternalLogs):
         coordinators.markers.elsewhere = self._sharing.peers.write_marker
         coordinators.markers.is_data_elsewhere = self._sharing.cluster.data_node is not None
         coordinators.verification.elsewhere = self._sharing.ask_about_transaction
+        coordinators.share_states.elsewhere = self._sharing.peers.ask_share_coordinator
         await self._sharing.start(coordinators, self._event_logs, addresses, accept, self._run_in_thread)
         topics = coordinators.topics
         for topic in self._config.declared_topics:
@@ -405,6 +426,9 @@ class EngineLogs(InternalLogs):
     async def leave(self) -> None:
         """Gives the shards to the other workers."""
         await self._sharing.give_back()
+
+    def prune(self, log: JournaledLog, offset: int) -> None:
+        self._sharing.prune(log, offset)
 
     def close_log(self, log: JournaledLog) -> None:
         """Nobody reads the copy again."""

@@ -45,6 +45,8 @@ _KINDS = {
     "log.cleanup.policy": Kind.LIST,
     "log.dir": Kind.LIST,
     "offsets.topic.replication.factor": Kind.SHORT,
+    "share.coordinator.state.topic.min.isr": Kind.SHORT,
+    "share.coordinator.state.topic.replication.factor": Kind.SHORT,
     "ssl.keystore.type": Kind.STRING,
     "ssl.truststore.type": Kind.STRING,
     "transaction.state.log.replication.factor": Kind.SHORT,

@@ -145,7 +145,7 @@ _FIXED_OF_ONE_BROKER = _names(
 )
 """Kafka changes these, too, for a broker, not for the cluster. Here they stay as the configuration has them."""
 _POSITIVE = ("max.connections", "max.connection.creation.rate")
-_BOUNDED = ("group.consumer", "group.streams")
+_BOUNDED = ("group.consumer", "group.share", "group.streams")
 """Prefixes of settings whose value must be within bounds that the configuration has."""
 
 
@@ -259,6 +259,7 @@ _LEAST = {
     "log.cleaner.backoff.ms": 1,
     "log.cleaner.delete.retention.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
+    "group.share.assignment.interval.ms": 0,
     "group.streams.assignment.interval.ms": 0,
     "producer.id.expiration.ms": 1,
     "transaction.partition.verification.enable": 0,

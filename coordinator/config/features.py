@@ -1,6 +1,7 @@
 """The features of the cluster and their levels (KIP-584; Kafka: `FeatureControlManager`).
 
     group.version         1: members may use the consumer protocol
+    share.version         1, 2: there are share groups
     streams.version       1: there are streams groups
     transaction.version   the transaction protocol (TransactionsConfig)
     metadata.version      that of the records in the metadata log, always the same
@@ -20,16 +21,17 @@ from coordinator.protocol.releases import Release
 from coordinator.topics.registry import Registry
 
 GROUP_VERSION, METADATA_VERSION = "group.version", "metadata.version"
-STREAMS_VERSION, TRANSACTION_VERSION = "streams.version", "transaction.version"
+SHARE_VERSION, STREAMS_VERSION, TRANSACTION_VERSION = "share.version", "streams.version", "transaction.version"
 METADATA_LEVEL = 33
 """IBP_4_4_IV0, as of Kafka 4.4.0."""
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     GROUP_VERSION: (0, 1),
     METADATA_VERSION: (METADATA_LEVEL, METADATA_LEVEL),
+    SHARE_VERSION: (0, 2),
     STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
-_OF_KIND = {Kind.CONSUMER: GROUP_VERSION, Kind.STREAMS: STREAMS_VERSION}
+_OF_KIND = {Kind.CONSUMER: GROUP_VERSION, Kind.STREAMS: STREAMS_VERSION, Kind.SHARE: SHARE_VERSION}
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Kafka's codes of `FeatureUpdate.UpgradeType`."""
 _FAILED = "The update failed for all features since the following feature had an error: "
@@ -44,8 +46,8 @@ class Update(NamedTuple):
 
 
 def serves(config: ServerConfig, registry: Registry, kind: Kind) -> bool:
-    """Whether members may use the protocol of this kind of group."""
-    is_configured = kind.label in config.groups.group_coordinator_rebalance_protocols
+    """Whether members may use the protocol of this kind of group. For share groups the feature alone decides, as in Kafka."""
+    is_configured = kind is Kind.SHARE or kind.label in config.groups.group_coordinator_rebalance_protocols
     return is_configured and registry.feature_levels.get(_OF_KIND[kind], 1) > 0
 
 
@@ -75,6 +77,7 @@ def levels(config: ServerConfig, registry: Registry) -> dict[str, int]:
     return {
         GROUP_VERSION: int(serves(config, registry, Kind.CONSUMER)),
         METADATA_VERSION: METADATA_LEVEL,
+        SHARE_VERSION: set_by_clients.get(SHARE_VERSION, SUPPORTED[SHARE_VERSION][1]),
         STREAMS_VERSION: int(serves(config, registry, Kind.STREAMS)),
         TRANSACTION_VERSION: set_by_clients.get(TRANSACTION_VERSION, config.transactions.transaction_version),
     }

@@ -28,7 +28,7 @@ def describe(own: Mapping[str, str], config: GroupsConfig, of: Layers) -> list[C
 
 def _describe(row: GroupConfig, own: str | None, config: GroupsConfig, of: Layers) -> ConfigValue:
     places = [Synonym(row.name, own, SOURCE_GROUP)] if own is not None else []
-    name = row.server_name
+    name = row.server_name or row.name
     places += [Synonym(name, settings[name], source) for source, settings in of if name in settings]
     static, default = row.server_value(config), row.server_value(GroupsConfig())
     if static != default:

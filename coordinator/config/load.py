@@ -512,11 +512,14 @@ def _check_together(config: ServerConfig) -> None:
     _at_most(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
     if config.groups.group_rebalance_interval_ms:
         _at_most(config, "group.min.rebalance.interval.ms", "group.rebalance.interval.ms")
-    for kind in ("group.consumer", "group.streams"):
+    for kind in ("group.consumer", "group.streams", "group.share"):
         for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
             _at_most(config, f"{kind}.min.{what}", f"{kind}.{what}")
             _at_most(config, f"{kind}.{what}", f"{kind}.max.{what}")
         _at_most(config, f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms", or_equal=False)
+    for what in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"):
+        _at_most(config, f"group.share.min.{what}", f"group.share.{what}")
+        _at_most(config, f"group.share.{what}", f"group.share.max.{what}")
     _at_most(config, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
     _at_most(config, "group.streams.min.task.offset.interval.ms", "group.streams.task.offset.interval.ms")
     for listener in config.listeners:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coordinator.groups.kinds import Kind
+from coordinator.groups.kinds import LABELS, Kind
 from coordinator.groups.settings import OFF, STICKY
 
 INT_MAX = 2**31 - 1
@@ -69,12 +69,7 @@ def _read_names(value: Any, _is_text: bool) -> Any:
 def _read_protocols(value: Any, is_text: bool) -> Any:
     """Group protocols. As in Kafka, `classic` cannot be removed."""
     names = _read_names(value, is_text)
-    return (
-        names
-        if names is not None
-        and {Kind.CLASSIC.label} <= set(names) <= {Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label}
-        else None
-    )
+    return names if names is not None and {Kind.CLASSIC.label} <= set(names) <= set(LABELS) else None
 
 
 def _read_tags(value: Any, is_text: bool) -> Any:
@@ -130,7 +125,7 @@ BOOLEAN = Parser(_read_boolean, "true or false")
 NAMES = Parser(_read_names, "different names, separated by commas")
 PROTOCOLS = Parser(
     _read_protocols,
-    "classic, alone or with consumer and streams, separated by commas; share groups are not supported yet",
+    "classic, alone or with consumer, share and streams, separated by commas",
 )
 ASSIGNORS = Parser(_read_assignors, STICKY)
 TAGS = Parser(_read_tags, "different names, separated by commas, or nothing")

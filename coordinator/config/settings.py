@@ -48,6 +48,7 @@ from coordinator.groups.settings import (
     GroupsConfig,
 )
 from coordinator.protocol.releases import NEWEST, releases
+from coordinator.share_state.settings import ShareStateConfig
 from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 
@@ -104,6 +105,8 @@ class LogConfig:
     offsets_commit_timeout_ms: int = 5_000
     transaction_state_log_num_partitions: int = 50
     transaction_state_log_segment_bytes: int = 104_857_600
+    share_coordinator_state_topic_num_partitions: int = 50
+    share_coordinator_state_topic_segment_bytes: int = 104_857_600
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_delete_retention_ms: int = 86_400_000
     coordinator_journal_file_bytes: int = 16_777_216
@@ -170,6 +173,7 @@ class ServerConfig:
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    share_states: ShareStateConfig = field(default_factory=ShareStateConfig)
     quotas: QuotasConfig = field(default_factory=QuotasConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     """The settings of all listeners; those of each are in its `security`."""
@@ -254,6 +258,12 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " change this once there is data."),
         ("transaction.state.log.segment.bytes", LogConfig, POSITIVE, "bytes",
          "A partition of __transaction_state starts a new segment when the current one reaches this size."),
+        ("share.coordinator.state.topic.num.partitions", LogConfig, POSITIVE, "partitions",
+         "The number of partitions of __share_group_state. The hash of a share group, topic and partition selects its"
+         " partition, so do not change this once there is data."),
+        ("share.coordinator.state.topic.segment.bytes", LogConfig, POSITIVE, "bytes",
+         "A partition of __share_group_state starts a new segment when the current one reaches this size. A segment is"
+         " deleted when every share partition has a later snapshot."),
         ("log.cleaner.backoff.ms", LogConfig, POSITIVE_LONG, "milliseconds",
          "The interval at which the server looks for a log that is due for compaction. It compacts one log at a time."),
         ("log.cleaner.delete.retention.ms", LogConfig, LONG, "milliseconds",
@@ -442,6 +452,56 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " since it last lost an active task. assignment-epoch: its epochs since it was assigned the task, as in Kafka. A"
          " single group can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
+    "Share groups": (
+        ("group.share.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
+         " A single group can override it with share.session.timeout.ms."),
+        ("group.share.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for session timeouts, for the server and for single groups."),
+        ("group.share.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for session timeouts, for the server and for single groups."),
+        ("group.share.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         " more requests. A single group can override it with share.heartbeat.interval.ms."),
+        ("group.share.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The lower bound for heartbeat intervals, for the server and for single groups."),
+        ("group.share.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "The upper bound for heartbeat intervals, for the server and for single groups."),
+        ("group.share.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The server computes a new assignment for a group at most once per interval, so that members that join together"
+         " share one rebalance (KIP-1263). A single group can override it with share.assignment.interval.ms."),
+        ("group.share.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The lower bound for assignment intervals, for the server and for single groups."),
+        ("group.share.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
+         "The upper bound for assignment intervals, for the server and for single groups."),
+        ("group.share.max.size", GroupsConfig, integer(1, 1_000), "members",
+         "The most members that a share group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
+        ("group.share.initialize.retry.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
+         "If the share coordinator has not made the states of a topic's partitions within this time, it is asked again."),
+        ("group.share.record.lock.duration.ms", GroupsConfig, integer(1_000, 3_600_000), "milliseconds",
+         "How long a member has a record to itself before others can get it."
+         " A single group can override it with share.record.lock.duration.ms."),
+        ("group.share.min.record.lock.duration.ms", GroupsConfig, integer(1_000, 30_000), "milliseconds",
+         "The lower bound for record locks, for the server and for single groups."),
+        ("group.share.max.record.lock.duration.ms", GroupsConfig, integer(30_000, 3_600_000), "milliseconds",
+         "The upper bound for record locks, for the server and for single groups."),
+        ("group.share.delivery.count.limit", GroupsConfig, integer(2, 10), "deliveries",
+         "How often a record is delivered, at most. A single group can override it with share.delivery.count.limit."),
+        ("group.share.min.delivery.count.limit", GroupsConfig, integer(2, 5), "deliveries",
+         "The lower bound for delivery counts, for the server and for single groups."),
+        ("group.share.max.delivery.count.limit", GroupsConfig, integer(5, 25), "deliveries",
+         "The upper bound for delivery counts, for the server and for single groups."),
+        ("group.share.partition.max.record.locks", GroupsConfig, integer(100, 10_000), "records",
+         "How many records of a partition the members of a group can have at a time."
+         " A single group can override it with share.partition.max.record.locks."),
+        ("group.share.min.partition.max.record.locks", GroupsConfig, integer(100, 2_000), "records",
+         "The lower bound for these limits, for the server and for single groups."),
+        ("group.share.max.partition.max.record.locks", GroupsConfig, integer(2_000, 10_000), "records",
+         "The upper bound for these limits, for the server and for single groups."),
+        ("group.share.max.share.sessions", GroupsConfig, POSITIVE, "sessions",
+         "How many members of share groups can fetch from this server. A further one is refused with"
+         " SHARE_SESSION_LIMIT_REACHED."),
+    ),
     "Transactions": (
         ("transaction.version", TransactionsConfig, integer(0, 2), "",
          "The feature level that the server reports to clients (KIP-890). 2: a producer gets a new epoch after each"
@@ -458,6 +518,20 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
         ("transaction.partition.verification.enable", TransactionsConfig, BOOLEAN, "",
          "If true, the server refuses a transactional write to a partition that is not part of the transaction. This"
          " prevents a delayed batch from leaving a transaction open forever. There is rarely a reason to turn it off."),
+    ),
+    "Share coordinator": (
+        ("share.coordinator.snapshot.update.records.per.snapshot", ShareStateConfig, integer(0, 500), "records",
+         "How many writes to the state of a share partition are stored as updates until the next one becomes a snapshot. A"
+         " smaller number makes a load quicker and a write larger."),
+        ("share.coordinator.write.timeout.ms", ShareStateConfig, POSITIVE, "milliseconds",
+         "If the state of a share partition waits longer than this for the disk, the leader gets a retriable error. The"
+         " change itself may still take effect."),
+        ("share.coordinator.cold.partition.snapshot.interval.ms", ShareStateConfig, POSITIVE, "milliseconds",
+         "The interval at which a share partition gets a new snapshot that has none as young as this, so that the log before"
+         " it can be deleted."),
+        ("share.coordinator.state.topic.prune.interval.ms", ShareStateConfig, POSITIVE, "milliseconds",
+         "The interval at which records of __share_group_state are deleted that lie before the last snapshot of every share"
+         " partition."),
     ),
     "Topics, Produce and Fetch": (
         ("num.partitions", TopicsConfig, POSITIVE, "partitions",

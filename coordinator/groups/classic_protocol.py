@@ -3,10 +3,10 @@
     JoinGroup, SyncGroup, Heartbeat, LeaveGroup -> the operation for the group's kind
 
 A classic group serves its own members (classic/). A consumer group also serves members that still speak the classic protocol
-(migration/classic_members.py; KIP-848). A streams group has no such members: to the classic protocol it looks like an unknown
-group, except that it cannot be joined while it has members. These functions check what does not depend on the kind, in
-Kafka's order, except that `requests/` refuses an empty group id, whoever has its shard. They mirror
-`GroupMetadataManager.classicGroupJoin`, `classicGroupSync`, `classicGroupHeartbeat` and `classicGroupLeave`.
+(migration/classic_members.py; KIP-848). Streams and share groups have no such members: to the classic protocol they look like
+an unknown group, except that a streams group cannot be joined while it has members, and a share group never. These functions
+check what does not depend on the kind, in Kafka's order, except that `requests/` refuses an empty group id, whoever has its
+shard. They mirror `GroupMetadataManager.classicGroupJoin`, `classicGroupSync`, `classicGroupHeartbeat` and `classicGroupLeave`.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def _join(groups: Groups, request: JoinGroupRequest, context: RequestContext, no
         asked = f"a session timeout of {request.session_timeout_ms} ms is not between {low} and {high} ms"
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, asked)
     group = groups.by_id.get(request.group_id)
-    if group is not None and group.members:
+    if group is not None and (group.members or not group.has_offsets):
         return _JOIN[group.kind](groups, group, request, context, now_ms)
     return classic_join.join(groups, request, context, now_ms)
 
@@ -105,25 +105,21 @@ def _join_classic(
     return classic_join.join(groups, request, context, now_ms)
 
 
-def _join_streams(
-    groups: Groups, group: Any, request: JoinGroupRequest, context: RequestContext, now_ms: int
-) -> Result:
+def _join_other(groups: Groups, group: Any, request: JoinGroupRequest, context: RequestContext, now_ms: int) -> Result:
     return Result(join_error(context.api_version, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
 
 
-def _sync_streams(
-    groups: Groups, group: Any, request: SyncGroupRequest, context: RequestContext, now_ms: int
-) -> Result:
+def _sync_other(groups: Groups, group: Any, request: SyncGroupRequest, context: RequestContext, now_ms: int) -> Result:
     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _heartbeat_streams(
+def _heartbeat_other(
     groups: Groups, group: Any, request: HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Result:
     return classic_heartbeat.unknown_member(groups, request)
 
 
-def _leave_streams(
+def _leave_other(
     groups: Groups, group: Any, request: LeaveGroupRequest, context: RequestContext, now_ms: int
 ) -> Result:
     return classic_leave.leave(groups, None, request, context, now_ms)
@@ -132,7 +128,9 @@ def _leave_streams(
 _Serve = Callable[[Groups, Any, Any, RequestContext, int], Result]
 """`serve(groups, group, request, context, now_ms)`; the group is of the kind that the table's index says."""
 
-_JOIN: tuple[_Serve, ...] = (_join_classic, classic_members.join, _join_streams)
-_SYNC: tuple[_Serve, ...] = (classic_sync.sync, classic_members.sync, _sync_streams)
-_HEARTBEAT: tuple[_Serve, ...] = (classic_heartbeat.heartbeat, classic_members.heartbeat, _heartbeat_streams)
-_LEAVE: tuple[_Serve, ...] = (classic_leave.leave, classic_members.leave, _leave_streams)
+_JOIN: tuple[_Serve, ...] = (_join_classic, classic_members.join, _join_other, _join_other)
+_SYNC: tuple[_Serve, ...] = (classic_sync.sync, classic_members.sync, _sync_other, _sync_other)
+_HEARTBEAT: tuple[_Serve, ...] = (
+    classic_heartbeat.heartbeat, classic_members.heartbeat, _heartbeat_other, _heartbeat_other,
+)  # fmt: skip
+_LEAVE: tuple[_Serve, ...] = (classic_leave.leave, classic_members.leave, _leave_other, _leave_other)

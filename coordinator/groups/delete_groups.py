@@ -11,7 +11,7 @@ from coordinator.groups.offsets.records import GroupTombstones
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
-from coordinator.runtime.result import Fact, RequestContext, Result, Timer
+from coordinator.runtime.result import Ask, Fact, RequestContext, Result, Timer
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
 _OFFSETS_LIKE_A_GROUP = 20
@@ -32,6 +32,7 @@ def delete_groups(groups: Groups, group_ids: Sequence[str], context: RequestCont
     records = GroupTombstones()
     timers: list[Timer] = []
     facts: list[Fact] = []
+    asks: list[Ask] = []
     for group_id in group_ids:
         group = groups.by_id.get(group_id)
         code = _delete_error(group)
@@ -43,8 +44,9 @@ def delete_groups(groups: Groups, group_ids: Sequence[str], context: RequestCont
             tombstones, disarmed = groups.end(group)
             records.add(group_id, committed, tombstones)
             timers += disarmed
+            asks += group.asks_at_end(groups.share_states)
             facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
-    return Result(DeleteGroupsResponse(results=results), records, timers, facts=facts)
+    return Result(DeleteGroupsResponse(results=results), records, timers, facts=facts, asks=asks)
 
 
 def _delete_error(group: Group | None) -> ErrorCode:

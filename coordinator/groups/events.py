@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from coordinator.groups.catalog import Catalog
-from coordinator.groups.epochs.member import Owned, PartitionEpochs
+from coordinator.groups.epochs.member import Held, Owned
 from coordinator.groups.epochs.soft_state import SoftState
 from coordinator.groups.group import Group
 from coordinator.groups.kinds import Kind
@@ -333,7 +333,7 @@ class Holding:
         catalog: Catalog,
         member_id: str,
         epoch: int,
-        held: PartitionEpochs,
+        held: Held,
     ) -> None:
         self.key: Any = key
         self.value = value
@@ -359,7 +359,7 @@ class AssignedMember(Protocol):
     @property
     def member_epoch(self) -> int: ...
     @property
-    def assigned(self) -> PartitionEpochs: ...
+    def assigned(self) -> Held: ...
 
 
 class WithEpochs(Protocol):

@@ -149,6 +149,8 @@ def fence_commit_in_transaction(groups: Groups, request: TxnOffsetCommitRequest,
         groups.counters.count_fenced(NAMES_NO_MEMBER)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NAMES_NO_MEMBER)
     group, has_own_errors = groups.by_id.get(request.group_id), api_version >= TXN_EPOCH_ERRORS_SINCE
+    if group is not None and not group.has_offsets:
+        raise group.no_offsets()
     if behaviours.txn_commit_is_fenced_by_what_it_names and not (group and group.has_member_epochs):
         _fence_by_what_is_named(group, request)
         if group is None:
@@ -174,6 +176,8 @@ def origin_of(groups: Groups, group_id: str, member_id: str) -> Origin:
     group = groups.by_id.get(group_id)
     if group is None:
         return NO_GROUP
+    if not group.has_offsets:
+        return group.kind, None, None
     return group.kind, group.find_committer(member_id, groups.catalog), group.fencing_policies(groups.settings)
 
 
@@ -316,7 +320,7 @@ def fence_fetch(groups: Groups, group_id: str, member_id: str | None, epoch: int
     Raises UNKNOWN_MEMBER_ID, or STALE_MEMBER_EPOCH (ILLEGAL_GENERATION to a member that speaks the classic protocol).
     """
     group = groups.by_id.get(group_id)
-    if group is None or not group.has_member_epochs or (member_id is None and epoch < 0):
+    if group is None or not group.has_member_epochs or not group.has_offsets or (member_id is None and epoch < 0):
         return
     committer = group.find_committer(member_id or "", groups.catalog)
     if committer is None:

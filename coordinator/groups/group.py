@@ -16,7 +16,9 @@ from coordinator.groups.fence import Fence
 from coordinator.groups.held_bytes import GROUP_BYTES, PARTITION_BYTES, ShardHeldBytes, text_bytes
 from coordinator.groups.kinds import Kind
 from coordinator.groups.settings import GroupSettings
-from coordinator.runtime.result import Link, Timer
+from coordinator.groups.share_states import ShareStates
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.runtime.result import Ask, Link, Timer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type of groups whose members are consumers; their metadata are subscriptions."""
@@ -139,6 +141,10 @@ class Group(ABC):
         """Whether nothing but its offsets keeps the group: it is simple, and no member id of it was handed out."""
         return False
 
+    def asks_at_end(self, states: ShareStates) -> Sequence[Ask]:  # noqa: ARG002 - share groups need it
+        """What other parts of the server are asked when the group is deleted."""
+        return ()
+
     # --- memory (held_bytes.py) ---------------------------------------------------------------------------------------
 
     def hold(self, count_bytes: int) -> None:
@@ -203,6 +209,13 @@ class Group(ABC):
         self.fence = fence
 
     # --- for offsets --------------------------------------------------------------------------------------------------
+
+    has_offsets: ClassVar[bool] = True
+    """Whether offsets are committed for the group. One without is kept until it is deleted, though it may be empty."""
+
+    def no_offsets(self) -> KafkaError:
+        """The refusal of a request about offsets of a group that has none."""
+        return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:

@@ -19,16 +19,20 @@ from coordinator.groups.settings import (
     ClassicSettings,
     ConsumerSettings,
     GroupsConfig,
+    ShareSettings,
     StreamsSettings,
 )
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.java import parse_long
+from coordinator.protocol.java import parse_duration_ms, parse_long
 
 RESOURCE_TYPE = 32
 """Kafka's number for the resource type GROUP."""
 
 REBALANCE_INTERVAL = "group.rebalance.interval.ms"
 ASSIGNOR = "streams.assignor.name"
+AUTO_OFFSET_RESET = "share.auto.offset.reset"
+BY_DURATION = "by_duration:"
+"""How a value of this config begins that names a time before now."""
 
 BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 """Types of values, in the numbers of DescribeConfigs."""
@@ -38,7 +42,7 @@ Overrides = Mapping[str, str]
 
 _Settings = TypeVar("_Settings")
 
-_KIND = re.compile(r"^(group_(?:consumer_|streams_)?)(?:num_)?")
+_KIND = re.compile(r"^(group_(?:consumer_|streams_|share_)?)(?:num_)?")
 _MAX = {INT: 2**31 - 1, LONG: 2**63 - 1}
 
 
@@ -55,7 +59,7 @@ class GroupConfig(NamedTuple):
     name: str
     kind: int
     server_name: str
-    """The server's setting that applies to groups without an override."""
+    """The server's setting that applies to groups without an override; "" where there is none."""
     about: str
     least: int = 0
     """The least valid number, whatever the server's bounds are."""
@@ -63,9 +67,13 @@ class GroupConfig(NamedTuple):
     """Whether 0 is valid, whatever the server's bounds are."""
     is_internal: bool = False
     """Only shown if the group overrides it, as in Kafka."""
+    default: str = ""
+    """The value for groups without an override where the server has no setting."""
 
     def server_value(self, config: GroupsConfig) -> str:
         """The value for groups without an override."""
+        if not self.server_name:
+            return self.default
         value = getattr(config, self.fields[0])
         if self.name == ASSIGNOR:
             return str(value[0])
@@ -127,6 +135,26 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "Which earlier member epochs of a streams group may commit offsets. Not a Kafka setting."),
         GroupConfig("streams.fencing.require.ownership", BOOLEAN, "fencing.require.ownership",
             "Refuse commits at the current epoch for partitions of tasks that the member does not own. Not a Kafka setting."),
+        GroupConfig("share.session.timeout.ms", INT, "group.share.session.timeout.ms",
+            "A member of a share group that sends no heartbeat for this long is removed.", least=1),
+        GroupConfig("share.heartbeat.interval.ms", INT, "group.share.heartbeat.interval.ms",
+            "The interval at which members of a share group send heartbeats; the server reports it to them.", least=1),
+        GroupConfig("share.assignment.interval.ms", INT, "group.share.assignment.interval.ms",
+            "The shortest time between two target assignments of a share group."),
+        GroupConfig("share.record.lock.duration.ms", INT, "group.share.record.lock.duration.ms",
+            "How long a member of a share group has a record to itself.", least=1_000),
+        GroupConfig("share.delivery.count.limit", INT, "group.share.delivery.count.limit",
+            "How often a record is delivered to a share group, at most.", least=2),
+        GroupConfig("share.partition.max.record.locks", INT, "group.share.partition.max.record.locks",
+            "How many records of a partition the members of a share group may have at a time.", least=100),
+        GroupConfig(AUTO_OFFSET_RESET, STRING, "",
+            "Where a share group begins in a partition: latest, earliest, or by_duration:DURATION before now.",
+            default="latest"),
+        GroupConfig("share.isolation.level", STRING, "",
+            "Whether a share group gets the records of transactions that are open or were aborted.",
+            default="read_uncommitted"),
+        GroupConfig("share.renew.acknowledge.enable", BOOLEAN, "",
+            "Whether members of a share group may renew the lock of a record.", default="true"),
     )
 }
 # fmt: on
@@ -134,6 +162,7 @@ _OPTIONS = {
     "classic.validate.assignments": VALIDATION_POLICIES,
     "consumer.fencing.policy": FENCING_POLICIES,
     "streams.fencing.policy": FENCING_POLICIES,
+    "share.isolation.level": ("read_committed", "read_uncommitted"),
 }
 
 
@@ -182,12 +211,26 @@ def _check_text(config: GroupsConfig, row: GroupConfig, value: str) -> None:
         options = _OPTIONS[row.name]
         if value not in options:
             raise _invalid(row, value, f"String must be one of: {', '.join(options)}")
+    elif row.name == AUTO_OFFSET_RESET:
+        if not _is_reset(value.strip()):
+            why = (
+                f"Invalid value `{value}` for configuration {row.name}. The value must be either 'earliest', 'latest' or of "
+                "the format 'by_duration:<PnDTnHnMn.nS>'."
+            )
+            raise _invalid(row, value, why)
     elif value not in config.group_streams_assignors:
         known = ", ".join(config.group_streams_assignors)
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"{row.name} '{value}' is not a registered task assignor. Registered assignors are: [{known}].",
         )
+
+
+def _is_reset(value: str) -> bool:
+    if value.startswith(BY_DURATION):
+        duration_ms = parse_duration_ms(value.removeprefix(BY_DURATION))
+        return duration_ms is not None and duration_ms >= 0
+    return value in ("latest", "earliest")
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -210,6 +253,7 @@ class ConfiguredGroups:
         self._classic = _Known(config, lambda values: values.settings(ClassicSettings, "classic"))
         self._consumer = _Known(config, lambda values: values.settings(ConsumerSettings, "consumer"))
         self._streams = _Known(config, lambda values: values.settings(StreamsSettings, "streams"))
+        self._share = _Known(config, lambda values: values.settings(ShareSettings, "share"))
         self._rebalance_interval_ms = _Known[int](config, lambda values: values.value(REBALANCE_INTERVAL))
 
     def classic(self, group_id: str) -> ClassicSettings:
@@ -220,6 +264,9 @@ class ConfiguredGroups:
 
     def streams(self, group_id: str) -> StreamsSettings:
         return self._streams.of(group_id, self._overrides(group_id))
+
+    def share(self, group_id: str) -> ShareSettings:
+        return self._share.of(group_id, self._overrides(group_id))
 
     def rebalance_interval_ms(self, group_id: str) -> int:
         return self._rebalance_interval_ms.of(group_id, self._overrides(group_id))

@@ -16,6 +16,8 @@ class Kind(IntEnum):
     """ConsumerGroupHeartbeat (KIP-848)."""
     STREAMS = 2
     """StreamsGroupHeartbeat (KIP-1071)."""
+    SHARE = 3
+    """ShareGroupHeartbeat (KIP-932)."""
 
     @property
     def label(self) -> str:

@@ -63,6 +63,13 @@ from coordinator.groups.offsets.replay import (
     replay_pending_offset,
 )
 from coordinator.groups.settings import GroupsConfig, GroupSettings
+from coordinator.groups.share import replay as share_replay
+from coordinator.groups.share import timeouts as share_timeouts
+from coordinator.groups.share.describe import details as share_details
+from coordinator.groups.share.group import ShareGroup
+from coordinator.groups.share.records import group_tombstones as share_tombstones
+from coordinator.groups.share.update import ShareUpdate
+from coordinator.groups.share_states import NO_SHARE_STATES, ShareStates
 from coordinator.groups.state import Groups
 from coordinator.groups.streams import replay as streams_replay
 from coordinator.groups.streams import timeouts as streams_timeouts
@@ -90,6 +97,13 @@ from coordinator.protocol.messages import (
     Message,
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupHeartbeatRequest,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupHeartbeatRequest,
     StreamsGroupMemberMetadataKey,
@@ -120,6 +134,7 @@ class GroupMachine(Groups):
         count_all: Callable[[], int] | None = None,
         held_bytes: ShardHeldBytes | None = None,
         match_patterns: MatchPatterns = match_at_once,
+        share_states: ShareStates = NO_SHARE_STATES,
     ) -> None:
         """See `Groups`."""
         super().__init__(
@@ -130,6 +145,7 @@ class GroupMachine(Groups):
             count_all=count_all,
             held_bytes=held_bytes,
             match_patterns=match_patterns,
+            share_states=share_states,
         )
         self.migration = Conversions()
 
@@ -162,6 +178,7 @@ class GroupMachine(Groups):
         """Call once, when every record of the log was replayed: resumes classic groups and starts all timers."""
         result = resume_all(self, now_ms)
         result.timers = [*result.timers, *consumer_timeouts.resume_all(self), *streams_timeouts.resume_all(self)]
+        result.timers += share_timeouts.resume_all(self)
         result.timers += rebalance_interval.timers_after_load(self)
         result.timers.append(expire.first_timer(self))
         return result
@@ -236,6 +253,12 @@ REPLAY: dict[type[Message], Callable[[Groups, Any, Any], None]] = {
     StreamsGroupTargetAssignmentMemberKey: streams_replay.replay_target_of_member,
     StreamsGroupCurrentMemberAssignmentKey: streams_replay.replay_current_assignment,
     StreamsGroupTopologyKey: streams_replay.replay_topology,
+    ShareGroupMemberMetadataKey: share_replay.replay_member_metadata,
+    ShareGroupMetadataKey: share_replay.replay_group_epoch,
+    ShareGroupTargetAssignmentMetadataKey: share_replay.replay_target_epoch,
+    ShareGroupTargetAssignmentMemberKey: share_replay.replay_target_of_member,
+    ShareGroupCurrentMemberAssignmentKey: share_replay.replay_current_assignment,
+    ShareGroupStatePartitionMetadataKey: share_replay.replay_state_partitions,
 }
 """Record key -> what its record does to the state."""
 
@@ -253,6 +276,7 @@ FIRE: dict[Any, Callable[[Groups, TimerKey, int], Result]] = {
     "streams-session": streams_timeouts.fire_session,
     "streams-rebalance": streams_timeouts.fire_rebalance,
     "streams-delay": streams_timeouts.fire_delay,
+    "share-session": share_timeouts.fire_session,
     rebalance_interval.TIMER: rebalance_interval.fire,
     expire.TIMER[0]: lambda groups, _, now_ms: expire.fire(groups, now_ms),
 }
@@ -263,6 +287,7 @@ START_REBALANCE: tuple[Callable[[Groups, Any, str, str | None, int], Result | No
     start_classic_rebalance,
     partial(start_rebalance, ConsumerUpdate),
     partial(start_rebalance, StreamsUpdate),
+    partial(start_rebalance, ShareUpdate),
 )
 """Kind -> the start of a rebalance from outside."""
 
@@ -271,6 +296,7 @@ SESSION_KEY: tuple[Callable[[str, str], TimerKey], ...] = (
     classic_session_key,
     ConsumerUpdate.TIMERS.session,
     StreamsUpdate.TIMERS.session,
+    ShareUpdate.TIMERS.session,
 )
 """Kind -> the timer of a member's session."""
 
@@ -278,6 +304,7 @@ EVICT: tuple[Callable[[Groups, Any, str, str, str | None, int], Result], ...] = 
     classic_administration.evict,
     partial(administration.evict, ConsumerUpdate),
     partial(administration.evict, StreamsUpdate),
+    partial(administration.evict, ShareUpdate),
 )
 """Kind -> the removal of a member by an administrator."""
 
@@ -285,6 +312,7 @@ BUMP_EPOCH: tuple[Callable[[Groups, Any, str, str | None, int], Result], ...] = 
     classic_administration.bump_epoch,
     partial(administration.bump_epoch, ConsumerUpdate),
     partial(administration.bump_epoch, StreamsUpdate),
+    partial(administration.bump_epoch, ShareUpdate),
 )
 """Kind -> the next generation or group epoch by an administrator."""
 
@@ -301,7 +329,13 @@ def _end_streams(group: StreamsGroup) -> tuple[list[Record], Sequence[Timer]]:
     return streams_tombstones(group.group_id), (Timer(initial_delay_key(group.group_id), None),)
 
 
-END: tuple[Callable[[Any], tuple[list[Record], Sequence[Timer]]], ...] = (_end_classic, _end_consumer, _end_streams)
+def _end_share(group: ShareGroup) -> tuple[list[Record], Sequence[Timer]]:
+    return share_tombstones(group.group_id), ()
+
+
+END: tuple[Callable[[Any], tuple[list[Record], Sequence[Timer]]], ...] = (
+    _end_classic, _end_consumer, _end_streams, _end_share,
+)  # fmt: skip
 """Kind -> the tombstones that delete an empty group, and its timers, disarmed."""
 
 
@@ -310,7 +344,9 @@ def _restore_modern(groups: Groups, group: ModernGroup[Any, Any, Any], now_ms: i
     return Result()
 
 
-RESTORE: tuple[Callable[[Groups, Any, int], Result | None], ...] = (restart_round, _restore_modern, _restore_modern)
+RESTORE: tuple[Callable[[Groups, Any, int], Result | None], ...] = (
+    restart_round, _restore_modern, _restore_modern, _restore_modern,
+)  # fmt: skip
 """Kind -> what drops a group's soft state and starts it again."""
 
 CHANGES_SOFT_STATE: frozenset[type[Any]] = frozenset(
@@ -321,6 +357,7 @@ CHANGES_SOFT_STATE: frozenset[type[Any]] = frozenset(
         LeaveGroupRequest,
         ConsumerGroupHeartbeatRequest,
         StreamsGroupHeartbeatRequest,
+        ShareGroupHeartbeatRequest,
         ForceRebalance,
         ActOnMember,
         ActOnGroup,
@@ -328,7 +365,9 @@ CHANGES_SOFT_STATE: frozenset[type[Any]] = frozenset(
 )
 """The requests whose operations change rounds and other soft state. All others change the state by their records only."""
 
-DETAILS: tuple[Callable[[Any, Any], dict[str, Any]], ...] = (classic_details, consumer_details, streams_details)
+DETAILS: tuple[Callable[[Any, Any], dict[str, Any]], ...] = (
+    classic_details, consumer_details, streams_details, share_details,
+)  # fmt: skip
 """Kind -> everything about a group as plain values (`/v1/groups/{group}`)."""
 
 RECORD_KEYS: tuple[str, ...] = tuple(key.NAME for key in REPLAY)

@@ -6,7 +6,7 @@ The core has no other defaults: an operation decides from the request, the state
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.groups.kinds import LABELS
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.patterns import BYTES_MAX
 
 STRICT = "strict"
@@ -72,6 +72,22 @@ class StreamsSettings:
     require_member: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareSettings:
+    """The settings in force for one share group: its overrides (resource type GROUP), else the server's values."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    record_lock_duration_ms: int
+    delivery_count_limit: int
+    partition_max_record_locks: int
+    auto_offset_reset: str
+    """`latest`, `earliest`, or `by_duration:` and a duration."""
+    isolation_level: str
+    renew_acknowledge_enable: bool
+
+
 class GroupSettings(Protocol):
     """The settings of single groups. The same object is given as long as nothing changes."""
 
@@ -80,6 +96,8 @@ class GroupSettings(Protocol):
     def consumer(self, group_id: str) -> ConsumerSettings: ...
 
     def streams(self, group_id: str) -> StreamsSettings: ...
+
+    def share(self, group_id: str) -> ShareSettings: ...
 
     def rebalance_interval_ms(self, group_id: str) -> int:
         """0: the group does not rebalance periodically (rebalance_interval.py)."""
@@ -123,7 +141,9 @@ class GroupsConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
 
-    group_coordinator_rebalance_protocols: tuple[str, ...] = LABELS
+    group_coordinator_rebalance_protocols: tuple[str, ...] = (
+        Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label,
+    )  # fmt: skip
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_min_session_timeout_ms: int = 45_000
     group_consumer_max_session_timeout_ms: int = 60_000
@@ -162,6 +182,29 @@ class GroupsConfig:
     group_streams_acceptable_recovery_lag: int = 10_000
     group_streams_fencing_policy: str = REVOCATION_EPOCH
     """One of `FENCING_POLICIES`; see fencing.py."""
+
+    group_share_session_timeout_ms: int = 45_000
+    group_share_min_session_timeout_ms: int = 45_000
+    group_share_max_session_timeout_ms: int = 60_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_min_heartbeat_interval_ms: int = 5_000
+    group_share_max_heartbeat_interval_ms: int = 15_000
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_min_assignment_interval_ms: int = 0
+    group_share_max_assignment_interval_ms: int = 15_000
+    group_share_max_size: int = 200
+    group_share_initialize_retry_interval_ms: int = 30_000
+    """When a share coordinator that has not answered is asked again."""
+    group_share_record_lock_duration_ms: int = 30_000
+    group_share_min_record_lock_duration_ms: int = 15_000
+    group_share_max_record_lock_duration_ms: int = 60_000
+    group_share_delivery_count_limit: int = 5
+    group_share_min_delivery_count_limit: int = 2
+    group_share_max_delivery_count_limit: int = 10
+    group_share_partition_max_record_locks: int = 2_000
+    group_share_min_partition_max_record_locks: int = 100
+    group_share_max_partition_max_record_locks: int = 4_000
+    group_share_max_share_sessions: int = 2_000
 
     fencing_require_ownership: bool = False
     fencing_require_member: bool = False

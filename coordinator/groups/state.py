@@ -22,6 +22,7 @@ from coordinator.groups.held_bytes import SMALL_DERIVED_BYTES, HeldBytes, ShardH
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, GroupSettings
+from coordinator.groups.share_states import NO_SHARE_STATES, ShareStates
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.patterns import MatchPatterns, match_at_once
 from coordinator.runtime.result import Link, Record, Result, Timer, TimerKey
@@ -80,7 +81,7 @@ class Groups(ABC):
 
     __slots__ = (
         "_count_all", "assignors", "by_id", "catalog", "config", "counters", "emits_accepted", "emits_refused", "held_bytes",
-        "match_patterns", "offsets", "settings", "uncommitted_groups",
+        "match_patterns", "offsets", "settings", "share_states", "uncommitted_groups",
     )  # fmt: skip
 
     migration: Migration
@@ -96,9 +97,11 @@ class Groups(ABC):
         count_all: Callable[[], int] | None = None,
         held_bytes: ShardHeldBytes | None = None,
         match_patterns: MatchPatterns = match_at_once,
+        share_states: ShareStates = NO_SHARE_STATES,
     ) -> None:
         """`settings`: of single groups; `assignors`: by name, the first is the default; `count_all`: groups of all shards;
-        `held_bytes`: the count of this shard as part of that of all; `match_patterns`: the way to the thread that does it."""
+        `held_bytes`: the count of this shard as part of that of all; `match_patterns`: the way to the thread that does it;
+        `share_states`: the share coordinator."""
         self.config = config
         self.catalog = catalog
         self.settings = ConfiguredGroups(config) if settings is None else settings
@@ -110,6 +113,7 @@ class Groups(ABC):
         """Whether refused commits and fenced members become events."""
         self.held_bytes = HeldBytes().of_shard(0) if held_bytes is None else held_bytes
         self.match_patterns = match_patterns
+        self.share_states = share_states
         self.by_id: dict[str, Group] = {}
         """Changed by `put`, `place` and `remove` alone, which count what the groups hold."""
         self.uncommitted_groups: dict[str, Group] = {}

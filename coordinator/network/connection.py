@@ -34,8 +34,8 @@ from coordinator.runtime.memory import COUNTED_BYTES, Memory
 from coordinator.runtime.result import Link
 from coordinator.security.principal import ANONYMOUS, Principal
 
-HEARTBEATS = frozenset(key.to_bytes(2) for key in (12, 68, 88))
-"""How requests begin that a session depends on: Heartbeat, ConsumerGroupHeartbeat, StreamsGroupHeartbeat."""
+HEARTBEATS = frozenset(key.to_bytes(2) for key in (12, 68, 76, 88))
+"""How requests begin that a session depends on: the heartbeats of classic, consumer, share and streams groups."""
 
 
 @dataclass(frozen=True, slots=True)

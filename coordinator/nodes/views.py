@@ -9,6 +9,7 @@ from coordinator.nodes.brokers import Brokers
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest, Status
+from coordinator.share_state.coordinator import ShareCoordinator
 from coordinator.topics import names
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
@@ -75,6 +76,8 @@ class _View:
         self.topics = TopicsOfBroker(server.topics, brokers, broker_id)
         self.groups = self._router(server.groups, names.CONSUMER_OFFSETS)
         self.transactions = self._router(server.transactions, names.TRANSACTION_STATE)
+        self.share_states = ShareCoordinator(self._router(server.share_states.router, names.SHARE_GROUP_STATE))
+        self.share_partitions = server.share_partitions.of_broker(self.topics, server.share_states)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._server, name)

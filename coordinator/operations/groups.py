@@ -17,15 +17,19 @@ from typing import Any
 from coordinator.operations.client import Client, Connection, OperationFailed, error_name, refuse_error
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
+    AlterShareGroupOffsetsRequest,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    DescribeShareGroupOffsetsRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
@@ -40,6 +44,8 @@ _BY_NAME = 9
 
 Partition = tuple[str, int]
 DOES_NOT_EXIST = "Dead"
+SHARE = "share"
+"""The type of share groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +91,18 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """The position of a group in one partition. `end` is None if the topic no longer exists, or has no leader."""
+    """The position of a group in one partition. `end` is None if the topic no longer exists, or has no leader.
+
+    Of a share group: where the partition starts for it. `lag` then leaves out the records behind it that are done with.
+    """
 
     topic: str
     partition: int
     offset: int | None
     end: int | None
+    lag: int | None
     metadata: str | None
     owner: str | None
-
-    @property
-    def lag(self) -> int | None:
-        return None if self.end is None or self.offset is None else max(0, self.end - self.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +158,7 @@ def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str]
 
 
 def describe(client: Client, group_id: str) -> DescribedGroup:
-    """A group. Raises OperationFailed if it does not exist or is a share group, which this command does not support."""
+    """A group. Raises OperationFailed if it does not exist or is of a kind that this command does not know."""
     group = find(client, group_id)
     if group is not None:
         return group
@@ -165,7 +171,7 @@ def describe(client: Client, group_id: str) -> DescribedGroup:
 
 
 def find(client: Client, group_id: str) -> DescribedGroup | None:
-    """A classic, consumer or streams group, or None if there is none of this name."""
+    """A classic, consumer, streams or share group, or None if there is none of this name."""
     answer = client.ask_coordinator(group_id, DescribeGroupsRequest(groups=[group_id]))
     connection = client.coordinator(group_id)
     [group] = answer.groups
@@ -186,6 +192,11 @@ def find(client: Client, group_id: str) -> DescribedGroup | None:
         if streams.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             refuse_error(streams.error_code, f"cannot describe group {group_id}", streams.error_message)
             return _streams(streams, connection)
+    if connection.supports(ShareGroupDescribeRequest):
+        [share] = client.ask_coordinator(group_id, ShareGroupDescribeRequest(group_ids=[group_id])).groups
+        if share.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            refuse_error(share.error_code, f"cannot describe group {group_id}", share.error_message)
+            return _share(share, connection)
     return None
 
 
@@ -248,9 +259,26 @@ def _streams(group: StreamsGroupDescribeResponse.DescribedGroup, connection: Con
     return _described("streams", group, members, connection)
 
 
+def _share(group: ShareGroupDescribeResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
+    members = [
+        Member(
+            member_id=member.member_id,
+            instance_id=None,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            epoch=member.member_epoch,
+            assignment={each.topic_name: each.partitions for each in member.assignment.topic_partitions},
+        )
+        for member in group.members
+    ]
+    return _described(SHARE, group, members, connection)
+
+
 def _described(
     kind: str,
-    group: ConsumerGroupDescribeResponse.DescribedGroup | StreamsGroupDescribeResponse.DescribedGroup,
+    group: ConsumerGroupDescribeResponse.DescribedGroup
+    | ShareGroupDescribeResponse.DescribedGroup
+    | StreamsGroupDescribeResponse.DescribedGroup,
     members: Sequence[Member],
     connection: Connection,
 ) -> DescribedGroup:
@@ -296,15 +324,23 @@ def _partitions_read(
     return {topic: sorted(partitions) for topic, partitions in sorted(read.items())}
 
 
-def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> list[CommittedOffset]:
-    """The partitions that a group has committed or is assigned, with their log end offsets."""
-    committed = _committed(client, group_id)
-    owners = {
-        (topic, partition): member.member_id
-        for member in members
-        for topic, partitions in (member.assignment or {}).items()
-        for partition in partitions
-    }
+def offsets(client: Client, group: DescribedGroup) -> list[CommittedOffset]:
+    """The partitions that a group has committed, or has a state for, or is assigned, with their log end offsets."""
+    is_share = group.type == SHARE
+    lags: Mapping[Partition, int | None] = {}
+    committed: Mapping[Partition, tuple[int | None, str | None]]
+    if is_share:
+        starts = _starts(client, group.group_id)
+        committed = {key: (start, None) for key, (start, _) in starts.items()}
+        lags = {key: lag for key, (_, lag) in starts.items()}
+    else:
+        committed = _committed(client, group.group_id)
+    owners: dict[Partition, str] = {}
+    for member in group.members:
+        for topic, partitions in (member.assignment or {}).items():
+            for key in ((topic, partition) for partition in partitions):
+                # Several members of a share group read a partition together.
+                owners[key] = f"{owners[key]}, {member.member_id}" if is_share and key in owners else member.member_id
     wanted = sorted(committed.keys() | owners.keys())
     led_by = _led_by(client, sorted({topic for topic, _ in wanted}), wanted)
     ends = positions(client, {key: LATEST for key, leader in led_by.items() if leader is not None})
@@ -316,11 +352,33 @@ def offsets(client: Client, group_id: str, members: Iterable[Member] = ()) -> li
             partition=key[1],
             offset=committed.get(key, (None, None))[0],
             end=ends.get(key),
+            lag=lags.get(key) if is_share else _lag(committed.get(key, (None, None))[0], ends.get(key)),
             metadata=committed.get(key, (None, None))[1],
             owner=owners.get(key),
         )
         for key in wanted
     ]
+
+
+def _lag(offset: int | None, end: int | None) -> int | None:
+    return None if end is None or offset is None else max(0, end - offset)
+
+
+def _starts(client: Client, group_id: str) -> dict[Partition, tuple[int | None, int | None]]:
+    """Where the share partitions of a group start, and their lags; None: not known, or not decided yet."""
+    asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+    answer = client.ask_coordinator(group_id, DescribeShareGroupOffsetsRequest(groups=[asked]))
+    (found,) = answer.groups
+    refuse_error(found.error_code, f"cannot describe the offsets of group {group_id}")
+    return {
+        (topic.topic_name, each.partition_index): (_unless_negative(each.start_offset), _unless_negative(each.lag))
+        for topic in found.topics
+        for each in topic.partitions
+    }
+
+
+def _unless_negative(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 def _committed(client: Client, group_id: str) -> dict[Partition, tuple[int, str | None]]:
@@ -430,13 +488,18 @@ def delete(client: Client, group_ids: Sequence[str]) -> dict[str, str | None]:
     return outcome
 
 
-def plan_reset(client: Client, group_id: str, selection: Selection, target: Target) -> list[Reset]:
-    """The resets that `commit` would carry out.
+def plan_reset(
+    client: Client, group_id: str, selection: Selection, target: Target, *, is_share: bool = False
+) -> list[Reset]:
+    """The resets that `commit` or, of a share group, `alter` would carry out.
 
     An offset or a shift is limited to the records of the partition, unless it has no leader: nobody knows them then. Raises
     OperationFailed if a topic or partition does not exist, if there is nothing to reset, or if the target needs a leader.
     """
-    old = {key: offset for key, (offset, _) in _committed(client, group_id).items()}
+    if is_share:
+        old = {key: start for key, (start, _) in _starts(client, group_id).items() if start is not None}
+    else:
+        old = {key: offset for key, (offset, _) in _committed(client, group_id).items()}
     selected = _selected(client, group_id, selection, old)
     led = [key for key, leader in selected.items() if leader is not None or target.timestamp is not None]
     earliest = positions(client, dict.fromkeys(led, EARLIEST))
@@ -485,12 +548,12 @@ def _selected(
     return {key: present[key] for key in sorted(set(selected))}
 
 
-def refuse_active(client: Client, group_id: str) -> None:
+def refuse_active(group: DescribedGroup | None) -> None:
     """Raises OperationFailed if the group has members. A group that does not exist yet can get offsets."""
-    group = find(client, group_id)
     if group is not None and group.members:
         raise OperationFailed(
-            f"group {group_id} is {group.state} and has {len(group.members)} member(s): stop them before resetting offsets"
+            f"group {group.group_id} is {group.state} and has {len(group.members)} member(s): "
+            "stop them before resetting offsets"
         )
 
 
@@ -515,3 +578,18 @@ def commit(client: Client, group_id: str, plan: Sequence[Reset]) -> None:
         for partition in topic.partitions:
             where = f"{topic.name}-{partition.partition_index}"
             refuse_error(partition.error_code, f"cannot reset group {group_id} in {where}")
+
+
+def alter(client: Client, group_id: str, plan: Sequence[Reset]) -> None:
+    """Sets where the share partitions of a group start. Raises OperationFailed with the first one that the server refuses."""
+    topics: dict[str, list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition]] = {}
+    for reset in plan:
+        topics.setdefault(reset.topic, []).append(
+            AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition(reset.partition, reset.new)
+        )
+    asked = [AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic(*each) for each in topics.items()]
+    answer = client.ask_coordinator(group_id, AlterShareGroupOffsetsRequest(group_id=group_id, topics=asked))
+    refuse_error(answer.error_code, f"cannot reset group {group_id}")
+    for topic in answer.responses:
+        for each in topic.partitions:
+            refuse_error(each.error_code, f"cannot reset group {group_id} in {topic.topic_name}-{each.partition_index}")

@@ -27,10 +27,10 @@ def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as
 def show_description(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
     """Prints state, members and offsets of groups."""
     found = [groups.describe(client, group_id) for group_id in group_ids]
-    held = [groups.offsets(client, group.group_id, group.members) for group in found]
+    held = [groups.offsets(client, group) for group in found]
     if as_json:
         described = [
-            {**asdict(group), "offsets": [_offset(each) for each in rows]}
+            {**asdict(group), "offsets": [asdict(each) for each in rows]}
             for group, rows in zip(found, held, strict=True)
         ]
         print_json({"groups": described})
@@ -89,11 +89,11 @@ def _tasks(tasks: Mapping[str, Any]) -> str:
 
 
 def show_offsets(client: Client, group_id: str, *, as_json: bool) -> int:
-    """Prints the committed offsets of a group and its lag."""
+    """Prints the committed offsets of a group, or where the partitions of a share group start, and its lag."""
     group = groups.describe(client, group_id)
-    rows = groups.offsets(client, group_id, group.members)
+    rows = groups.offsets(client, group)
     if as_json:
-        print_json({"group_id": group_id, "offsets": [_offset(each) for each in rows]})
+        print_json({"group_id": group_id, "offsets": [asdict(each) for each in rows]})
     else:
         _print_offsets(rows)
     return 0
@@ -108,10 +108,6 @@ def _print_offsets(rows: Sequence[CommittedOffset]) -> None:
             for each in rows
         ],
     )
-
-
-def _offset(each: CommittedOffset) -> dict[str, Any]:
-    return {**asdict(each), "lag": each.lag}
 
 
 def show_deletion(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
@@ -129,11 +125,13 @@ def show_reset(
     client: Client, group_id: str, selection: Selection, target: Target, *, execute: bool, as_json: bool
 ) -> int:
     """Prints the plan of a reset and, with `execute`, carries it out."""
+    group = groups.find(client, group_id)
+    is_share = group is not None and group.type == groups.SHARE
     if execute:
-        groups.refuse_active(client, group_id)
-    plan = groups.plan_reset(client, group_id, selection, target)
+        groups.refuse_active(group)
+    plan = groups.plan_reset(client, group_id, selection, target, is_share=is_share)
     if execute:
-        groups.commit(client, group_id, plan)
+        (groups.alter if is_share else groups.commit)(client, group_id, plan)
     if as_json:
         print_json({"group_id": group_id, "executed": execute, "partitions": [asdict(reset) for reset in plan]})
         return 0

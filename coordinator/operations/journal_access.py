@@ -15,15 +15,21 @@ from coordinator.cluster.engine.engine import (
     OutcomeUnknown,
 )
 from coordinator.log.batch import CorruptBatch
-from coordinator.topics.names import CLUSTER_METADATA, CONSUMER_OFFSETS, COORDINATOR_EVENTS, TRANSACTION_STATE
+from coordinator.topics.names import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    COORDINATOR_EVENTS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 
 T = TypeVar("T")
 VARIABLE = "COORDINATOR_JOURNAL"
 FROM_VARIABLE = "-"
 """Stands for the address in the variable, because other users of a machine see command lines."""
-TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, COORDINATOR_EVENTS, CLUSTER_METADATA)
+TOPICS = (TRANSACTION_STATE, CONSUMER_OFFSETS, SHARE_GROUP_STATE, COORDINATOR_EVENTS, CLUSTER_METADATA)
 """The topics whose logs are in a journal, in the order in which running workers are read: markers of a transaction that ends
-meanwhile are sent again, and no state is without its events."""
+meanwhile are sent again, no group knows share partitions without a state, and no state is without its events."""
 
 
 class JournalFailed(Exception):

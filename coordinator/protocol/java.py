@@ -15,6 +15,13 @@ _TRIMMED = "".join(map(chr, range(33)))
 _NUMBER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 """Zeros at the beginning are no part of the second group, because Python converts at most 4,300 digits."""
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?)")
+_DURATION = re.compile(
+    r"(?P<sign>[-+]?)P((?P<days>[-+]?[0-9]{1,15})D)?"
+    r"(T(?P<time>((?P<hours>[-+]?[0-9]{1,15})H)?((?P<minutes>[-+]?[0-9]{1,15})M)?"
+    r"((?P<seconds>[-+]?[0-9]{1,15})([.,](?P<fraction>[0-9]{0,9}))?S)?))?",
+    re.IGNORECASE | re.ASCII,
+)
+_MILLISECONDS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 _HASHES_CACHED = 16_384
 """Strings whose hashes are remembered: the member ids of a group are ordered again for each target."""
 _CAPACITY_DEFAULT = 16
@@ -43,6 +50,17 @@ def parse_long(text: str) -> int | None:
 def parse_double(text: str) -> float | None:
     """Java's Double.parseDouble, without its suffixes and hexadecimal numbers; None for what is no number."""
     return float(trim(text)) if _DOUBLE.fullmatch(trim(text)) else None
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Java's Duration.parse (ISO 8601, from days to seconds), in milliseconds rounded down; None for what is no duration."""
+    match = _DURATION.fullmatch(text)
+    if match is None or match["time"] == "" or all(match[unit] is None for unit in _MILLISECONDS):
+        return None
+    sign = -1 if match["seconds"] and match["seconds"].startswith("-") else 1
+    whole = sum(int(match[unit] or 0) * length for unit, length in _MILLISECONDS.items())
+    duration_ms = whole + sign * int(f"{match['fraction'] or '':0<3}"[:3])
+    return -duration_ms if match["sign"] == "-" else duration_ms
 
 
 def string_hash(text: str) -> int:

@@ -2,9 +2,11 @@
 
 v4 looks up several keys at once (KIP-699). In Kafka the first look-up creates the internal topic and answers
 COORDINATOR_NOT_AVAILABLE; here the coordinators' logs always exist. The message of a success is "NONE" in v1-3 and "" in the
-batched form. Share groups are not supported: their look-up is refused with INVALID_REQUEST, because the retriable
-COORDINATOR_NOT_AVAILABLE would make clients ask forever. Whether a client may look a key up is decided before whether the key
-exists; a share key needs CLUSTER_ACTION since v6.
+batched form. Whether a client may look a key up is decided before whether the key exists.
+
+v6 looks up share coordinators (KIP-932), which is for brokers: it needs CLUSTER_ACTION. A key is GROUP:TOPIC-ID:PARTITION; any
+other one gets INVALID_REQUEST. In front of a cluster every one does, because share groups are not supported there: the
+retriable COORDINATOR_NOT_AVAILABLE would make clients ask forever.
 
 Of several workers it is the one that has the shard, or while nobody has it, the one that takes it. Only a client whose listener
 that worker does not have gets COORDINATOR_NOT_AVAILABLE.
@@ -19,10 +21,15 @@ from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from coordinator.protocol.messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitializeShareGroupStateRequest,
+)
 from coordinator.runtime.router import Router
 from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
-from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from coordinator.share_state.coordinator import share_partition, text_of
+from coordinator.topics.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _BATCHED_SINCE = 4
@@ -30,7 +37,6 @@ _PIECE_KEYS = 200
 """Keys that are looked up in a millisecond, with their permissions."""
 _SHARE_SINCE = 6
 _NO_NODE = -1
-_REFUSALS = {SHARE: ""}
 _NOT_AVAILABLE = "The coordinator is not available."
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
 _ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
@@ -40,8 +46,11 @@ _Coordinator = FindCoordinatorResponse.Coordinator
 
 def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
     request = exchange.request
+    if request.key_type == SHARE:
+        _find_share_coordinators(server, exchange)
+        return
     if request.key_type not in (GROUP, TRANSACTION):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, _REFUSALS.get(request.key_type, _UNKNOWN_TYPE))
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE)
     permits, access = exchange.permits, _ACCESS[request.key_type]
     if exchange.api_version < _BATCHED_SINCE:
         if not permits.allows(access, request.key):
@@ -72,6 +81,29 @@ def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: P
     if is_share and not permits.allows(CLUSTER_ACTION):
         raise denial(CLUSTER_ACTION.resource_type)
     handle(server, exchange)
+
+
+def _find_share_coordinators(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
+    has_coordinators = InitializeShareGroupStateRequest.API_KEY in exchange.supported
+    if exchange.api_version < _SHARE_SINCE or not has_coordinators or server.config.overlay.data_bootstrap_servers:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "")
+    keys, shard_of = exchange.request.coordinator_keys, server.share_states.router.shard_of
+
+    def find(key: str) -> _Coordinator:
+        partition = share_partition(key)
+        if partition is None:
+            return _nowhere(key, ErrorCode.INVALID_REQUEST)
+        index = shard_of(text_of(partition)).index
+        return _described(key, server.cluster.coordinator(SHARE_GROUP_STATE, index, exchange.advertised))
+
+    def pieces() -> Pieces:
+        found: list[_Coordinator] = []
+        for start in range(0, len(keys), _PIECE_KEYS):
+            found += map(find, keys[start : start + _PIECE_KEYS])
+            yield
+        exchange.reply_in_slices(FindCoordinatorResponse(coordinators=found))
+
+    exchange.run_in_slices(pieces())
 
 
 def _coordinator(server: Server, exchange: Exchange[FindCoordinatorRequest], key: str) -> Node | None:

@@ -12,6 +12,7 @@ from coordinator.api.declaration import Api, Coordinator
 from coordinator.api.payloads import has_field
 from coordinator.groups.classic.states import State as ClassicState
 from coordinator.groups.consumer.group import State as ConsumerState
+from coordinator.groups.share.group import State as ShareState
 from coordinator.groups.streams.group import State as StreamsState
 from coordinator.protocol.errors import ErrorCode
 from coordinator.rules import body
@@ -22,7 +23,7 @@ from coordinator.rules.responses import can_carry, errors_met, has_message, has_
 
 _GLOBS = ("api", *Named._fields, "client_id", "client_host", "listener", "principal", "group_state")
 _COORDINATED = {"group", "transactional_id"}
-STATES = sorted({state.value for kind in (ClassicState, ConsumerState, StreamsState) for state in kind})
+STATES = sorted({state.value for kind in (ClassicState, ConsumerState, StreamsState, ShareState) for state in kind})
 """Kafka's names of the states of groups."""
 
 Apis = Mapping[int, Api[Any]]

@@ -64,9 +64,15 @@ class Loaded:
     """Base offset of the batch that was read last."""
 
 
-def load(log: Log, serde: Serde, state: StateMachine, bulk_replayers: BulkReplayers | None = None) -> Loaded:
-    """Replays the whole log. Raises as `load_in_slices`."""
-    loaded = Loaded()
+def load(
+    log: Log,
+    serde: Serde,
+    state: StateMachine,
+    bulk_replayers: BulkReplayers | None = None,
+    loaded: Loaded | None = None,
+) -> Loaded:
+    """Replays the whole log, and returns the counts, which are in `loaded` meanwhile. Raises as `load_in_slices`."""
+    loaded = Loaded() if loaded is None else loaded
     for _ in load_in_slices(log, serde, state, loaded, bulk_replayers):
         pass
     return loaded

@@ -178,6 +178,9 @@ class RequestContext(Protocol):
 RunChange = Callable[[Callable[[Any, int], "Result"]], None]
 """`run_change(change)` has the shard run `change(state, now_ms)`, now or in a later turn; what it returns is applied."""
 
+Ask = Callable[[RunChange], None]
+"""`ask(run_change)` asks another part of the server, whose answer arrives later as a change of the state."""
+
 
 @dataclass(slots=True)
 class Result:
@@ -195,5 +198,5 @@ class Result:
     """A control batch to be written after the records."""
     after: Sequence[Callable[[], None]] = ()
     """Callbacks for when everything written so far is durable. They are dropped if the write fails."""
-    asks: Sequence[Callable[[RunChange], None]] = ()
+    asks: Sequence[Ask] = ()
     """Questions to other parts of the server, whose answers arrive later as changes of the state."""

@@ -192,6 +192,8 @@ class Shard(Generic[S]):
         """Why the next load happens, for the event log."""
         self._loading: Iterator[None] | None = None
         """The rest of a load in slices."""
+        self._is_reading = False
+        """Whether `load` reads the log."""
         self._is_held = False
         """Whether an administrator's reload has not begun to read the log yet."""
         self.watchers: list[Callable[[], None]] = []
@@ -213,6 +215,11 @@ class Shard(Generic[S]):
     def offset_written(self) -> int:
         """The offset of the next record; those of this turn count, which are not in the log yet."""
         return self._offset_written
+
+    @property
+    def offset_replayed(self) -> int:
+        """While a record is replayed: an offset that is not after it, and not before its batch."""
+        return self.loaded.offset if self._is_reading or self._loading is not None else self._offset_written
 
     @property
     def has_unwritten(self) -> bool:
@@ -683,8 +690,12 @@ class Shard(Generic[S]):
 
         Raises DamagedLog, DecodeError or UnknownRecordVersion: a log that is not fully understood is not served.
         """
-        state = self._make_state()
-        self.loaded = load(self.log, self._serde, state, self._bulk_replayers)
+        state, self.loaded = self._make_state(), Loaded()
+        self._is_reading = True
+        try:
+            load(self.log, self._serde, state, self._bulk_replayers, self.loaded)
+        finally:
+            self._is_reading = False
         self.state = state
         self._loaded()
         return self.loaded.records

@@ -21,6 +21,7 @@ from coordinator.admin.server_view import ClusterStatistics
 from coordinator.api.cluster import Cluster
 from coordinator.api.declaration import Api, supported_apis
 from coordinator.api.recognition import LearnTemplate
+from coordinator.api.share_partitions import share_settings_of, when
 from coordinator.api.sliced_work import BackgroundWork
 from coordinator.config.broker_configs import Endpoint
 from coordinator.config.security import NO_SECURITY
@@ -39,6 +40,7 @@ from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import ALL_EVENTS
+from coordinator.groups.share.update import topics_deleted as share_topics_deleted
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
@@ -71,10 +73,15 @@ from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import read_catalog, shard_folder
 from coordinator.server.dynamic_settings import DynamicSettings
 from coordinator.server.internal_logs import Coordinators, EmbeddedLogs, InternalLogs, LogParts
+from coordinator.share_state import machine as share_state_machine
+from coordinator.share_state.coordinator import ShareCoordinator, StatesOfGroups
+from coordinator.share_state.delete import topics_deleted as share_states_deleted
+from coordinator.share_state.machine import ShareStateMachine
 from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.create import create_topics
 from coordinator.topics.encoded_topics import EncodedTopics
+from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.topics import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
@@ -101,6 +108,7 @@ _log = logging.getLogger(__name__)
 OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
 TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
+SHARE_TOPIC = names.SHARE_GROUP_STATE
 PORTS_TRIED = 20
 """How often free ports that follow each other are looked for."""
 REPLAYS_MAX = 4
@@ -156,6 +164,7 @@ class Server:
         self._make_data_plane()
         self._make_groups()
         self._make_transactions()
+        self._make_share_states()
         self._make_keepers()
         self._overlay = self._make_overlay()
 
@@ -242,6 +251,22 @@ class Server:
             self.transactions,
             enabled=config.transactions.transaction_partition_verification_enable,
             schedule=self._schedule,
+        )
+
+    def _make_share_states(self) -> None:
+        """The shards of share partitions, and those that this server leads."""
+        count = self.config.log.share_coordinator_state_topic_num_partitions
+        router = Router([self._share_state_shard(index) for index in range(count)])
+        self.share_states = ShareCoordinator(router)
+        self._attach_shards(SHARE_TOPIC, router, cleanup_policy="delete")
+        self.share_partitions = ShareManager(
+            self.topics,
+            self.share_states,
+            when,
+            share_settings_of(self._group_settings),
+            self.clock,
+            self.clock.schedule,
+            self.config.groups.group_share_max_share_sessions,
         )
 
     def _make_keepers(self) -> None:
@@ -345,8 +370,8 @@ class Server:
 
     @property
     def shards(self) -> list[Shard[Any]]:
-        """The shards of groups and those of transactions."""
-        return [*self.groups.shards, *self.transactions.shards]
+        """The shards of groups, those of transactions and those of share partitions."""
+        return [*self.groups.shards, *self.transactions.shards, *self.share_states.router.shards]
 
     def _log_parts(self, observe: Callable[[str, bytes], None] | None) -> LogParts:
         return LogParts(
@@ -405,7 +430,7 @@ class Server:
 
     def _make_cleaner(self) -> Cleaner:
         return Cleaner(
-            lambda: [*self._own_shard_logs(), *self.topics.compacted_logs()],
+            lambda: [*self._own_shard_logs(self.groups, self.transactions), *self.topics.compacted_logs()],
             self.clock,
             run_in_thread=self._run_in_thread,
             soon=self._loop.call_soon,
@@ -432,16 +457,17 @@ class Server:
         self.topics.metadata_observers += [self.quota_keeper.observe, self._settings_changed, self._dynamic.observe]
         self._dynamic.start()
 
-    def _attach_shards(self, topic: str, router: Router[Any]) -> None:
+    def _attach_shards(self, topic: str, router: Router[Any], cleanup_policy: str = "compact") -> None:
         shards = router.shards
         self.topics.attach_internal(
             topic,
             [shard.log for shard in shards],
+            cleanup_policy=cleanup_policy,
             is_here=lambda index: 0 <= index < len(shards) and shards[index].status is not Status.ELSEWHERE,
         )
 
-    def _own_shard_logs(self) -> list[JournaledLog]:
-        return [] if self._logs.is_cache else [shard.log for shard in self.shards]
+    def _own_shard_logs(self, *routers: Router[Any]) -> list[JournaledLog]:
+        return [] if self._logs.is_cache else [shard.log for router in routers for shard in router.shards]
 
     def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
         """Calls the function in a thread, then `done` on the loop with what it returned or raised."""
@@ -449,7 +475,7 @@ class Server:
 
     def _known_logs(self) -> Iterator[KnownLog]:
         yield from self.topics.known_logs()
-        for log in self._own_shard_logs():
+        for log in self._own_shard_logs(self.groups, self.transactions, self.share_states.router):
             known = log.known(NO_ID)
             if known is not None:
                 yield known
@@ -486,6 +512,7 @@ class Server:
                 count_all=self._count_groups,
                 held_bytes=self.held_bytes.of_shard(index),
                 match_patterns=self.match_patterns,
+                share_states=StatesOfGroups(lambda: self.share_states),
             ),
             RECORD_KEYS,
             self._event_log(index),
@@ -514,6 +541,26 @@ class Server:
             transaction_machine.RECORD_KEYS,
         )
 
+    def _share_state_shard(self, index: int) -> Shard[ShareStateMachine]:
+        config = self.config
+
+        def shard() -> Shard[ShareStateMachine]:
+            return self.share_states.router.shards[index]
+
+        return self._shard(
+            SHARE_TOPIC,
+            index,
+            config.log.share_coordinator_state_topic_segment_bytes,
+            lambda: ShareStateMachine(
+                config.share_states,
+                self.topics,
+                position=lambda: shard().offset_replayed,
+                prune=lambda offset: self._logs.prune(shard().log, offset),
+            ),
+            share_state_machine.RECORD_KEYS,
+            commit_timeout_ms=config.share_states.share_coordinator_write_timeout_ms,
+        )
+
     def _shard(
         self,
         topic: str,
@@ -523,7 +570,9 @@ class Server:
         record_keys: tuple[str, ...],
         events: EventLog | None = None,
         bulk_replayers: BulkReplayers | None = None,
+        commit_timeout_ms: int | None = None,
     ) -> Shard[S]:
+        """`commit_timeout_ms`: None for that of offsets."""
         config = self.config
         log = JournaledLog(self._disk, shard_folder(self._logs.folder, topic, index), LogSettings(
             segment_bytes=segment_bytes, segment_ms=None, retention_ms=None,
@@ -541,7 +590,7 @@ class Server:
             at_turn_end=self.journal.at_turn_end,
             schedule=self._schedule,
             protocol_schedule=self.clock.schedule,
-            commit_timeout_ms=config.log.offsets_commit_timeout_ms,
+            commit_timeout_ms=commit_timeout_ms or config.log.offsets_commit_timeout_ms,
             on_fact=self._on_fact,
             on_timer=lambda index, key: self.clock.on_fired(topic, index, key),
             on_durable=lambda index: self.topics.wake(topic, index),
@@ -598,11 +647,17 @@ class Server:
     def _topics_deleted(self, topics: Sequence[tuple[str, bytes]]) -> None:
         if self._overlay is not None:
             self._overlay.forget_topics(topic_id for _, topic_id in topics)
+        self.share_partitions.topics_deleted({topic_id for _, topic_id in topics})
         self._background.add(self._delete_offsets(dict(topics)))
 
     def _delete_offsets(self, topic_ids: Mapping[str, bytes]) -> Iterator[None]:
         for shard in self.groups.shards:
             shard.run_internal(partial(topics_deleted, topic_ids, self._background.add))
+            shard.run_internal(partial(share_topics_deleted, topic_ids))
+            yield
+        ids = frozenset(topic_ids.values())
+        for of_share_partitions in self.share_states.router.shards:
+            of_share_partitions.run_internal(partial(share_states_deleted, ids))
             yield
 
     def _configure(self, config: ServerConfig) -> None:
@@ -653,7 +708,9 @@ class Server:
 
         A worker accepts clients when it knows the others: a client forgets what Metadata does not name.
         """
-        coordinators = Coordinators(self.groups, self.transactions, self.topics, self.markers, self._verification)
+        coordinators = Coordinators(
+            self.groups, self.transactions, self.share_states, self.topics, self.markers, self._verification
+        )
         self._logs.check_may_ask(self.authorizer)
         self._logs.load(coordinators)
         self._catalog_keeper.begin()
@@ -752,7 +809,9 @@ class Server:
 
     def _leader_moved(self, topic: str, index: int) -> None:
         """The new coordinator of a shard loads its log, as in Kafka; who waits for the old one hears NOT_COORDINATOR."""
-        routers: dict[str, Router[Any]] = {OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions}
+        routers: dict[str, Router[Any]] = {
+            OFFSETS_TOPIC: self.groups, TRANSACTIONS_TOPIC: self.transactions, SHARE_TOPIC: self.share_states.router
+        }  # fmt: skip
         router = routers.get(topic)
         if router is not None and router.shards[index].status not in {Status.FAILED, Status.STOPPED}:
             router.shards[index].fail_over(0)

@@ -39,7 +39,8 @@ from coordinator.server.data_folder import (
 )
 from coordinator.server.epochs import read_epoch
 from coordinator.server.event_logs import open_event_logs
-from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, TRANSACTION_STATE
+from coordinator.share_state.coordinator import ShareCoordinator
+from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from coordinator.topics.registry import Registry
 from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
@@ -83,14 +84,15 @@ class Coordinators:
 
     groups: Router[GroupMachine]
     transactions: Router[TransactionMachine]
+    share_states: ShareCoordinator
     topics: Topics
     markers: MarkerWriter
     verification: Verification
 
     @property
     def shards(self) -> list[Shard[Any]]:
-        """The shards of groups and those of transactions."""
-        return [*self.groups.shards, *self.transactions.shards]
+        """The shards of groups, those of transactions and those of share partitions."""
+        return [*self.groups.shards, *self.transactions.shards, *self.share_states.router.shards]
 
 
 class InternalLogs(ABC):
@@ -142,6 +144,10 @@ class InternalLogs(ABC):
             TRANSACTION_STATE: (
                 log.transaction_state_log_num_partitions,
                 "transaction.state.log.num.partitions",
+            ),
+            SHARE_GROUP_STATE: (
+                log.share_coordinator_state_topic_num_partitions,
+                "share.coordinator.state.topic.num.partitions",
             ),
         }
         for topic, (count, setting) in counts.items():
@@ -205,6 +211,10 @@ class InternalLogs(ABC):
         """The server is about to close its listeners."""
 
     @abstractmethod
+    def prune(self, log: JournaledLog, offset: int) -> None:
+        """Deletes the records of a log before an offset, which its shard needs no more. A later call deletes the rest."""
+
+    @abstractmethod
     def close_log(self, log: JournaledLog) -> None:
         """Closes the log of a shard, after the last write."""
 
@@ -266,10 +276,12 @@ class EmbeddedLogs(InternalLogs):
         """There are no others."""
 
     def load(self, coordinators: Coordinators) -> None:
-        for name, router in (
-            (CONSUMER_OFFSETS, coordinators.groups),
-            (TRANSACTION_STATE, coordinators.transactions),
-        ):
+        routers: dict[str, Router[Any]] = {
+            CONSUMER_OFFSETS: coordinators.groups,
+            TRANSACTION_STATE: coordinators.transactions,
+            SHARE_GROUP_STATE: coordinators.share_states.router,
+        }
+        for name, router in routers.items():
             for shard in router.shards:
                 read = shard.load()
                 if read:
@@ -292,6 +304,16 @@ class EmbeddedLogs(InternalLogs):
 
     async def leave(self) -> None:
         """There is nobody to leave."""
+
+    def prune(self, log: JournaledLog, offset: int) -> None:
+        """What only the journal has stays: a start appends it to the segments, whole batches from their end on."""
+        offset = min(offset, log.synced_offset)
+        if offset <= log.start_offset or log.failed is not None:
+            return
+        try:
+            log.truncate_before(offset)
+        except OSError as error:
+            _log.warning("event=log_not_pruned log=%s reason=%s", log.folder, error)
 
     def close_log(self, log: JournaledLog) -> None:
         """What cannot be synced is in the journal."""

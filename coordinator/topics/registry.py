@@ -241,6 +241,9 @@ def internal_topic(
 ) -> list[Message]:
     """The records that a registry lacks of a topic whose partitions are the logs of shards. `segment_bytes`: of these logs."""
     settings = {"cleanup.policy": cleanup_policy, "compression.type": "producer"}
+    if name == names.SHARE_GROUP_STATE:
+        # Age does not matter: only its coordinator knows which records are needed, also if a Kafka broker takes the log over.
+        settings["retention.ms"] = "-1"
     if segment_bytes is not None:
         settings["segment.bytes"] = str(segment_bytes)
     topic = registry.topics.get(name)

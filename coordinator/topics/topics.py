@@ -428,6 +428,11 @@ class Topics:
         """The space of the file system that has the data folder. Raises OSError."""
         return self._disk.space(self._data_folder)
 
+    def partitions_of(self, topic_id: bytes) -> int:
+        """The number of partitions of a topic; 0 if there is none with this id."""
+        topic = self.registry.by_id.get(topic_id)
+        return 0 if topic is None else topic.partitions
+
     def is_served_by_shards(self, name: str) -> bool:
         """Whether a topic's partitions are the logs of shards, which clients can read but not change."""
         return name in self._internal

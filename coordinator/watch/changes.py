@@ -38,6 +38,10 @@ from coordinator.protocol.messages import (
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupTargetAssignmentMetadataKey,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMetadataKey,
@@ -48,10 +52,14 @@ from coordinator.runtime.result import NO_LINK, Fact, Link, Record
 JOINED = "a member joined"
 CHANGED = "a member changed its subscription or metadata"
 UNKNOWN = "the log does not say"
-_METADATA = (ConsumerGroupMemberMetadataKey, StreamsGroupMemberMetadataKey)
-_EPOCH = (ConsumerGroupMetadataKey, StreamsGroupMetadataKey)
-_TARGET = (ConsumerGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataKey)
-_HOLDINGS = (ConsumerGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentKey)
+_METADATA = (ConsumerGroupMemberMetadataKey, ShareGroupMemberMetadataKey, StreamsGroupMemberMetadataKey)
+_EPOCH = (ConsumerGroupMetadataKey, ShareGroupMetadataKey, StreamsGroupMetadataKey)
+_TARGET = (
+    ConsumerGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataKey,
+)  # fmt: skip
+_HOLDINGS = (
+    ConsumerGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentKey,
+)  # fmt: skip
 _FIRST = 1
 """The first generation of a group."""
 
@@ -200,7 +208,7 @@ class Changes:
             return facts
         if was_away:
             facts.append(_joined(group_id, group.kind, now, now.member_epoch, now_ms))
-        committer: Any = group.find_committer(member_id, self._groups.catalog)
+        committer: Any = group.find_committer(member_id, self._groups.catalog) if group.has_offsets else now
         if committer is not None:
             facts += [Dated(fact, now_ms) for fact in delivered(self._groups, group, committer)]
         if now.is_reconciled_to(group.target_epoch):

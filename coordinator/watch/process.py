@@ -86,7 +86,10 @@ async def _watch(config: ServerConfig, watched: Watched, started_s: float) -> No
 def config_for(config: ServerConfig, groups: int, transactions: int) -> ServerConfig:
     """The configuration of a server without clients, which has as many shards as the cluster has partitions."""
     log = replace(
-        config.log, offsets_topic_num_partitions=groups, transaction_state_log_num_partitions=max(1, transactions)
+        config.log,
+        offsets_topic_num_partitions=groups,
+        transaction_state_log_num_partitions=max(1, transactions),
+        share_coordinator_state_topic_num_partitions=1,  # a watcher shows no share states
     )
     return replace(config, listeners=(), overlay=OverlayConfig(), nodes=1, declared_topics=(), log=log)
 

@@ -9,7 +9,7 @@ from coordinator.admin.server import ProtocolFactory
 from coordinator.config.settings import ServerConfig
 from coordinator.overlay.brokers import Brokers
 from coordinator.overlay.topics import TopicFollower
-from coordinator.runtime.shard import Status
+from coordinator.runtime.shard import Shard, Status
 from coordinator.server import CannotStart
 from coordinator.server.composition import Server
 from coordinator.server.internal_logs import Coordinators, EmbeddedLogs
@@ -68,9 +68,11 @@ class WatchingServer(Server):
     async def start(self) -> tuple[str, str]:
         """Serves admin HTTP, and begins to read the cluster. Raises CannotStart."""
         started = await super().start()
+        unread: list[Shard[Any]] = [*self.share_states.router.shards]
         if self._without_transactions:
-            for shard in self.transactions.shards:
-                shard.status = Status.ACTIVE
+            unread += self.transactions.shards
+        for shard in unread:
+            shard.status = Status.ACTIVE
         self._source.start()
         return started
 

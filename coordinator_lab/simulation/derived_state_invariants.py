@@ -32,6 +32,7 @@ from coordinator.groups.held_bytes import (
 )
 from coordinator.groups.kinds import LABELS, Kind
 from coordinator.groups.machine import GroupMachine
+from coordinator.groups.share.group import ShareGroup
 from coordinator.groups.streams.group import StreamsGroup
 from coordinator.runtime.result import TimerKey
 from coordinator.runtime.shard import Shard, Status
@@ -58,6 +59,9 @@ def check(server: Server, broken: OnBroken) -> None:
                 broken("I8 single owner", f"shard {shard.index}, {streams.group_id}: {problem}")
             for problem in _streams_mismatches(streams):
                 broken("I18 derived state equals a recount", f"shard {shard.index}, {streams.group_id}: {problem}")
+        for group in shard.state.of_kind(Kind.SHARE):
+            for problem in _share_mismatches(cast(ShareGroup, group)):
+                broken("I18 derived state equals a recount", f"shard {shard.index}, {group.group_id}: {problem}")
         if shard.state.counters.invalid_partitions:
             broken("I31 no false alarms", f"shard {shard.index}: {shard.state.counters.invalid_partitions}")
     for problem in _held_bytes_mismatches(server):
@@ -96,6 +100,8 @@ def held_bytes(group: Group) -> tuple[int, int]:
             derived += sum(len(each.topics) for each in group.regexes.values()) * NAME_BYTES
         case StreamsGroup():
             held, derived = _streams_held_bytes(group)
+        case ShareGroup():
+            held, derived = 0, _share_derived_bytes(group)
         case _:
             raise AssertionError(group)
     if isinstance(group, ModernGroup):
@@ -127,6 +133,13 @@ def _streams_held_bytes(group: StreamsGroup) -> tuple[int, int]:
         held += group.topology.held_bytes
     roles = [role for each in group.target.values() for role in (each.active, each.standby, each.warmup)]
     return held, PARTITION_BYTES * sum(len(numbers) for role in roles for numbers in role.values())
+
+
+def _share_derived_bytes(group: ShareGroup) -> int:
+    states = group.state_partitions
+    with_state = sum(len(each.partitions) for of in (states.initializing, states.initialized) for each in of.values())
+    in_target = sum(len(numbers) for part in group.target.values() for numbers in part.values())
+    return PARTITION_BYTES * (with_state + in_target)
 
 
 # --- I16 --------------------------------------------------------------------------------------------------------------
@@ -275,6 +288,18 @@ def _target_partitions(group: ConsumerGroup) -> list[tuple[bytes, int, str]]:
         for topic_id, partitions in target.items()
         for partition in partitions
     )
+
+
+def _share_mismatches(group: ShareGroup) -> Iterable[str]:
+    members = group.members.values()
+    behind = {member.member_id for member in members if not member.is_reconciled_to(group.target_epoch)}
+    counted: Mapping[str, tuple[Any, Any]] = {
+        "subscribed": (group.subscribed, dict(Counter(name for member in members for name in member.topics))),
+        "unreconciled": (group.unreconciled, behind),
+    }
+    for name, (kept, recounted) in counted.items():
+        if kept != recounted:
+            yield f"{name} is {kept}, not {recounted}"
 
 
 def _streams_mismatches(group: StreamsGroup) -> Iterable[str]:

@@ -264,7 +264,13 @@ class MemoryEngine:
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         return await self._ended.append(pieces, lambda living: self._run("append", partial(self._store.append, living)))
 
-    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+    async def snapshot(
+        self,
+        claim: Claim,
+        upto: int,
+        parts: AsyncIterator[bytes],
+        begin: int | None = None,  # noqa: ARG002 - pieces are found by their sequences
+    ) -> None:
         kept = [part async for part in parts]
         self._ended.refuse(claim)
         if not await self._run("snapshot", lambda: self._store.cover(claim, upto, kept)):

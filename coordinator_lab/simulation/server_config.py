@@ -40,6 +40,8 @@ def server_config(plan: Plan) -> ServerConfig:
             coordinator_events_segment_bytes=plan.segment_bytes,
             transaction_state_log_num_partitions=plan.shards,
             transaction_state_log_segment_bytes=plan.segment_bytes,
+            share_coordinator_state_topic_num_partitions=plan.shards,
+            share_coordinator_state_topic_segment_bytes=plan.segment_bytes,
         ),
         transactions=TransactionsConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=2_000),
         groups=GroupsConfig(

@@ -12,7 +12,7 @@
 - I39, I40 and I41: see metadata_invariants.py, take_over_invariants.py and marker_invariants.py.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator.cluster.engine.engine import Claim
@@ -20,7 +20,7 @@ from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.turns import JournalWriter
 from coordinator.runtime.shard import Shard, Status
-from coordinator.server.composition import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
+from coordinator.server.composition import EVENTS_TOPIC, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC, Server
 from coordinator_lab.simulation import derived_state_invariants
 from coordinator_lab.simulation.expiry import Appended, Expiry
 from coordinator_lab.simulation.history import OnBroken
@@ -66,9 +66,8 @@ class SharedInvariants(Invariants):
         """Watches a server that has not started yet."""
         self._newest = server
         assert isinstance(server.journal, EngineWriter)
-        for topic, shards in ((OFFSETS_TOPIC, server.groups.shards), (TRANSACTIONS_TOPIC, server.transactions.shards)):
-            for shard in shards:
-                self._watch(server.journal, f"{topic}-{shard.index}", shard)
+        for log, shard in shards_of(server):
+            self._watch(server.journal, log, shard)
 
     def _watch(self, journal: EngineWriter, log: str, shard: Shard[Any]) -> None:
         submit, writer = shard.submit, shard._writer  # noqa: SLF001 - I38 and I37
@@ -194,3 +193,15 @@ def _records(pieces: Iterable[bytes]) -> Iterable[Appended]:
     for piece in pieces:
         for _, records in read_batches(piece):
             yield from records
+
+
+def shards_of(server: Server) -> Iterator[tuple[str, Shard[Any]]]:
+    """The shards of a worker, with the names of their logs."""
+    of_topics: dict[str, Sequence[Shard[Any]]] = {
+        OFFSETS_TOPIC: server.groups.shards,
+        TRANSACTIONS_TOPIC: server.transactions.shards,
+        SHARE_TOPIC: server.share_states.router.shards,
+    }
+    for topic, shards in of_topics.items():
+        for shard in shards:
+            yield f"{topic}-{shard.index}", shard

@@ -10,15 +10,16 @@ The time begins again whenever circumstances change, because each change may be 
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.ownership import LOOK_S
-from coordinator.runtime.shard import Shard, Status
-from coordinator.server.composition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Server
+from coordinator.runtime.shard import Status
+from coordinator.server.composition import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from coordinator_lab.simulation.history import OnBroken
 from coordinator_lab.simulation.memory_engine import PAGE_PIECES
 from coordinator_lab.simulation.plan import Plan
+from coordinator_lab.simulation.shared_invariants import shards_of
 from coordinator_lab.simulation.shared_store import SharedStore
 from coordinator_lab.simulation.worker_machine import SETTINGS, WorkerMachine
 
@@ -129,6 +130,7 @@ class TakeOverCheck:
         for index in range(self._plan.shards):
             yield f"{OFFSETS_TOPIC}-{index}"
             yield f"{TRANSACTIONS_TOPIC}-{index}"
+            yield f"{SHARE_TOPIC}-{index}"
 
     def _failures(self) -> dict[str, int]:
         return {machine.name: machine.wire.failures for machine in self._machines}
@@ -171,10 +173,3 @@ def served_by(machine: WorkerMachine, store: SharedStore) -> Iterator[str]:
             serves = shard.status is Status.ACTIVE if is_full else shard.status not in _SERVES_NOBODY
             if claim is not None and claim.epoch == store.of(log).epoch and serves:
                 yield log
-
-
-def shards_of(server: Server) -> Iterator[tuple[str, Shard[Any]]]:
-    """The shards of a worker, with the names of their logs."""
-    for topic, shards in ((OFFSETS_TOPIC, server.groups.shards), (TRANSACTIONS_TOPIC, server.transactions.shards)):
-        for shard in shards:
-            yield f"{topic}-{shard.index}", shard

@@ -41,7 +41,7 @@ MADE_UP = {
 """Values that each server makes up, if there are any."""
 SHARED_TOPICS = {"mine", "yours", "team-a", "team-b", "public", "written", "__consumer_offsets", "__transaction_state"}
 LISTED = {
-    "ListGroups": ("groups", "group_id", {"g-mine", "g-yours", "classic", "consumer", "streams"}),
+    "ListGroups": ("groups", "group_id", {"g-mine", "g-yours", "classic", "consumer", "share", "streams"}),
     "ListTransactions": ("transaction_states", "transactional_id", {"x-mine", "x-yours"}),
     "Metadata": ("topics", "name", {*SHARED_TOPICS, "missing", "gone", "bad name", "new one", None}),
     "DescribeTopicPartitions": ("topics", "name", {*SHARED_TOPICS, "missing", "gone"}),

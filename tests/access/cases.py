@@ -213,6 +213,15 @@ case("described streams groups", "DESCRIBE group:streams; DESCRIBE group:g-missi
     "StreamsGroupDescribe", 1, DESCRIBED_STREAMS)
 case("described streams groups, one without a name", "READ group:*", "StreamsGroupDescribe", 1,
     {"group_ids": ["", "g-yours"]})
+case("share of two topics", "READ group:h-*; DESCRIBE topic:mine", "ShareGroupHeartbeat", 1,
+    probes.share_heartbeat("h-two", "mine", "yours"))
+case("share without a group", "READ group:*", "ShareGroupHeartbeat", 1, probes.share_heartbeat("", "mine"))
+case("share without a member id", "READ topic:*", "ShareGroupHeartbeat", 1,
+    probes.share_heartbeat("h-none", "mine") | {"member_id": ""})
+case("described share groups, one topic", "READ group:*; DESCRIBE topic:mine", "ShareGroupDescribe", 1,
+    {"group_ids": ["share", "", "g-missing"]})
+case("described share groups, one group", "READ group:share; DESCRIBE topic:*", "ShareGroupDescribe", 1,
+    {"group_ids": ["g-mine", "share"]})
 case("described streams groups, one topic", "READ group:*; DESCRIBE topic:mine", "StreamsGroupDescribe", 1,
     DESCRIBED_STREAMS)
 

@@ -15,6 +15,8 @@ TOPICS = {"mine": 2, "yours": 2, "team-a": 1, "team-b": 1, "public": 1, "written
 SETTINGS = {
     "group.consumer.max.session.timeout.ms": "1800000",
     "group.consumer.session.timeout.ms": "1800000",
+    "group.share.max.session.timeout.ms": "1800000",
+    "group.share.session.timeout.ms": "1800000",
     "group.streams.max.session.timeout.ms": "1800000",
     "group.streams.session.timeout.ms": "1800000",
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -107,6 +109,14 @@ def make_members(root: Asked) -> None:
     check(root.link.call("SyncGroup", 5, group_id="classic", **who, **kind, assignments=assigned))
     check(root.ask("ConsumerGroupHeartbeat", 1, probes.consumer_heartbeat("consumer", "mine", "yours")))
     check(root.ask("StreamsGroupHeartbeat", 1, probes.streams_heartbeat("streams", "mine", "yours")))
+    wait_until(lambda: has_partitions(root), "the share group to have its partitions")
+    check(root.ask("AlterShareGroupOffsets", 0, probes.share_offsets("unused", "yours")))
+
+
+def has_partitions(root: Asked) -> bool:
+    """Whether the member of the share group reads both topics; in Kafka they are initialized one after the other."""
+    answer = check(root.ask("ShareGroupHeartbeat", 1, probes.share_heartbeat("share", "mine", "yours")))
+    return len(answer["assignment"]["topic_partitions"]) == 2
 
 
 def begin_transaction(root: Asked, transactional_id: str) -> None:

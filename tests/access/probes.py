@@ -36,6 +36,11 @@ def fetch(*topics: Values, **more: object) -> Values:
     return {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1, "topics": asked} | more
 
 
+def share_states(**partition: object) -> Values:
+    """Of no group: whoever may ask gets nothing, also from a Kafka that has no share coordinator yet."""
+    return {"group_id": "", "topics": [{"topic_id": TopicId("mine"), "partitions": [{"partition": 0} | partition]}]}
+
+
 def commit(group: str, *topics: Values, **more: object) -> Values:
     data = [topic | {"partitions": [{"partition_index": 0, "committed_offset": 1}]} for topic in topics]
     return {"group_id": group, "generation_id_or_member_epoch": -1, "topics": data} | more
@@ -50,6 +55,22 @@ def join(group: str) -> Values:
 def consumer_heartbeat(group: str, *topics: str, **more: object) -> Values:
     beginning = {"member_epoch": 0, "rebalance_timeout_ms": 60_000, "topic_partitions": []}
     return {"group_id": group, "member_id": "ann", "subscribed_topic_names": list(topics)} | beginning | more
+
+
+def share_heartbeat(group: str, *topics: str, epoch: int = 0) -> Values:
+    return {"group_id": group, "member_id": "ann", "member_epoch": epoch, "subscribed_topic_names": list(topics)}
+
+
+def share_request(group: str, epoch: int, acknowledgements: list[Values], **more: object) -> Values:
+    """Of a member that has a share session after its first fetch."""
+    partition = {"partition_index": 0, "acknowledgement_batches": acknowledgements}
+    topics = [{"topic_id": TopicId("mine"), "partitions": [partition]}]
+    return {"group_id": group, "member_id": "ann", "share_session_epoch": epoch, "topics": topics} | more
+
+
+def share_offsets(group: str, *topics: str) -> Values:
+    partitions = [{"partition_index": 0, "start_offset": 1}]
+    return {"group_id": group, "topics": [{"topic_name": topic, "partitions": partitions} for topic in topics]}
 
 
 def streams_heartbeat(group: str, *sources: str, **subtopology: object) -> Values:
@@ -202,6 +223,11 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ("AddOffsetsToTxn", 4, ""): lambda _: in_transaction("x-mine", group_id="g-mine"),
     ("EndTxn", 5, ""): lambda _: in_transaction("x-mine", committed=True),
     ("WriteTxnMarkers", 1, ""): lambda _: write_markers("written"),
+    ("InitializeShareGroupState", 0, ""): lambda _: share_states(state_epoch=1, start_offset=0),
+    ("ReadShareGroupState", 0, ""): lambda _: share_states(leader_epoch=1),
+    ("WriteShareGroupState", 1, ""): lambda _: share_states(state_epoch=1, leader_epoch=1, start_offset=0),
+    ("DeleteShareGroupState", 0, ""): lambda _: share_states(),
+    ("ReadShareGroupStateSummary", 1, ""): lambda _: share_states(leader_epoch=1),
     ("TxnOffsetCommit", 3, ""): lambda _: txn_commit("x-mine", "g-mine", "mine"),
     ("TxnOffsetCommit", 5, ""): lambda _: txn_commit("x-mine", "g-mine", "mine"),
     ("DescribeAcls", 3, ""): lambda _: rule_filter("User:somebody"),
@@ -275,6 +301,19 @@ PROBES: dict[tuple[str, int, str], Ask] = {
         f"i-{user}", "mine", state_changelog_topics=[{"name": f"doomed-changelog-{user}"}]
     ),
     ("StreamsGroupDescribe", 1, ""): lambda _: {"group_ids": ["streams"], "include_authorized_operations": True},
+    ("ShareGroupHeartbeat", 1, ""): lambda user: share_heartbeat(f"h-{user}", "mine"),
+    ("ShareFetch", 1, ""): lambda user: share_request(
+        f"h-{user}", 0, [], max_wait_ms=1_000, min_bytes=1, max_bytes=1_000, max_records=1, batch_size=1
+    ),
+    ("ShareAcknowledge", 2, ""): lambda user: share_request(
+        f"h-{user}", 1, [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+    ),
+    ("ShareGroupDescribe", 1, ""): lambda _: {"group_ids": ["share"], "include_authorized_operations": True},
+    ("DescribeShareGroupOffsets", 1, ""): lambda _: {
+        "groups": [{"group_id": "share", "topics": [{"topic_name": "mine", "partitions": [0]}]}]
+    },
+    ("AlterShareGroupOffsets", 0, ""): lambda user: share_offsets(f"o-{user}", "mine"),
+    ("DeleteShareGroupOffsets", 0, ""): lambda _: {"group_id": "unused", "topics": [{"topic_name": "mine"}]},
     ("ListConfigResources", 1, ""): lambda _: {"resource_types": [BROKER]},
     ("DescribeTopicPartitions", 0, ""): lambda _: {
         "topics": [{"name": "mine"}, {"name": "missing"}],

@@ -77,6 +77,13 @@ def transactions_shard(index: int = 0, status: Status = Status.ACTIVE, reason: s
     return made
 
 
+def share_states_shard(index: int = 0, status: Status = Status.ACTIVE, reason: str = "") -> Any:
+    """A shard of share partitions, with what the admin routes read."""
+    made = shard(index, status, reason)
+    made.state = SimpleNamespace(by_key={"a": None, "b": None}, writes=7, fenced={"WriteShareGroupState": 3})
+    return made
+
+
 def route(name: str, answered: int, errors: dict[int, int], *durations_ns: int) -> Any:
     """A route with these counts and durations."""
     made = Route(Api(0, name, (0, 0), (), handle=lambda *_: None, refuse=lambda *_: None), 0, None, supported={})
@@ -93,6 +100,7 @@ def server(
     partitions: tuple[tuple[str, str, str], ...] = (("t-0", "active", ""),),
     metadata_problem: str = "",
     transactions: tuple[Any, ...] = (),
+    share_states: tuple[Any, ...] = (),
     named: tuple[str, ...] = (),
     authorizer: Any = None,
 ) -> Any:
@@ -111,7 +119,8 @@ def server(
         end_offset=lambda _topic, _index: 70,
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
-        shards=[*shards, *transactions],
+        share_states=SimpleNamespace(router=SimpleNamespace(shards=list(share_states))),
+        shards=[*shards, *transactions, *share_states],
         all_listeners=[listener],
         statistics=Statistics(),
         group_rebalances=GroupRebalances(lambda: 0, named),
@@ -390,7 +399,7 @@ def test_expired_members_are_counted_by_timeout():
 
 def test_log_bytes_are_reported_by_content():
     served = server(shard(), shard(1), transactions=(transactions_shard(),))
-    sizes = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("topics",): 70}
+    sizes = {("groups",): 2000, ("transactions",): 1000, ("events",): 1000, ("share_states",): 0, ("topics",): 70}
     assert scraped(served)["coordinator_log_bytes"] == sizes
 
 
@@ -414,6 +423,20 @@ def test_a_server_with_a_transaction_shard_that_accepts_no_writes_is_not_ready()
     served = server(shard(), transactions=(transactions_shard(3, Status.FULL, "the disk is full"),))
     answer = get(ready, served)
     assert (answer.status, b"shard of transactions 3 is full: the disk is full" in answer.body) == (503, True)
+
+
+def test_share_partitions_are_counted_with_their_writes_and_the_fenced():
+    served = scraped(server(shard(), share_states=(share_states_shard(), share_states_shard(1))))
+    assert served["coordinator_share_partitions"] == {(): 4}
+    assert served["coordinator_share_state_writes_total"] == {(): 14}
+    fenced = served["coordinator_share_state_fenced_total"]
+    assert fenced == {("WriteShareGroupState",): 6, ("ReadShareGroupState",): 0, ("InitializeShareGroupState",): 0}
+
+
+def test_a_server_with_a_shard_of_share_partitions_that_accepts_no_writes_is_not_ready():
+    served = server(shard(), share_states=(share_states_shard(3, Status.FULL, "the disk is full"),))
+    answer = get(ready, served)
+    assert (answer.status, b"shard of share partitions 3 is full: the disk is full" in answer.body) == (503, True)
 
 
 def test_closed_connections_are_counted_by_reason():

@@ -30,6 +30,8 @@ LEADERS = "org.apache.kafka.tools.LeaderElectionCommand"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRODUCE = "org.apache.kafka.tools.ConsoleProducer"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+SHARE = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+SHARE_CONSUME = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 STREAMS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 
 Tool = Callable[..., str]
@@ -188,6 +190,29 @@ def test_the_console_consumer_skips_generations_without_an_assignment(
             "--formatter", f"org.apache.kafka.tools.consumer.{formatter}",
         )  # fmt: skip
         assert shown in said, said[-2000:]
+
+
+def test_kafka_share_groups_and_the_console_share_consumer(tool: Tool, topic: str) -> None:
+    group = ("--group", topic)
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
+    tool(PRODUCE, "--topic", topic, given="one\ntwo\nthree\nfour\n")
+    tool(
+        CONFIGS, "--entity-type", "groups", "--entity-name", topic,
+        "--alter", "--add-config", "share.auto.offset.reset=earliest",
+    )  # fmt: skip
+    consume = [SHARE_CONSUME, "--topic", topic, *group, "--timeout-ms", "20000", "--max-messages"]
+    assert tool(*consume, "2").splitlines()[:2] == ["one", "two"]
+    assert re.search(rf"{topic}\s+Share\s+Empty", tool(SHARE, "--list", "--state")) or topic in tool(SHARE, "--list")
+    assert re.search(rf"{topic}\s.*Empty\s+0", tool(SHARE, "--describe", *group, "--state"))
+    assert "has no active members" in tool(SHARE, "--describe", *group, "--members")
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+2\s+2", tool(SHARE, "--describe", *group, "--offsets"))
+    reset = [SHARE, *group, "--topic", topic, "--reset-offsets"]
+    assert re.search(rf"{topic}\s+{topic}\s+0\s+0", tool(*reset, "--to-earliest", "--execute"))
+    assert tool(*consume, "4").splitlines()[:4] == ["one", "two", "three", "four"]
+    assert re.search(rf"{topic}\s+Successful", tool(SHARE, *group, "--delete-offsets", "--topic", topic))
+    assert not re.search(rf"{topic}\s+{topic}\s+0", tool(SHARE, "--describe", *group, "--offsets"))
+    assert "successful" in tool(SHARE, *group, "--delete")
+    assert topic not in tool(SHARE, "--list")
 
 
 def test_kafka_metadata_quorum(tool: Tool) -> None:

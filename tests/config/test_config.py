@@ -68,7 +68,7 @@ def test_settings_of_kafka_have_kafkas_defaults(name, default):
 def test_every_field_has_a_setting_and_every_setting_has_a_field():
     structured = {"behind", "host", "port", "listeners", "declared_topics", "dynamic"}
     areas = [ServerConfig, settings.AdminConfig, settings.NetworkConfig, settings.LogConfig]
-    areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig]
+    areas += [settings.GroupsConfig, settings.TopicsConfig, settings.TransactionsConfig, settings.ShareStateConfig]
     areas += [settings.TlsConfig, settings.SaslConfig, settings.AccessControlConfig, settings.SharedConfig]
     areas += [settings.DelegationTokensConfig]
     areas += [settings.QuotasConfig, settings.OverlayConfig]
@@ -243,8 +243,7 @@ def test_a_word_that_is_not_a_choice_is_refused():
     ("key", "feature"),
     [
         ("group.streams.num.warmup.replicas", "KIP-1071"),
-        ("group.share.max.size", "KIP-932"),
-        ("share.coordinator.threads", "KIP-932"),
+        ("group.share.dlq.manager.class.name", "KIP-1191"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
         ("ssl.engine.factory.class", "TLS"),
         ("sasl.kerberos.service.name", "SASL"),
@@ -256,19 +255,16 @@ def test_a_setting_of_an_unsupported_feature_is_refused_with_its_name(key, featu
     assert "not supported yet" in text
 
 
-def test_classic_groups_cannot_be_switched_off_nor_share_groups_on():
+def test_classic_groups_cannot_be_switched_off():
     name = "group.coordinator.rebalance.protocols"
     assert load(None, [f"{name}=classic"]).groups.group_coordinator_rebalance_protocols == ("classic",)
     assert load(None, [f"{name}=consumer, classic"]).groups.group_coordinator_rebalance_protocols == (
         "consumer",
         "classic",
     )
-    for value in ("consumer", "", "classic,classic", "streams", "classic,share"):
+    for value in ("consumer", "", "classic,classic", "streams", "classic,shared"):
         text = refusal(None, f"{name}={value}")
-        assert (
-            "allowed: classic, alone or with consumer and streams, separated by commas; share groups are not supported yet"
-            in text
-        )
+        assert "allowed: classic, alone or with consumer, share and streams, separated by commas" in text
 
 
 def test_replication_settings_are_accepted_with_the_only_possible_value(tmp_path):

@@ -30,7 +30,7 @@ def levels(link):
     """The finalized levels, and their epoch."""
     answer = link.call("ApiVersions", 4, client_software_name="test", client_software_version="1")
     assert {each["name"] for each in answer["supported_features"]} == {
-        "group.version", "metadata.version", "streams.version", "transaction.version",
+        "group.version", "metadata.version", "share.version", "streams.version", "transaction.version",
     }  # fmt: skip
     found = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
     return found, answer["finalized_features_epoch"]
@@ -55,13 +55,19 @@ def test_a_level_holds_at_once_and_survives_a_kill(tmp_path):
         with closing(Connection(server.bootstrap)) as link:
             before, epoch = levels(link)
             assert before == {
-                "group.version": 1, "metadata.version": 33, "streams.version": 1, "transaction.version": 2,
+                "group.version": 1, "metadata.version": 33, "share.version": 2, "streams.version": 1,
+                "transaction.version": 2,
             }  # fmt: skip
             assert epoch == 0
             assert update(link, SAFE_DOWNGRADE, group_version=0, transaction_version=1) == 0
             assert link.call("ConsumerGroupHeartbeat", 1, **HEARTBEAT)["error_code"] == UNSUPPORTED_VERSION
             changed, later = levels(link)
-            assert changed == {"metadata.version": 33, "streams.version": 1, "transaction.version": 1}
+            assert changed == {
+                "metadata.version": 33,
+                "share.version": 2,
+                "streams.version": 1,
+                "transaction.version": 1,
+            }
             assert later > epoch
         server.restart(kill=True)
         with closing(Connection(server.bootstrap)) as link:

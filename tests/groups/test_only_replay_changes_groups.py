@@ -11,28 +11,29 @@ import coordinator.groups
 from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.fence import NO_FENCE
+from coordinator.groups.share.group import ShareGroup
 from coordinator.groups.streams.group import StreamsGroup
 
 GROUPS = Path(coordinator.groups.__file__).parent
-GROUP_FILES = [GROUPS / kind / "group.py" for kind in ("epochs", "consumer", "streams")]
-REPLAY_FILES = [GROUPS / kind / "replay.py" for kind in ("epochs", "consumer", "streams")]
+GROUP_FILES = [GROUPS / kind / "group.py" for kind in ("epochs", "consumer", "share", "streams")]
+REPLAY_FILES = [GROUPS / kind / "replay.py" for kind in ("epochs", "consumer", "share", "streams")]
 CONVERSION = GROUPS / "migration" / "upgrade.py"
 """Builds a group of its own, which nobody else sees, and writes it as records."""
 OPERATIONS = [
     path
-    for kind in ("epochs", "consumer", "streams", "migration")
+    for kind in ("epochs", "consumer", "share", "streams", "migration")
     for path in sorted((GROUPS / kind).glob("*.py"))
     if path not in [*GROUP_FILES, *REPLAY_FILES, GROUPS / "streams" / "sticky.py"]
 ]
 """The assignor `sticky` is left out: it never sees a group, and counts in objects of its own."""
 
-DURABLE = {name for kind in (ModernGroup, ConsumerGroup, StreamsGroup) for name in kind.__slots__} - {
+DURABLE = {name for kind in (ModernGroup, ConsumerGroup, ShareGroup, StreamsGroup) for name in kind.__slots__} - {
     "soft",
     "group_id",
 }
 MUTATORS = {
     "put", "drop", "set_group_epoch", "set_target_epoch", "set_target", "set_regex", "set_partition_metadata", "set_topology",
-    "set_descriptions", "on_member_removed", "update_reconciled", "recompute_unreconciled",
+    "set_descriptions", "set_state_partitions", "on_member_removed", "update_reconciled", "recompute_unreconciled",
 }  # fmt: skip
 CHANGING_CALLS = {"add", "append", "clear", "discard", "extend", "pop", "popitem", "remove", "setdefault", "update"}
 

@@ -139,6 +139,33 @@ def test_the_description_of_a_streams_group_has_tasks_and_partitions(run, connec
     assert "deleted" in run("delete", group)
 
 
+def test_the_offsets_of_a_share_group_are_where_its_partitions_start(run, connection, topic, group):
+    about = {"group_id": group, "member_id": "ann"}
+    connection.call("ShareGroupHeartbeat", 1, **about, member_epoch=0, subscribed_topic_names=[topic])
+    wait_until(
+        lambda: connection.call("ShareGroupHeartbeat", 1, **about, member_epoch=2)["member_epoch"] == 3,
+        "the member to have its partitions",
+    )
+    listed = {each["group_id"]: each for each in json.loads(run("list", "--json", "--type", "share"))["groups"]}
+    assert listed[group] == {"group_id": group, "type": "share", "protocol_type": "share", "state": "Stable"}
+    [described] = json.loads(run("describe", group, "--json"))["groups"]
+    assert (described["type"], described["protocol"], described["epoch"]) == ("share", "simple", 3)
+    assert described["members"][0]["assignment"] == {topic: [0, 1]}
+    assert [(each["offset"], each["lag"], each["owner"]) for each in described["offsets"]] == [(None, None, "ann")] * 2
+    assert f"{topic}:0,1" in run("describe", group)
+    reset = ("reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
+    assert "stop them before" in run(*reset, expect=1)
+    assert "not deleted" in run("delete", group, expect=1)
+    connection.call("ShareGroupHeartbeat", 1, **about, member_epoch=-1)
+    assert "done" in run(*reset)
+    rows = json.loads(run("offsets", group, "--json"))["offsets"]
+    assert [(each["partition"], each["offset"], each["lag"]) for each in rows] == [(0, 0, 3), (1, 0, 0)]
+    moved = json.loads(run("reset-offsets", group, "--all-topics", "--shift-by", "2", "--json", "--execute"))
+    assert [(each["old"], each["new"]) for each in moved["partitions"]] == [(0, 2), (0, 0)]
+    assert json.loads(run("offsets", group, "--json"))["offsets"][0]["lag"] == 1
+    assert "deleted" in run("delete", group)
+
+
 def test_offsets_shows_those_of_a_group_without_members(run, connection, topic, group):
     commit(connection, group, topic, 2)
     [row] = json.loads(run("offsets", group, "--json"))["offsets"]

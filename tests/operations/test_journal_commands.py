@@ -117,7 +117,8 @@ def test_another_server_that_has_written_since_is_found_and_repair_sets_the_jour
     log.begin_segment()
     log.close()
     serve = ["serve", "--data-dir", str(killed.data_dir), "--listen", "127.0.0.1:0"]
-    one = ["--set", "offsets.topic.num.partitions=1", "--set", "transaction.state.log.num.partitions=1"]
+    topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    one = [word for topic in topics for word in ("--set", f"{topic}.num.partitions=1")]
     assert cli.main([*serve, *one]) == 1
     assert "another server has written here" in capsys.readouterr().err
     code, out = run(capsys, "check", killed.data_dir)

@@ -21,8 +21,8 @@ TEST_MARKERS = ("process",)
 
 RECORDED = json.loads(Path(__file__).with_name("kafka_api_versions.json").read_text())
 API_VERSIONS, PRODUCE = 18, 0
-NOT_OURS = {4, 5, 6, 7, 56, 64, 67, 76, 77, 78, 79, 80, 81, 83, 84, 85, 86, 87, 90, 91, 92}
-"""Requests between brokers and to controllers, telemetry, and share groups."""
+NOT_OURS = {4, 5, 6, 7, 56, 64, 67, 76, 77, 78, 79, 80, 81, 90, 91, 92}
+"""Requests to controllers, telemetry, share groups, and most of those between brokers."""
 FEATURES = {"group.version", "metadata.version", "streams.version", "transaction.version"}
 NONE, UNKNOWN_MEMBER_ID, UNSUPPORTED = 0, 25, 35
 SUBSCRIPTION = struct.pack(">hih5si", 1, 1, 5, b"orders"[:5], -1)

@@ -26,6 +26,10 @@ SETTINGS = {
     "group.max.size": "4",
     "group.consumer.max.size": "3",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.max.size": "3",
+    "group.share.heartbeat.interval.ms": "5000",
+    "group.share.min.heartbeat.interval.ms": "5000",
+    "group.share.assignment.interval.ms": "0",
     "group.streams.max.size": "3",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.heartbeat.interval.ms": "5000",
@@ -35,17 +39,21 @@ SETTINGS = {
     "transaction.max.timeout.ms": "120000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
+KAFKAS = ((0, "ready?"), (1, "ready?"), (2, "ready?:AAAAAAAAAAAAAAAAAAAAAQ:0"))
 DIALECTS = ("kip-792", "client-side-assignment")
 
 
-def wait_until_serving(bootstrap: str) -> None:
-    """Waits for a new Kafka to create its internal topics, or a restarted one to load them; requests fail until then."""
+def wait_until_serving(bootstrap: str, looked_up: tuple[tuple[int, str], ...] = ((0, "ready?"), (1, "ready?"))) -> None:
+    """Waits for a new Kafka to create its internal topics, or a restarted one to load them; requests fail until then.
+
+    `looked_up`: a key of each type of coordinator that must be there.
+    """
 
     def serves() -> bool:
         with contextlib.suppress(OSError, ConnectionClosed), Connection(bootstrap) as link:
             found = [
-                link.call("FindCoordinator", 4, key_type=key_type, coordinator_keys=["ready?"])["coordinators"][0]
-                for key_type in (0, 1)
+                link.call("FindCoordinator", 6, key_type=key_type, coordinator_keys=[key])["coordinators"][0]
+                for key_type, key in looked_up
             ]
             if not any(each["error_code"] for each in found):
                 (group,) = link.call("DescribeGroups", 5, groups=["ready?"])["groups"]
@@ -115,9 +123,9 @@ def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]
         def restart() -> None:
             broker.kill()
             broker.start()
-            wait_until_serving(broker.bootstrap)
+            wait_until_serving(broker.bootstrap, KAFKAS)
 
-        wait_until_serving(broker.bootstrap)
+        wait_until_serving(broker.bootstrap, KAFKAS)
         return Broker(broker.bootstrap, restart)
 
     yield from one_at_a_time(start)

@@ -153,10 +153,11 @@ class Engine(Protocol):
         Raises: OutcomeUnknown.
         """
 
-    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes], begin: int | None = None) -> None:
         """Stores a snapshot that stands for every piece before the sequence `upto`, then removes what it covers.
 
-        A snapshot counts when all of its parts are there. `parts` may take its time; appends go on meanwhile.
+        A snapshot counts when all of its parts are there. `parts` may take its time; appends go on meanwhile. `begin`: the
+        offset of the first batch that stays, for an engine that knows offsets better than sequences; it may be None.
         Raises: Fenced; EngineUnavailable: the snapshot may be there.
         """
 

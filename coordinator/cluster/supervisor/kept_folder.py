@@ -24,7 +24,13 @@ from coordinator.server.data_folder import WORKERS_FOLDER, read_catalog, shard_f
 from coordinator.server.epochs import EpochSource
 from coordinator.server.event_logs import open_event_logs
 from coordinator.server.internal_logs import EmbeddedLogs, LogParts
-from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, INTERNAL, TRANSACTION_STATE
+from coordinator.topics.names import (
+    CONSUMER_OFFSETS,
+    COORDINATOR_EVENTS,
+    INTERNAL,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from coordinator.topics.topics import METADATA_FOLDER
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
@@ -89,7 +95,9 @@ class KeptFolder:
         self._known = [known for known in catalog.logs.values() if known.folder.rpartition("-")[0] not in INTERNAL]
         self._known = [known for known in self._known if known.folder != METADATA_FOLDER]
         self.cleaner = Cleaner(
-            lambda: self._shard_logs,
+            lambda: [
+                log for log in self._shard_logs if not log.folder.rpartition("/")[2].startswith(SHARE_GROUP_STATE)
+            ],
             clock,
             run_in_thread=threads.submit,
             soon=loop.call_soon,
@@ -114,6 +122,11 @@ class KeptFolder:
         for topic, count, segment_bytes in (
             (CONSUMER_OFFSETS, log.offsets_topic_num_partitions, log.offsets_topic_segment_bytes),
             (TRANSACTION_STATE, log.transaction_state_log_num_partitions, log.transaction_state_log_segment_bytes),
+            (
+                SHARE_GROUP_STATE,
+                log.share_coordinator_state_topic_num_partitions,
+                log.share_coordinator_state_topic_segment_bytes,
+            ),
         ):
             settings = LogSettings(
                 segment_bytes=segment_bytes,

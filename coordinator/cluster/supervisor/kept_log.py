@@ -171,6 +171,13 @@ class KeptLog(Claimed):
             for _ in range(count):
                 self._starts.popleft()
 
+    def begin_at(self, offset: int) -> None:
+        """Removes the batches before an offset, at which a batch begins. Raises OSError."""
+        if self.log.start_offset < offset <= self.log.durable_offset:
+            self.log.truncate_before(offset)
+            while self._starts and self._starts[0] < offset:
+                self._starts.popleft()
+
     @property
     def _first_sequence(self) -> int:
         """Of the first piece that can be distinguished from those before it."""

@@ -146,11 +146,17 @@ class Store:
             if self._logs[name].epoch == epoch:
                 self._next_epoch(self._logs[name], None)
 
-    def cover(self, name: str, epoch: int, upto: int, *, removes: bool) -> None:
-        """Notes that the pieces before a sequence need not be counted any more, or removes them. Raises Fenced, OSError."""
+    def cover(self, name: str, epoch: int, upto: int, *, removes: bool, begin: int | None) -> None:
+        """Notes that the pieces before a sequence need not be counted any more, or removes them. Raises Fenced, OSError.
+
+        `begin`: the offset before which they are removed, if that is known.
+        """
         log = self._held(name, epoch)
         if removes and isinstance(log, KeptLog):
-            log.remove_before(upto)
+            if begin is None:
+                log.remove_before(upto)
+            else:
+                log.begin_at(begin)
         log.covered = max(log.covered, upto)
 
     def kept(self, name: str) -> KeptLog:

@@ -24,7 +24,7 @@ from coordinator.server import CannotStart
 from coordinator.server.admin_protection import admin_protection
 from coordinator.server.data_folder import WORKERS_FOLDER
 from coordinator.server.process import run_locked, say_ready, stop_signal
-from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, TRANSACTION_STATE
+from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from coordinator.world.clock import RealClock
 from coordinator.world.disk import RealDisk
 from coordinator.world.entropy import RealEntropy
@@ -200,6 +200,7 @@ class Supervision:
         counts = {
             CONSUMER_OFFSETS: self._config.log.offsets_topic_num_partitions,
             TRANSACTION_STATE: self._config.log.transaction_state_log_num_partitions,
+            SHARE_GROUP_STATE: self._config.log.share_coordinator_state_topic_num_partitions,
         }
         logs = [f"{topic}-{index}" for topic, count in counts.items() for index in range(count)]
         served = {name for name, owner in owners.items() if owner.worker is not None and owner.worker.id in living}

@@ -135,7 +135,9 @@ class WorkerConnection(asyncio.Protocol):
         answer(None)
 
     def _cover(self, fields: dict[str, Any], answer: Answer) -> None:
-        self._store.cover(fields["log"], fields["epoch"], fields["upto"], removes=fields["removes"])
+        self._store.cover(
+            fields["log"], fields["epoch"], fields["upto"], removes=fields["removes"], begin=fields["begin"]
+        )
         answer(None)
 
     def _beat(self, fields: dict[str, Any], answer: Answer) -> None:

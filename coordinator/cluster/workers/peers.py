@@ -2,9 +2,10 @@
 
     WriteTxnMarkers       the end of a transaction, for the shard of a group (Kafka's TransactionMarkerChannelManager)
     AddPartitionsToTxn    whether a group's partition is in a transaction, or that it is now (Kafka's AddPartitionsToTxnManager)
+    *ShareGroupState*     the state of a share partition (Kafka's PersisterStateManager)
 
 One request at a time travels to a worker. What is not answered in time, or before the worker is dead, gets
-COORDINATOR_NOT_AVAILABLE, and whoever asked tries again: both requests may be repeated.
+COORDINATOR_NOT_AVAILABLE, and whoever asked tries again: all of these requests may be repeated.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import Marker
 from coordinator.security.tls import UnusableTls
+from coordinator.share_state import questions
 from coordinator.topics import names
 from coordinator.transactions.add_partitions import Addition
 
@@ -191,6 +193,18 @@ class Peers:
                 done(verdicts)
 
         self._ask(log, request, _PARTITIONS_VERSION, answered)
+
+    def ask_share_coordinator(self, shard: int, asked: Any, done: Callable[[Any], None]) -> None:
+        """Asks the worker that has a shard of share partitions. `done` gets what the operation there replies, or a KafkaError.
+
+        `asked`: the argument of an operation (share_state/questions.py).
+        """
+
+        def answered(response: Any) -> None:
+            done(_NOT_AVAILABLE if response is None else questions.reply(asked, response))
+
+        version = questions.BY_ASKED[type(asked)].version
+        self._ask(f"{names.SHARE_GROUP_STATE}-{shard}", questions.request(asked), version, answered)
 
     def _ask(self, log: str, request: Request[Answer], version: int, answered: Callable[[Answer | None], None]) -> None:
         is_internal = log.rpartition("-")[0] in names.INTERNAL

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, Fenced, LogFailed, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, Fenced, LogFailed, Worker, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.shared_events import SharedEventLog
 from coordinator.log.journaled_log import JournaledLog
@@ -47,6 +47,8 @@ class SharedShard:
         """Whether it is being taken or given."""
         self.snapshot_bytes = 0
         """How many bytes of the local log the newest snapshot in the engine stands for."""
+        self._first_sequences: dict[int, int] = {}
+        """Base offset of a segment -> sequence of the first piece in it."""
 
     @property
     def log(self) -> JournaledLog:
@@ -101,7 +103,8 @@ class SharedShard:
         with self._giving_up_on_error():
             await self._replay(engine, claims.state)
             of_events = await self._take_events(engine, claims.events)
-        self._journal.hold(self.log, claims.state)
+        self._first_sequences = {each.base_offset: claims.state.covered for each in self.log.segments[:1]}
+        self._journal.hold(self.log, claims.state, on_segment=self._first_sequences.__setitem__)
         if self.events is not None and of_events is not None:
             self.events.hold(engine, of_events, beside=self.log)
         self.shard.take_over()
@@ -151,6 +154,27 @@ class SharedShard:
         self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)
         if log.gap_end:
             log.checkpoint.write(clean_offset=log.gap_end)
+
+    async def prune(self, engine: Engine, offset: int, tail_bytes: int) -> None:
+        """Deletes segments before an offset here, and their pieces in the engine. Raises Fenced, EngineUnavailable, OSError.
+
+        `tail_bytes`: from this size on the last segment ends, so that a later call can delete it.
+        """
+        log, journal = self.log, self._journal
+        claim = journal.durable_claim_of(log)
+        if claim is None or not log.segments:
+            return
+        if log.segments[-1].size_bytes >= tail_bytes:
+            journal.begin_segment(log)
+        log.truncate_before(max(log.start_offset, min(offset, log.durable_offset)))
+        begin = log.segments[0].base_offset
+        # The last piece stays: it says where the next one begins.
+        upto = min(self._first_sequences.get(begin, 0), claim.next_sequence - 1)
+        if upto > claim.covered:
+            await engine.snapshot(claim, upto, no_parts(), begin)
+            journal.covered(log, claim._replace(next_sequence=upto))
+            for base in [base for base in self._first_sequences if base < begin]:
+                del self._first_sequences[base]
 
     async def give(self, reason: str) -> list[Claim]:
         """Ends the service here, when all that was decided is durable. Returns the claims, which are to be released."""

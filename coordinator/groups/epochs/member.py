@@ -5,7 +5,7 @@ adds its subscription or its tasks to this base (Kafka: `ModernGroupMember`, `St
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -22,6 +22,8 @@ Kafka, and of older versions of this server, have it for good in the holdings of
 
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
 """Topic id -> partition -> the epoch at which the member was given it (KIP-1251). No topic is empty."""
+Held = Mapping[bytes, Collection[int]]
+"""The same, with or without the epochs."""
 Owned = Iterable[tuple[bytes, Iterable[int]]] | None
 """The partitions that a member says it owns, by topic id; None: it does not say."""
 

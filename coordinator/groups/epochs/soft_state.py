@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from coordinator.groups.epochs.member import PartitionEpochs
+from coordinator.groups.epochs.member import Held
 from coordinator.groups.group import REBALANCES_KEPT
 
 
@@ -52,9 +52,9 @@ class SoftState:
     __slots__ = ("acknowledged", "cached_heartbeats", "delivered", "rebalances")
 
     def __init__(self) -> None:
-        self.delivered: dict[str, tuple[int, PartitionEpochs]] = {}
+        self.delivered: dict[str, tuple[int, Held]] = {}
         """Member id -> epoch and partitions that were last sent to the member (events.py)."""
-        self.acknowledged: dict[str, tuple[int, PartitionEpochs]] = {}
+        self.acknowledged: dict[str, tuple[int, Held]] = {}
         """Member id -> epoch and partitions that the member last confirmed to own."""
         self.rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_KEPT)
         self.cached_heartbeats: dict[str, Any] = {}

@@ -3,7 +3,8 @@
 Mirrors `OffsetMetadataManager.deleteOffsets` and `onTopicsDeleted`. Offsets in use are protected, as far as the coordinator
 knows. It can read subscriptions of protocol type "consumer" only, and it knows what groups with epochs read. So a classic
 group of another type that has members refuses the whole request; a consumer group refuses the topics it subscribes to (every
-topic, if a member's subscription cannot be read); a streams group refuses the topics that its topology reads.
+topic, if a member's subscription cannot be read); a streams group refuses the topics that its topology reads. A share group has
+no offsets to delete.
 
 A group outlives its last offset: it stays listed as Empty until the next expiry. (Before Kafka 4.0 it does not.) A simple group
 consists of its offsets only, so it gets a group record then; otherwise a restart would forget the answer to the client. (Kafka
@@ -46,6 +47,8 @@ def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext
     group = groups.by_id.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if not group.has_offsets:
+        raise group.no_offsets()
     if group.protects_all_offsets:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     committed = groups.offsets.by_group.get(request.group_id, {})

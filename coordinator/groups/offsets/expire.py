@@ -13,6 +13,8 @@ years.
     consumer group (KIP-848)                          the commit                   topics that are subscribed
     streams group (KIP-1071)                          the commit                   topics that its topology reads
 
+A share group (KIP-932) has no offsets, and stays until it is deleted.
+
 A partition with pending offsets of a transaction is kept, and so is a group that has any: the offset that the transaction is
 about to commit may be the only one that somebody relies on (KAFKA-19163).
 
@@ -61,7 +63,7 @@ def fire(groups: Groups, now_ms: int) -> Result:
         expired = list(islice((each for each in old if each not in pending) if pending else old, room))
         offsets_expired += len(expired)
         records += [offset_commit_tombstone(group_id, topic, partition) for topic, partition in expired]
-        if len(expired) == len(committed) and not pending and group.is_empty:
+        if len(expired) == len(committed) and not pending and group.is_empty and group.has_offsets:
             groups_expired += 1
             tombstones, disarmed = groups.end(group)
             records += tombstones

@@ -51,7 +51,7 @@ def expire_now(groups: Groups, request: ExpireOffsets, _context: RequestContext,
     expired = list(islice(due, RECORDS_PER_TURN_MAX))
     has_more = len(expired) + len(kept) < len(asked)
     result = Result(records=[offset_commit_tombstone(group_id, *each) for each in expired])
-    is_deleted = group.is_empty and not pending and len(expired) == len(committed)
+    is_deleted = group.is_empty and group.has_offsets and not pending and len(expired) == len(committed)
     if is_deleted:
         tombstones, result.timers = groups.end(group)
         result.records = [*result.records, *tombstones]

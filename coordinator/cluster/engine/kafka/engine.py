@@ -280,7 +280,13 @@ class KafkaEngine:
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+    async def snapshot(
+        self,
+        claim: Claim,
+        upto: int,
+        parts: AsyncIterator[bytes],
+        begin: int | None = None,  # noqa: ARG002 - pieces are found by their sequences
+    ) -> None:
         """Stores a snapshot, part by part, and a cover by which it counts; then removes what it replaces.
 
         Raises: Fenced; EngineUnavailable.

@@ -155,7 +155,7 @@ class LocalEngine(asyncio.Protocol):
             async for piece in found:
                 yield piece.sequence, piece.data
 
-    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes], begin: int | None = None) -> None:
         """Removes the pieces before `upto` if there are no parts. Raises: Fenced; EngineUnavailable.
 
         Parts are read to their end and not stored: the supervisor compacts the log by itself, and the claim only notes that
@@ -164,7 +164,7 @@ class LocalEngine(asyncio.Protocol):
         removes = True
         async for _ in parts:
             removes = False
-        await self._of_claim(claim, "cover", upto=upto, removes=removes)
+        await self._of_claim(claim, "cover", upto=upto, removes=removes, begin=begin)
 
     async def _of_claim(self, claim: Claim, name: str, /, **fields: Any) -> Any:
         self._ended.refuse(claim)

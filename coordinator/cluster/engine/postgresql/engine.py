@@ -216,7 +216,13 @@ class PostgresqlEngine:
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes]) -> None:
+    async def snapshot(
+        self,
+        claim: Claim,
+        upto: int,
+        parts: AsyncIterator[bytes],
+        begin: int | None = None,  # noqa: ARG002 - pieces are found by their sequences
+    ) -> None:
         """Stores a snapshot, part by part, then removes the snapshots and pieces that it replaces.
 
         Raises: Fenced; EngineUnavailable.

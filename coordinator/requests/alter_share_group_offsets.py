@@ -1,0 +1,141 @@
+"""AlterShareGroupOffsets (key 91): sets where the share partitions of a group without members start (KIP-932).
+
+A group that does not exist is created. Partitions start again: nothing is known of the records behind their new start. Topics
+that the client may not read or that do not exist come first in the response.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
+from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import WORDS, denial
+from coordinator.api.server import Server
+from coordinator.config.features import serves
+from coordinator.groups.kinds import Kind
+from coordinator.groups.share.offsets import Alteration, Altered, begin_alteration, complete_alteration, topics_of
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+from coordinator.runtime.internal_request import InternalRequest
+from coordinator.security.access import READ_GROUP, READ_TOPIC, ResourceType
+from coordinator.share_state.coordinator import ask_in_pieces
+from coordinator.share_state.share_state import SharePartition
+from coordinator.share_state.state import UNKNOWN_PARTITION
+
+_AskedTopic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+_Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+_Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
+_NO_ID = bytes(16)
+
+
+def handle(server: Server, exchange: Exchange[AlterShareGroupOffsetsRequest]) -> None:
+    request = exchange.request
+    if not serves(server.config, server.topics.registry, Kind.SHARE):
+        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return
+    if not exchange.permits.allows(READ_GROUP, request.group_id):
+        raise denial(ResourceType.GROUP)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
+    _Alter(server, exchange).begin()
+
+
+class _Alter:
+    """The work on one request."""
+
+    def __init__(self, server: Server, exchange: Exchange[AlterShareGroupOffsetsRequest]) -> None:
+        self._server = server
+        self._exchange = exchange
+        self._group_id = exchange.request.group_id
+        self._refused: list[_Topic] = []
+        self._topics: dict[bytes, _Topic] = {}
+        """The answer, by topic id."""
+        self._names: dict[bytes, str] = {}
+        self._offsets: dict[tuple[bytes, int], int] = {}
+
+    def begin(self) -> None:
+        topics = {each.topic_name: each for each in self._exchange.request.topics}
+        allowed = allowed_names(self._exchange.permits, READ_TOPIC, topics)
+        for name, topic in topics.items():
+            topic_id = self._server.topics.topic_id(name)
+            if name not in allowed:
+                self._refuse(topic, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, WORDS[ResourceType.TOPIC])
+            elif topic_id is None:
+                self._refuse(topic, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
+            else:
+                self._take(topic, topic_id, self._server.topics.partition_count(name) or 0)
+        wanted = Alteration(self._group_id, topics_of(list(self._offsets), self._names))
+        self._server.groups.submit(self._group_id, begin_alteration, InternalRequest(wanted, self._begun))
+
+    def _refuse(self, topic: _AskedTopic, topic_id: bytes | None, error: ErrorCode, text: str) -> None:
+        partitions = [_Partition(each.partition_index, error, text) for each in topic.partitions]
+        if partitions:
+            self._refused.append(_Topic(topic.topic_name, topic_id or _NO_ID, partitions))
+
+    def _take(self, topic: _AskedTopic, topic_id: bytes, count: int) -> None:
+        answer = self._topics[topic_id] = _Topic(topic.topic_name, topic_id)
+        self._names[topic_id] = topic.topic_name
+        for each in topic.partitions:
+            if 0 <= each.partition_index < count:
+                answer.partitions.append(_Partition(each.partition_index))
+                self._offsets[topic_id, each.partition_index] = each.start_offset
+            else:
+                answer.partitions.append(
+                    _Partition(each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
+                )
+
+    def _begun(self, reply: int | KafkaError) -> None:
+        if isinstance(reply, KafkaError):
+            self._exchange.reply(refuse(self._exchange.request, reply, self._exchange.api_version))
+            return
+        initialize = self._server.share_states.initialize
+        asks = {
+            key: partial(initialize, SharePartition(self._group_id, *key), reply, start_offset)
+            for key, start_offset in self._offsets.items()
+        }
+        self._exchange.run_in_slices(ask_in_pieces(asks, self._initialized), even_if_lost=True)
+
+    def _initialized(self, errors: Mapping[tuple[bytes, int], ErrorCode]) -> None:
+        self._server.share_partitions.forget_group(self._group_id)
+        failed = {key: error for key, error in errors.items() if error}
+        for topic_id, topic in self._topics.items():
+            for each in topic.partitions:
+                if each.error_code == ErrorCode.NONE:
+                    each.error_code = failed.get((topic_id, each.partition_index), ErrorCode.NONE)
+        if not errors:
+            self._reply(None)
+            return
+        altered = Altered(
+            self._group_id,
+            done=topics_of([key for key in errors if key not in failed], self._names),
+            failed=topics_of(list(failed), self._names),
+            error=next(iter(failed.values()), ErrorCode.NONE),
+        )
+        self._server.groups.submit(self._group_id, complete_alteration, InternalRequest(altered, self._reply))
+
+    def _reply(self, _reply: Any) -> None:
+        """The offsets are altered, whatever became of the group's note of it."""
+        self._exchange.reply(AlterShareGroupOffsetsResponse(responses=[*self._refused, *self._topics.values()]))
+
+
+def refuse(
+    request: AlterShareGroupOffsetsRequest, error: KafkaError, api_version: int
+) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=91,
+    name="AlterShareGroupOffsets",
+    versions=(0, 0),
+    access=(READ_GROUP, READ_TOPIC),
+    handle=handle,
+    refuse=refuse,
+    errors=GROUP_ERRORS | TOPIC_ERRORS | {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_MAX_SIZE_REACHED},
+    elements=("topics.partitions",),
+    coordinator=Coordinator.GROUP,
+    overlay=Overlay.HIDDEN,
+)

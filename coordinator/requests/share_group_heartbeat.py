@@ -1,0 +1,81 @@
+"""ShareGroupHeartbeat (key 76): a member joins a share group, stays in it, learns its partitions, and leaves (KIP-932)."""
+
+from typing import Any
+
+from coordinator.api.declaration import Api, Coordinator, Fields, Overlay, Recorded, Seen
+from coordinator.api.error_families import EPOCH_ERRORS
+from coordinator.api.exchange import Exchange
+from coordinator.api.guards import allowed_names
+from coordinator.api.permits import Permits
+from coordinator.api.server import Server
+from coordinator.config.features import serves
+from coordinator.groups.kinds import Kind
+from coordinator.groups.share.heartbeat import share_group_heartbeat
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
+
+MEMBER_ID_LENGTH_MAX = 36
+
+
+def handle(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest]) -> None:
+    request = exchange.request
+    if not _is_enabled(server):
+        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
+        return
+    _check_member_id(request)
+    server.groups.submit(request.group_id, share_group_heartbeat, exchange)
+
+
+def guard(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest], permits: Permits) -> None:
+    request = exchange.request
+    if _is_enabled(server):
+        permits.require(READ_GROUP, request.group_id)
+        _check_member_id(request)
+        topics = set(request.subscribed_topic_names or ())
+        if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    handle(server, exchange)
+
+
+def refuse(request: ShareGroupHeartbeatRequest, error: KafkaError, api_version: int) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _is_enabled(server: Server) -> bool:
+    return serves(server.config, server.topics.registry, Kind.SHARE)
+
+
+def _check_member_id(request: ShareGroupHeartbeatRequest) -> None:
+    """Raises INVALID_REQUEST, without a message as in Kafka, for an id that no client makes."""
+    if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _recorded_response(seen: Seen, response: Any) -> Fields:
+    fields = seen.fields(response)
+    assignment = response.assignment
+    fields["assignment"] = assignment and [
+        {"topic": seen.topic(topic), "partition": index}
+        for topic in assignment.topic_partitions
+        for index in topic.partitions
+    ]
+    return fields
+
+
+API = Api(
+    key=76,
+    name="ShareGroupHeartbeat",
+    versions=(1, 1),
+    access=(READ_GROUP, DESCRIBE_TOPIC),
+    handle=handle,
+    refuse=refuse,
+    guard=guard,
+    is_guarded_whole=True,
+    is_cacheable=True,
+    errors=EPOCH_ERRORS - {ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID},
+    mentions=("subscribed_topic_names",),
+    coordinator=Coordinator.GROUP,
+    overlay=Overlay.HIDDEN,
+    recorded=Recorded(lambda seen, request: seen.fields(request), _recorded_response),
+)

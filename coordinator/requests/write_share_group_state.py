@@ -1,0 +1,29 @@
+"""WriteShareGroupState (key 85): a leader adds to the state of a share partition (share_state/write.py).
+
+Brokers ask it: clients need CLUSTER_ACTION. v1 says how many records are done with.
+"""
+
+from functools import partial
+
+from coordinator.api import share_states
+from coordinator.api.declaration import Api, Overlay
+from coordinator.api.error_families import SHARE_STATE_ERRORS
+from coordinator.api.guards import guarded_by_cluster
+from coordinator.protocol.errors import ErrorCode
+from coordinator.security.access import CLUSTER_ACTION
+from coordinator.share_state.questions import WRITE
+
+handle = partial(share_states.handle, WRITE)
+
+API = Api(
+    key=85,
+    name="WriteShareGroupState",
+    versions=(0, 1),
+    access=(CLUSTER_ACTION,),
+    handle=handle,
+    refuse=partial(share_states.refuse, WRITE),
+    guard=guarded_by_cluster(CLUSTER_ACTION, handle),
+    errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH},
+    elements=("topics.partitions",),
+    overlay=Overlay.HIDDEN,
+)

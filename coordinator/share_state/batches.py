@@ -1,0 +1,76 @@
+"""Merges the batches of a share partition: what a leader writes into what is there (Kafka's PersisterStateBatchCombiner).
+
+Where batches overlap, each offset gets the one with the higher delivery count, and of two with the same count the one with the
+higher delivery state. So the order of the writes does not matter: a write that comes late undoes nothing. Adjacent batches of
+the same state become one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from coordinator.share_state.share_state import UNINITIALIZED_START_OFFSET, Batch
+
+Batches = tuple[Batch, ...]
+"""Ascending batches that do not overlap."""
+_Priority = tuple[int, int]
+"""Delivery count and delivery state."""
+
+_first_offset = attrgetter("first_offset")
+_last_offset = attrgetter("last_offset")
+
+
+def merged(batches: Batches, added: Iterable[Batch], start_offset: int) -> Batches:
+    """The batches with those that are added, in any order, and without what lies before the start offset.
+
+    A batch that ends before it begins is left out: Kafka's coordinator writes one if nothing else is there.
+    """
+    if start_offset != UNINITIALIZED_START_OFFSET:
+        batches, added = _from(batches, start_offset), _from(added, start_offset)
+    added = [each for each in added if each.first_offset <= each.last_offset]
+    if not added:
+        return tuple(batches)
+    # A write touches few of many batches: those that neither overlap it nor are adjacent to it stay as they are.
+    first, last = min(map(_first_offset, added)), max(map(_last_offset, added))
+    begin = bisect_left(batches, first - 1, key=_last_offset)
+    end = max(begin, bisect_right(batches, last + 1, key=_first_offset))
+    return (*batches[:begin], *_swept([*batches[begin:end], *added]), *batches[end:])
+
+
+def _from(batches: Iterable[Batch], start_offset: int) -> Batches:
+    return tuple(
+        each if each.first_offset >= start_offset else each._replace(first_offset=start_offset)
+        for each in batches
+        if each.last_offset >= start_offset
+    )
+
+
+def _swept(batches: Sequence[Batch]) -> list[Batch]:
+    """Goes through the offsets at which a batch begins or ends, with the batches that are open there."""
+    if len(batches) < 2:
+        return list(batches)
+    changes: dict[int, list[tuple[_Priority, int]]] = {}
+    for first_offset, last_offset, state, count in batches:
+        changes.setdefault(first_offset, []).append(((count, state), 1))
+        changes.setdefault(last_offset + 1, []).append(((count, state), -1))
+    found: list[Batch] = []
+    is_open: dict[_Priority, int] = {}
+    begin = 0
+    for offset in sorted(changes):
+        if is_open:
+            _append(found, begin, offset - 1, max(is_open))
+        for priority, change in changes[offset]:
+            is_open[priority] = is_open.get(priority, 0) + change
+        is_open = {priority: number for priority, number in is_open.items() if number}
+        begin = offset
+    return found
+
+
+def _append(batches: list[Batch], first_offset: int, last_offset: int, priority: _Priority) -> None:
+    count, state = priority
+    if batches:
+        before = batches[-1]
+        if before.last_offset + 1 == first_offset and (before.delivery_count, before.delivery_state) == priority:
+            batches[-1] = before._replace(last_offset=last_offset)
+            return
+    batches.append(Batch(first_offset, last_offset, state, count))

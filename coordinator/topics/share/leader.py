@@ -1,0 +1,247 @@
+"""One share partition of this broker: its machine, and what surrounds it: the durable state, the locks' timer, waiting fetches.
+
+    read the state -> machine -> acknowledge, release, expire -> write the state -> settle -> wake who waits for records
+
+What a member does is answered when it is durable. A share coordinator that cannot answer now (it loads, or has moved) is asked
+again a few times, as Kafka's persister does; a write that happened nevertheless may be repeated. If a state or leader epoch is
+stale, or the topic is gone, this share partition is over: the manager forgets it, and the next fetch reads the state again.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.share_state.share_state import (
+    UNINITIALIZED_START_OFFSET,
+    Batch,
+    SharePartition,
+    ShareState,
+    ShareStates,
+)
+from coordinator.topics.internal_partition import InternalPartition
+from coordinator.topics.partition import Partition
+from coordinator.topics.share.in_flight import Transition
+from coordinator.topics.share.machine import Acknowledgement, Limits, ShareMachine, persisted
+from coordinator.world.clock import Clock
+from coordinator.world.schedule import Handle, Schedule
+
+TRIES_MAX = 5
+"""How often the share coordinator is asked, if it cannot answer."""
+RETRY_MS = 1_000
+"""The first pause between two tries; each further one is twice as long."""
+_TRY_AGAIN = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+_FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
+NOT_HOSTED = "This server does not host this topic-partition."
+"""The message of UNKNOWN_TOPIC_OR_PARTITION where Kafka sends one."""
+OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Errors after which a share partition is of no use."""
+
+Done = Callable[[KafkaError | None], None]
+StartOffset = Callable[[Callable[[int], None]], None]
+"""Finds the start offset of a share partition that has none yet, by share.auto.offset.reset."""
+
+
+When = Callable[[Awaitable[Any], Callable[[Any], None]], None]
+"""`when(awaitable, then)` calls `then` with the outcome: how one waits is not for this room to know."""
+
+
+class LimitsOf(Protocol):
+    """The settings of the group that are in force now."""
+
+    def __call__(self) -> Limits: ...
+
+
+class Waiter(Protocol):
+    """A fetch that waits for records."""
+
+    def on_available(self) -> None:
+        """Records of a share partition may be available, or it is loaded, or over."""
+
+
+class State(Enum):
+    """Of a share partition of this broker."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    OVER = "over"
+
+
+class ShareLeader:
+    """A share partition. `partition` is the topic's."""
+
+    def __init__(
+        self,
+        key: SharePartition,
+        partition: Partition | InternalPartition,
+        states: ShareStates,
+        when: When,
+        limits: LimitsOf,
+        start_offset: StartOffset,
+        clock: Clock,
+        protocol_schedule: Schedule,
+        schedule: Schedule,
+    ) -> None:
+        """Begins to read the state. Locks go by `protocol_schedule` and the clock's monotonic time."""
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.epochs.current
+        self.limits = limits
+        self.state = State.LOADING
+        self.error: KafkaError | None = None
+        """Why the share partition is over."""
+        self.waiters: dict[Waiter, None] = {}
+        self.machine = ShareMachine(0, 0, ())
+        self._states = states
+        self._when = when
+        self._start_offset = start_offset
+        self._clock = clock
+        self._protocol_schedule = protocol_schedule
+        self._schedule = schedule
+        self._timer: Handle | None = None
+        self._timer_ms = 0
+        self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is State.ACTIVE
+
+    @property
+    def is_over(self) -> bool:
+        return self.state is State.OVER
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    # --- the durable state --------------------------------------------------------------------------------------------
+
+    def _ask(self, ask: Callable[[], Awaitable[Any]], then: Callable[[Any], None], tries: int = 1) -> None:
+        """Asks the share coordinator; calls `then` with its outcome, or the error that it still has at the end."""
+
+        def answered(outcome: Any) -> None:
+            if isinstance(outcome, ErrorCode) and outcome in _TRY_AGAIN and tries < TRIES_MAX:
+                self._schedule(RETRY_MS << (tries - 1), lambda: self._ask(ask, then, tries + 1))
+            else:
+                then(outcome)
+
+        self._when(ask(), answered)
+
+    def _loaded(self, outcome: ShareState | ErrorCode) -> None:
+        if self.is_over:
+            return
+        if isinstance(outcome, ErrorCode):
+            self.end(_client_error(outcome))
+        elif outcome.start_offset == UNINITIALIZED_START_OFFSET:
+            self._start_offset(partial(self._begin, outcome))
+        else:
+            self._begin(outcome, outcome.start_offset)
+
+    def _begin(self, state: ShareState, start_offset: int) -> None:
+        if self.is_over:
+            return
+        self.machine = ShareMachine(state.state_epoch, start_offset, state.batches)
+        self.state = State.ACTIVE
+        self.wake()
+
+    def end(self, error: KafkaError) -> None:
+        """The share partition is over for this reason. The locks end with it."""
+        if self.is_over:
+            return
+        self.state, self.error = State.OVER, error
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake()
+
+    def wake(self) -> None:
+        """Lets those look again who wait for records."""
+        for waiter in list(self.waiters):
+            waiter.on_available()
+
+    def _write(self, batches: Sequence[Batch], then: Callable[[KafkaError | None], None]) -> None:
+        machine = self.machine
+        start_offset, count = machine.start_offset, machine.delivery_complete_count
+
+        def written(error: ErrorCode) -> None:
+            failure = None if error is ErrorCode.NONE else _client_error(error)
+            then(failure)
+            if failure is not None and failure.code in OVER:
+                self.end(failure)
+
+        self._ask(
+            lambda: self._states.write(self.key, machine.state_epoch, self.leader_epoch, start_offset, count, batches),
+            written,
+        )
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
+        """Calls `done` when everything is durable, or with the error: then all records are as before.
+
+        INVALID_RECORD_STATE, INVALID_REQUEST, or that of the share coordinator: COORDINATOR_NOT_AVAILABLE,
+        NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_SERVER_ERROR.
+        """
+        try:
+            transitions = self.machine.acknowledge(member_id, acknowledgements, self.limits(), self.now_ms())
+        except KafkaError as error:
+            done(error)
+            return
+        self.watch_locks()
+        self._persist(transitions, done)
+
+    def release(self, member_id: str, done: Done) -> None:
+        """Gives back what the member has."""
+        self._persist(self.machine.release(member_id, self.limits()), done)
+
+    def _persist(self, transitions: list[Transition], done: Done) -> None:
+        if not transitions:
+            done(None)
+            return
+
+        def written(failure: KafkaError | None) -> None:
+            changed = self.machine.settle(transitions, self.limits(), self.now_ms(), is_durable=failure is None)
+            self.watch_locks()
+            done(failure)
+            if changed:
+                self.wake()
+
+        self._write(persisted(transitions), written)
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def watch_locks(self) -> None:
+        """Sets the timer for the lock that ends first."""
+        deadline_ms = self.machine.next_deadline()
+        if deadline_ms is None or self.is_over or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._protocol_schedule(max(0, deadline_ms - self.now_ms()), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        batches = self.machine.expire(self.limits(), self.now_ms())
+        self.watch_locks()
+        if batches:
+            self._write(batches, self._expired)
+            self.wake()
+
+    def _expired(self, _failure: KafkaError | None) -> None:
+        if self.machine.expired():
+            self.wake()
+
+
+def _client_error(code: ErrorCode) -> KafkaError:
+    """What a client gets for an error of the share coordinator (Kafka: SharePartition.fetchPersisterError)."""
+    if code in _TRY_AGAIN:
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if code in _FENCED:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return KafkaError(code, NOT_HOSTED)
+    if code is ErrorCode.GROUP_ID_NOT_FOUND:
+        return KafkaError(code)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,280 @@
+"""The share partitions and share sessions of one broker (Kafka: SharePartitionManager).
+
+A share partition is made when a member first fetches it and forgotten when it is over: its topic is deleted or led by another
+broker, its state was fenced, or the last session of its group has ended.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from coordinator.share_state.share_state import SharePartition, ShareStates
+from coordinator.topics.list_offsets import EARLIEST, LATEST, list_offsets
+from coordinator.topics.share.leader import NOT_HOSTED, ShareLeader, When
+from coordinator.topics.share.machine import Acknowledgement, Limits
+from coordinator.topics.share.sessions import FINAL, INITIAL, PartitionKey, SessionKey, ShareSession, ShareSessions
+from coordinator.topics.topics import Topics
+from coordinator.world.clock import Clock
+from coordinator.world.schedule import Schedule
+
+_LIST_OFFSETS_VERSION = 11
+
+
+class GroupShareSettings(NamedTuple):
+    """The settings of a share group that its share partitions need."""
+
+    limits: Limits
+    is_committed: bool
+    """Whether members get no records of open and aborted transactions (share.isolation.level)."""
+    resets_to: Callable[[int], int]
+    """`resets_to(wall_ms)`: the timestamp, or LATEST or EARLIEST, at which a group without a state begins."""
+
+
+SettingsOf = Callable[[str], GroupShareSettings]
+
+
+class OnLost(Protocol):
+    """Where to say that something ends with a connection."""
+
+    on_lost: Callable[[], None] | None
+
+
+Acknowledged = Callable[[dict[PartitionKey, KafkaError | None]], None]
+
+
+class ShareManager:
+    """The share partitions that this broker leads, by group, topic and partition, and the sessions of its members."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        states: ShareStates,
+        when: When,
+        settings_of: SettingsOf,
+        clock: Clock,
+        protocol_schedule: Schedule,
+        sessions_max: int,
+    ) -> None:
+        self.topics = topics
+        self.settings_of = settings_of
+        self.sessions = ShareSessions(sessions_max)
+        self.leaders: dict[SharePartition, ShareLeader] = {}
+        self._brokers: list[ShareManager] = []
+        self._states = states
+        self._when = when
+        self._clock = clock
+        self._protocol_schedule = protocol_schedule
+
+    def of_broker(self, topics: Topics, states: ShareStates) -> "ShareManager":
+        """The manager of one of the brokers that a process with several is; it has its own sessions."""
+        manager = ShareManager(
+            topics, states, self._when, self.settings_of, self._clock, self._protocol_schedule, self.sessions.limit
+        )
+        self._brokers.append(manager)
+        return manager
+
+    # --- share partitions ---------------------------------------------------------------------------------------------
+
+    def leader(self, group_id: str, key: PartitionKey) -> ShareLeader | ErrorCode:
+        """The share partition, which is made if it is not here yet; or why it cannot be."""
+        name = self.topics.topic_name(key.topic_id)
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        partition = self.topics.partition(name, key.partition)
+        if partition is None:
+            return self.topics.why_absent(name, key.partition)
+        if partition.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        share_partition = SharePartition(group_id, *key)
+        leader = self.leaders.get(share_partition)
+        if leader is not None and (
+            leader.partition is not partition or leader.leader_epoch != partition.epochs.current or leader.is_over
+        ):
+            self._forget(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            leader = None
+        if leader is None:
+            leader = self.leaders[share_partition] = ShareLeader(
+                share_partition,
+                partition,
+                self._states,
+                self._when,
+                lambda: self.settings_of(group_id).limits,
+                partial(self._find_start, group_id, name, key.partition),
+                self._clock,
+                self._protocol_schedule,
+                self.topics.schedule,
+            )
+        return leader
+
+    def _known(self, group_id: str, key: PartitionKey) -> ShareLeader | None:
+        leader = self.leaders.get(SharePartition(group_id, *key))
+        return leader if leader is not None and not leader.is_over else None
+
+    def _forget(self, leader: ShareLeader, why: ErrorCode) -> None:
+        if self.leaders.get(leader.key) is leader:
+            del self.leaders[leader.key]
+        leader.end(KafkaError(why))
+
+    def forget_if_over(self, leader: ShareLeader) -> None:
+        """Forgets the share partition if it is over, so that the next fetch reads the state again."""
+        if leader.is_over:
+            self._forget(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def topics_deleted(self, topic_ids: Collection[bytes]) -> None:
+        """Forgets the share partitions of deleted topics."""
+        for leader in [each for each in self.leaders.values() if each.key.topic_id in topic_ids]:
+            self._forget(leader, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for manager in self._brokers:
+            manager.topics_deleted(topic_ids)
+
+    def _find_start(self, group_id: str, name: str, index: int, found: Callable[[int], None]) -> None:
+        """Where a share partition begins that has no start offset yet. A time after all records means the end."""
+        timestamp = self.settings_of(group_id).resets_to(self._clock.wall_ms())
+
+        def listed(response: ListOffsetsResponse) -> None:
+            offset = response.topics[0].partitions[0].offset
+            if offset >= 0:
+                found(offset)
+            elif timestamp != LATEST:
+                ask(LATEST)
+            else:
+                found(0)  # the partition is gone: nobody will fetch
+
+        def ask(timestamp: int) -> None:
+            asked = ListOffsetsRequest.ListOffsetsPartition(
+                partition_index=index, current_leader_epoch=-1, timestamp=timestamp
+            )
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=0,
+                topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[asked])],
+            )
+            list_offsets(self.topics, request, _LIST_OFFSETS_VERSION, listed, _run, lambda: False)
+
+        ask(timestamp)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def fetch_session(
+        self,
+        key: SessionKey,
+        epoch: int,
+        named: Collection[PartitionKey],
+        forgotten: Collection[PartitionKey],
+        connection: OnLost,
+        *,
+        has_acknowledgements: bool,
+    ) -> ShareSession:
+        """The session of a ShareFetch.
+
+        Raises INVALID_REQUEST (the first request acknowledges), SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
+        SHARE_SESSION_LIMIT_REACHED.
+        """
+        if epoch == FINAL:
+            return self.sessions.find(key)
+        if epoch == INITIAL:
+            if has_acknowledgements:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            session = self.sessions.begin(key, named, connection)
+            self._follow(connection)
+            new = set(session.partitions)
+        else:
+            session = self.sessions.resume(key, epoch)
+            new = {each for each in named if each not in session.partitions}
+            session.update(named, forgotten)
+        session.unknown |= {each for each in new if self.topics.topic_name(each.topic_id) is None}
+        return session
+
+    def acknowledge_session(self, key: SessionKey, epoch: int) -> None:
+        """Checks the session of a ShareAcknowledge. Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+        if epoch == INITIAL:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        if epoch == FINAL:
+            self.sessions.find(key)
+        else:
+            self.sessions.resume(key, epoch)
+
+    def end_session(self, key: SessionKey) -> None:
+        """Ends a session, if there is one: the member gives back what it has."""
+        session = self.sessions.end(key)
+        for each in session.partitions if session is not None else ():
+            leader = self._known(key.group_id, each)
+            if leader is not None:
+                leader.release(key.member_id, _nobody_waits)
+        if session is not None and not self.sessions.has_any_of(key.group_id):
+            self.forget_group(key.group_id)
+
+    def forget_group(self, group_id: str) -> None:
+        """Forgets the share partitions of a group: the next fetch reads their states again."""
+        for leader in [each for each in self.leaders.values() if each.key.group_id == group_id]:
+            self._forget(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for manager in self._brokers:
+            manager.forget_group(group_id)
+
+    def _follow(self, connection: OnLost) -> None:
+        """Ends the sessions of a connection with it. Something else may already wait for its end."""
+        if len(self.sessions.of_connection(connection)) > 1:
+            return  # it is followed already
+        earlier = connection.on_lost
+
+        def lost() -> None:
+            if earlier is not None:
+                earlier()
+            self._lost(connection)
+
+        connection.on_lost = lost
+
+    def _lost(self, connection: OnLost) -> None:
+        for session in self.sessions.of_connection(connection):
+            self.end_session(session.key)
+
+    # --- acknowledging ------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self,
+        key: SessionKey,
+        acknowledgements: dict[PartitionKey, Sequence[Acknowledgement]],
+        done: Acknowledged,
+    ) -> None:
+        """Calls `done` when all that could be acknowledged is durable, with the error of each partition (leader.py).
+
+        UNKNOWN_TOPIC_OR_PARTITION for one that no member of the group has fetched from this broker.
+        """
+        results: dict[PartitionKey, KafkaError | None] = {}
+        left = len(acknowledgements) + 1
+
+        def acknowledged(partition: PartitionKey | None, error: KafkaError | None) -> None:
+            nonlocal left
+            if partition is not None:
+                results[partition] = error
+            left -= 1
+            if not left:
+                done(results)
+
+        for partition, batches in acknowledgements.items():
+            leader = self._known(key.group_id, partition)
+            if leader is None:
+                acknowledged(partition, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED))
+            else:
+                leader.acknowledge(key.member_id, batches, partial(acknowledged, partition))
+        acknowledged(None, None)
+
+
+def resets_to(value: str, duration_ms: int | None) -> Callable[[int], int]:
+    """`GroupShareSettings.resets_to` for a value of share.auto.offset.reset, and the duration that it names."""
+    if duration_ms is not None:
+        return lambda wall_ms: wall_ms - duration_ms
+    place = EARLIEST if value == "earliest" else LATEST
+    return lambda _wall_ms: place
+
+
+def _run(pieces: Iterable[None]) -> None:
+    """One partition is looked up in one piece."""
+    for _ in pieces:
+        pass
+
+
+def _nobody_waits(_error: KafkaError | None) -> None:
+    """For a release that nobody asked for."""

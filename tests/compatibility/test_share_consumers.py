@@ -1,0 +1,44 @@
+"""Real share consumers against our server: Java's and the console's (KIP-932, KIP-1222, KIP-1206)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.members import JAVA_ARTIFACTS
+from tests.support.java_support import compile_java, kafka_classpath, run_java
+from tests.support.server_process import ServerProcess
+
+pytestmark = pytest.mark.java
+
+SOURCE = Path(__file__).parent / "java" / "ShareConsumers.java"
+# Played to Kafka 4.4.0, too.
+DELIVERIES = """\
+implicit: a#1 b#1 c#1 d#1
+implicit, after them: e#1
+implicit, at the end: e#2
+explicit: a#1 b#1 c#1 d#1
+committed: [done]
+lock: 30000
+released, renewed: b#2 d#1
+first of two: a#1 b#1
+second of two: c#1 d#1
+"""
+
+
+def run(server: ServerProcess, *arguments: str) -> str:
+    done = run_java(
+        compile_java(SOURCE, kafka_classpath(JAVA_ARTIFACTS)), "ShareConsumers", server.bootstrap, *arguments
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return done.stdout
+
+
+def test_records_are_delivered_acknowledged_and_redelivered_after_a_crash(
+    server: ServerProcess, fresh: Callable[[str], str]
+) -> None:
+    name = fresh("share")
+    assert run(server, name) == DELIVERIES
+    # A member that dies loses its locks with its connection.
+    assert run(server, f"{name}-crash", "die") == "crash: a#1 b#1 c#1 d#1\n"
+    assert run(server, f"{name}-crash", "die") == "crash: a#2 b#2 c#2 d#2\n"

@@ -1,0 +1,386 @@
+"""Share fetches on a simulated data plane: waiting, reading, acquiring, and what becomes of share partitions and sessions."""
+
+import asyncio
+
+import pytest
+
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.share_state.share_state import Batch, SharePartition, ShareState
+from coordinator.topics.list_offsets import EARLIEST, LATEST
+from coordinator.topics.share.fetch import FetchWanted, ShareFetch
+from coordinator.topics.share.leader import RETRY_MS, TRIES_MAX
+from coordinator.topics.share.machine import ACCEPT, RELEASE, Acknowledgement, Limits, Wanted
+from coordinator.topics.share.manager import GroupShareSettings, ShareManager
+from coordinator.topics.share.sessions import PartitionKey, SessionKey
+from tests.topics.data_plane import DataPlane, batch
+
+LIMITS = Limits(lock_ms=10_000, delivery_count=5, locks=200, renews=True)
+
+
+class Loop:
+    """As much of an event loop as a future needs."""
+
+    def __init__(self):
+        self._ready = []
+
+    def get_debug(self):
+        return False
+
+    def call_soon(self, callback, *arguments, context=None):
+        self._ready.append((callback, arguments))
+
+    def run(self):
+        """Does everything that is due."""
+        while self._ready:
+            callback, arguments = self._ready.pop(0)
+            callback(*arguments)
+
+
+class States:
+    """A share coordinator whose answers come when the loop runs: from `refuses`, or from what was written."""
+
+    def __init__(self, loop):
+        self._loop = loop
+        self.states = {}
+        self.writes = []
+        self.refuses = []
+
+    def _answer(self, outcome):
+        future = asyncio.Future(loop=self._loop)
+        future.set_result(self.refuses.pop(0) if self.refuses else outcome)
+        return future
+
+    def read(self, key, leader_epoch):
+        return self._answer(self.states.get(key, ShareState(0, 0, 0, [])))
+
+    def write(self, key, state_epoch, leader_epoch, start_offset, delivery_complete_count, batches):
+        self.writes.append((start_offset, delivery_complete_count, [tuple(map(int, each)) for each in batches]))
+        return self._answer(ErrorCode.NONE)
+
+
+class Connection:
+    on_lost = None
+
+
+class World:
+    """A data plane with topic t, a share coordinator and the group's settings."""
+
+    def __init__(self, partitions=2, **settings):
+        self.loop = Loop()
+        self.plane = DataPlane()
+        self.plane.create("t", partitions)
+        self.states = States(self.loop)
+        self.settings = GroupShareSettings(LIMITS, settings.get("committed", False), lambda _: settings.get("start", 0))
+        self.manager = ShareManager(
+            self.plane.topics,
+            self.states,
+            lambda future, then: future.add_done_callback(lambda done: then(done.result())),
+            lambda _group_id: self.settings,
+            self.plane.clock,
+            self.plane._schedule,
+            settings.get("sessions", 10),
+        )
+        self.id = self.plane.topics.topic_id("t")
+        self.connection = Connection()
+
+    def run(self):
+        self.loop.run()
+
+    def key(self, index=0):
+        return PartitionKey(self.id, index)
+
+    def later(self, *indexes, member="m", wait_ms=500, least=1, most=1_000_000, records=1_000, group="g"):
+        """A fetch, and the list that will hold its answer."""
+        answers = []
+
+        def run_pieces(pieces):
+            for _ in pieces:
+                pass
+
+        wanted = FetchWanted(group, Wanted(member, records, 1_000, False), wait_ms, least, most)
+        fetch = ShareFetch(self.manager, wanted, [self.key(i) for i in indexes or (0,)], answers.append, run_pieces)
+        self.run()
+        return fetch, answers
+
+    def fetch(self, *indexes, **options):
+        """What a fetch gets that waits at most for the share partition to be loaded."""
+        _, answers = self.later(*indexes, **options)
+        if not answers:
+            self.plane.advance(options.get("wait_ms", 500))
+            self.run()
+        return shown(answers[0])
+
+    def ack(self, first, last, kind, member="m"):
+        """Acknowledges; the name of the error, or None."""
+        results = []
+        acks = {self.key(): [Acknowledgement(first, last, [kind])]}
+        self.manager.acknowledge(SessionKey("g", member), acks, results.append)
+        self.run()
+        error = results[0][self.key()]
+        return error and error.code.name
+
+
+def shown(answer):
+    """[(partition, error's name or acquired records)] of an answer."""
+    return [
+        (
+            key.partition,
+            ErrorCode(data.error_code).name
+            if data.error_code
+            else [(each.first_offset, each.last_offset, each.delivery_count) for each in data.acquired_records],
+        )
+        for key, data in answer.items()
+    ]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_fetch_gets_what_is_there_at_once(world):
+    world.plane.produce(batch(b"a", b"b"))
+    _, answers = world.later()
+    assert shown(answers[0]) == [(0, [(0, 1, 1)])]
+    (data,) = answers[0].values()
+    assert len(data.records) == len(batch(b"a", b"b"))
+
+
+def test_a_fetch_waits_for_records_and_not_longer_than_it_wants(world):
+    _, answers = world.later(wait_ms=500)
+    assert not answers
+    world.plane.produce(batch(b"a"))
+    assert shown(answers[0]) == [(0, [(0, 0, 1)])]
+    _, answers = world.later(wait_ms=500)
+    world.plane.advance(499)
+    assert not answers
+    world.plane.advance(1)
+    assert shown(answers[0]) == [(0, [])]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_wants(world):
+    size = len(batch(b"a"))
+    _, answers = world.later(least=3 * size)
+    for _ in range(2):
+        world.plane.produce(batch(b"a"))
+        assert not answers
+    world.plane.produce(batch(b"a"))
+    assert shown(answers[0]) == [(0, [(0, 2, 1)])]
+
+
+def test_a_fetch_waits_for_records_that_are_given_back(world):
+    world.plane.produce(batch(b"a", b"b"))
+    world.fetch(member="a")
+    _, answers = world.later(member="b", wait_ms=60_000)
+    assert not answers
+    assert world.ack(1, 1, RELEASE, member="a") is None
+    assert shown(answers[0]) == [(0, [(1, 1, 2)])]
+
+
+def test_a_fetch_gets_records_whose_lock_ends(world):
+    world.plane.produce(batch(b"a"))
+    world.fetch(member="a")
+    _, answers = world.later(member="b", wait_ms=60_000)
+    world.plane.advance(LIMITS.lock_ms - 1)
+    assert not answers
+    world.plane.advance(1)
+    assert shown(answers[0]) == [(0, [(0, 0, 2)])]
+    assert world.states.writes == [(0, 0, [(0, 0, 0, 1)])]
+    assert world.ack(0, 0, ACCEPT, member="a") == "INVALID_RECORD_STATE"
+
+
+def test_a_fetch_that_is_cancelled_gets_nothing_and_watches_nothing(world):
+    fetch, answers = world.later()
+    fetch.cancel()
+    world.plane.produce(batch(b"a"))
+    world.plane.advance(1_000)
+    assert not answers
+    assert not world.plane.topics.partition("t", 0).readers
+    assert not world.manager.leaders[SharePartition("g", world.id, 0)].waiters
+
+
+def test_groups_have_their_own_records(world):
+    world.plane.produce(batch(b"a"))
+    assert world.fetch(group="g") == world.fetch(group="h") == [(0, [(0, 0, 1)])]
+
+
+def test_only_as_many_records_are_acquired_as_are_wanted_of_all_partitions(world):
+    assert world.fetch(0, 1) == [(0, []), (1, [])]
+    for index in (0, 1):
+        for _ in range(3):
+            world.plane.produce(batch(b"a", b"b"), partition=index)
+    assert world.fetch(0, 1, records=5) == [(0, [(0, 5, 1)]), (1, [])]
+    assert world.fetch(0, 1, records=5) == [(1, [(0, 5, 1)])]
+
+
+def test_a_response_has_the_batches_that_were_acquired_and_no_others(world):
+    for value in (b"a", b"b", b"c"):
+        world.plane.produce(batch(value))
+    world.fetch(member="a")
+    world.ack(1, 1, RELEASE, member="a")
+    _, answers = world.later(member="b")
+    (data,) = answers[0].values()
+    assert data.records[:8] == (1).to_bytes(8)
+    assert len(data.records) == len(batch(b"b"))
+
+
+def test_what_was_acknowledged_is_durable_before_its_member_hears_of_it(world):
+    world.plane.produce(batch(b"a", b"b"))
+    world.fetch()
+    results = []
+    acks = {world.key(): [Acknowledgement(0, 0, [ACCEPT])]}
+    world.manager.acknowledge(SessionKey("g", "m"), acks, results.append)
+    assert world.states.writes == [(0, 1, [(0, 0, 2, 1)])]
+    assert not results
+    world.run()
+    assert results == [{world.key(): None}]
+
+
+def test_a_share_coordinator_that_cannot_answer_is_asked_again(world):
+    world.plane.produce(batch(b"a"))
+    world.states.refuses = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    _, answers = world.later(wait_ms=60_000)
+    assert not answers
+    world.plane.advance(RETRY_MS)
+    world.run()
+    assert shown(answers[0]) == [(0, [(0, 0, 1)])]
+
+
+def test_a_share_coordinator_that_never_answers_is_an_error(world):
+    world.plane.produce(batch(b"a"))
+    world.fetch()
+    world.states.refuses = [ErrorCode.NOT_COORDINATOR] * TRIES_MAX
+    results = []
+    acks = {world.key(): [Acknowledgement(0, 0, [ACCEPT])]}
+    world.manager.acknowledge(SessionKey("g", "m"), acks, results.append)
+    for tries in range(TRIES_MAX):
+        world.run()
+        world.plane.advance(RETRY_MS << tries)
+    world.run()
+    assert results[0][world.key()].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("code", "shows"),
+    [
+        (ErrorCode.FENCED_STATE_EPOCH, "NOT_LEADER_OR_FOLLOWER"),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (ErrorCode.INVALID_REQUEST, "UNKNOWN_SERVER_ERROR"),
+    ],
+)
+def test_a_state_that_cannot_be_read_is_an_error_and_is_read_again_by_the_next_fetch(world, code, shows):
+    world.plane.produce(batch(b"a"))
+    world.states.refuses = [code]
+    assert world.fetch() == [(0, shows)]
+    assert world.fetch() == [(0, [(0, 0, 1)])]
+
+
+def test_a_share_partition_whose_state_was_fenced_is_read_again(world):
+    world.plane.produce(batch(b"a"))
+    world.fetch()
+    world.states.refuses = [ErrorCode.FENCED_LEADER_EPOCH]
+    world.states.states[SharePartition("g", world.id, 0)] = ShareState(3, 0, 0, [Batch(0, 0, 0, 4)])
+    assert world.ack(0, 0, ACCEPT) == "NOT_LEADER_OR_FOLLOWER"
+    assert world.ack(0, 0, ACCEPT) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert world.fetch() == [(0, [(0, 0, 5)])]
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [(EARLIEST, 0), (LATEST, 2), (1_700_000_000_500, 1), (1_800_000_000_000, 2)]
+)
+def test_a_group_without_a_start_offset_begins_where_its_settings_say(start, first):
+    world = World(start=start)
+    world.plane.produce(batch(b"a", timestamp=1_700_000_000_000))
+    world.plane.produce(batch(b"b", timestamp=1_700_000_001_000))
+    world.states.states[SharePartition("g", world.id, 0)] = ShareState(0, -1, -1, [])
+    world.fetch()
+    assert world.manager.leaders[SharePartition("g", world.id, 0)].machine.start_offset == first
+
+
+def test_deleted_records_are_passed(world):
+    world.plane.produce(batch(b"a"))
+    world.plane.produce(batch(b"b"))
+    world.plane.topics.partition("t", 0).delete_before(1)
+    assert world.fetch() == [(0, [])]
+    assert world.fetch() == [(0, [(1, 1, 1)])]
+
+
+def test_a_deleted_topic_ends_the_wait(world):
+    _, answers = world.later(wait_ms=60_000)
+    world.plane.delete("t")
+    world.run()
+    assert [error for _, error in shown(answers[0])] == ["NOT_LEADER_OR_FOLLOWER"]
+    world.manager.topics_deleted({world.id})
+    assert not world.manager.leaders
+
+
+def test_records_of_open_and_aborted_transactions_are_not_delivered_to_readers_of_committed_ones():
+    world = World(committed=True)
+    pid = world.plane.producer_id()
+    produce = {"producer_id": pid, "epoch": 0, "attributes": 16}
+    world.plane.produce(batch(b"a"))
+    world.plane.produce(batch(b"b", sequence=0, **produce), transactional_id="x", version=11)
+    assert world.fetch() == [(0, [(0, 0, 1)])]
+    _, answers = world.later(wait_ms=60_000)
+    assert not answers
+    world.plane.end(commit=False, producer_id=pid)
+    assert shown(answers[0]) == [(0, [(2, 2, 1)])]
+    world.plane.produce(batch(b"c", sequence=1, **produce), transactional_id="x", version=11)
+    world.plane.end(commit=True, producer_id=pid)
+    assert world.fetch() == [(0, [(3, 4, 1)])]
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def begin(world, member="m", connection=None, group="g"):
+    return world.manager.fetch_session(
+        SessionKey(group, member), 0, [world.key()], [], connection or world.connection, has_acknowledgements=False
+    )
+
+
+def test_the_end_of_a_session_gives_back_what_its_member_has(world):
+    world.plane.produce(batch(b"a", b"b"))
+    begin(world)
+    world.fetch()
+    world.ack(0, 0, ACCEPT)
+    world.manager.end_session(SessionKey("g", "m"))
+    world.run()
+    assert world.fetch(member="other") == [(0, [(1, 1, 2)])]
+    with pytest.raises(KafkaError):
+        world.manager.sessions.find(SessionKey("g", "m"))
+
+
+def test_the_end_of_a_connection_ends_its_sessions_and_the_last_one_of_a_group_its_share_partitions(world):
+    world.plane.produce(batch(b"a", b"b"))
+    earlier = []
+    world.connection.on_lost = lambda: earlier.append("ended")
+    begin(world)
+    begin(world, "other", Connection())
+    world.fetch()
+    world.connection.on_lost()
+    world.run()
+    assert earlier == ["ended"]
+    assert world.fetch(member="other") == [(0, [(0, 1, 2)])]
+    world.manager.sessions.find(SessionKey("g", "other")).connection.on_lost()
+    assert not world.manager.leaders
+    assert len(world.manager.sessions) == 0
+
+
+def test_a_member_that_begins_again_has_one_session(world):
+    begin(world)
+    session = begin(world)
+    assert len(world.manager.sessions) == 1
+    assert world.manager.sessions.resume(session.key, 1) is session
+    with pytest.raises(KafkaError) as raised:
+        world.manager.sessions.resume(session.key, 1)
+    assert raised.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+def test_there_is_a_limit_of_sessions():
+    world = World(sessions=1)
+    begin(world)
+    with pytest.raises(KafkaError) as raised:
+        begin(world, "other")
+    assert raised.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    begin(world)
