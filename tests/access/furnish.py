@@ -21,6 +21,8 @@ SETTINGS = {
     "group.streams.session.timeout.ms": "1800000",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "5000",
+    "group.share.min.heartbeat.interval.ms": "5000",
+    "group.share.heartbeat.interval.ms": "5000",
     "group.streams.heartbeat.interval.ms": "5000",
     "group.consumer.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "0",

@@ -302,17 +302,17 @@ PROBES: dict[tuple[str, int, str], Ask] = {
     ),
     ("StreamsGroupDescribe", 1, ""): lambda _: {"group_ids": ["streams"], "include_authorized_operations": True},
     ("ShareGroupHeartbeat", 1, ""): lambda user: share_heartbeat(f"h-{user}", "mine"),
+    ("AlterShareGroupOffsets", 0, ""): lambda user: share_offsets(f"o-{user}", "mine"),
     ("ShareFetch", 1, ""): lambda user: share_request(
-        f"h-{user}", 0, [], max_wait_ms=1_000, min_bytes=1, max_bytes=1_000, max_records=1, batch_size=1
+        f"o-{user}", 0, [], max_wait_ms=1_000, min_bytes=1, max_bytes=1_000, max_records=1, batch_size=1
     ),
     ("ShareAcknowledge", 2, ""): lambda user: share_request(
-        f"h-{user}", 1, [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+        f"o-{user}", 1, [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
     ),
     ("ShareGroupDescribe", 1, ""): lambda _: {"group_ids": ["share"], "include_authorized_operations": True},
     ("DescribeShareGroupOffsets", 1, ""): lambda _: {
         "groups": [{"group_id": "share", "topics": [{"topic_name": "mine", "partitions": [0]}]}]
     },
-    ("AlterShareGroupOffsets", 0, ""): lambda user: share_offsets(f"o-{user}", "mine"),
     ("DeleteShareGroupOffsets", 0, ""): lambda _: {"group_id": "unused", "topics": [{"topic_name": "mine"}]},
     ("ListConfigResources", 1, ""): lambda _: {"resource_types": [BROKER]},
     ("DescribeTopicPartitions", 0, ""): lambda _: {

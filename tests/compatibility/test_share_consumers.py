@@ -1,17 +1,21 @@
-"""Real share consumers against our server: Java's and the console's (KIP-932, KIP-1222, KIP-1206)."""
+"""Real share consumers against our server: Java's and franz-go's (KIP-932, KIP-1222, KIP-1206).
 
+The console's is in test_console_tools.py.
+"""
+
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.compatibility.foreign_programs import go_program
 from tests.compatibility.members import JAVA_ARTIFACTS
 from tests.support.java_support import compile_java, kafka_classpath, run_java
 from tests.support.server_process import ServerProcess
 
-pytestmark = pytest.mark.java
-
-SOURCE = Path(__file__).parent / "java" / "ShareConsumers.java"
+HERE = Path(__file__).parent
+SOURCE = HERE / "java" / "ShareConsumers.java"
 # Played to Kafka 4.4.0, too.
 DELIVERIES = """\
 implicit: a#1 b#1 c#1 d#1
@@ -34,6 +38,7 @@ def run(server: ServerProcess, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.java
 def test_records_are_delivered_acknowledged_and_redelivered_after_a_crash(
     server: ServerProcess, fresh: Callable[[str], str]
 ) -> None:
@@ -42,3 +47,10 @@ def test_records_are_delivered_acknowledged_and_redelivered_after_a_crash(
     # A member that dies loses its locks with its connection.
     assert run(server, f"{name}-crash", "die") == "crash: a#1 b#1 c#1 d#1\n"
     assert run(server, f"{name}-crash", "die") == "crash: a#2 b#2 c#2 d#2\n"
+
+
+def test_franz_go_gets_its_records_and_gives_them_back(server: ServerProcess, fresh: Callable[[str], str]) -> None:
+    command = [*go_program(HERE / "go"), server.bootstrap, fresh("share")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "first: a#1 b#1 c#1 d#1\nreleased: b#2\ngiven back: b#3\n"

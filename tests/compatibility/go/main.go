@@ -87,6 +87,10 @@ type program struct {
 }
 
 func main() {
+	if len(os.Args) > 2 {
+		share(os.Args[1], os.Args[2])
+		return
+	}
 	commands := make(chan command)
 	go func() {
 		lines := bufio.NewScanner(os.Stdin)
