@@ -11,8 +11,9 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import KafkaError
+from coordinator.share_state import questions
 from coordinator.share_state.coordinator import PIECE_PARTITIONS
-from coordinator.share_state.questions import INITIALIZE, Question, refused
+from coordinator.share_state.questions import INITIALIZE, Question
 from coordinator.share_state.share_state import SharePartition
 
 
@@ -30,7 +31,8 @@ def handle(question: Question, server: Server, exchange: Exchange[Any]) -> None:
     def answered(topic_id: bytes, index: int, reply: Any) -> None:
         nonlocal left
         is_refused = isinstance(reply, KafkaError)
-        results[topic_id, index] = refused(question, index, reply) if is_refused else question.result_of(index, reply)
+        result = questions.refused(question, index, reply) if is_refused else question.result_of(index, reply)
+        results[topic_id, index] = result
         left -= 1
         if not left:
             exchange.reply(_response(question, results))
@@ -46,7 +48,7 @@ def handle(question: Question, server: Server, exchange: Exchange[Any]) -> None:
     exchange.run_in_slices(pieces(), even_if_lost=question.writes)
 
 
-def refuse(question: Question, request: Any, error: KafkaError, _api_version: int) -> Any:
+def refused(question: Question, request: Any, error: KafkaError) -> Any:
     """The response that refuses every partition."""
     topics = [
         question.topic_result(

@@ -3,17 +3,27 @@
 Brokers ask it: clients need CLUSTER_ACTION.
 """
 
-from functools import partial
-
 from coordinator.api import share_states
 from coordinator.api.declaration import Api, Overlay
 from coordinator.api.error_families import SHARE_STATE_ERRORS
+from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.protocol.errors import ErrorCode
+from coordinator.api.server import Server
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ReadShareGroupStateRequest, ReadShareGroupStateResponse
 from coordinator.security.access import CLUSTER_ACTION
 from coordinator.share_state.questions import READ
 
-handle = partial(share_states.handle, READ)
+
+def handle(server: Server, exchange: Exchange[ReadShareGroupStateRequest]) -> None:
+    share_states.handle(READ, server, exchange)
+
+
+def refuse(request: ReadShareGroupStateRequest, error: KafkaError, _api_version: int) -> ReadShareGroupStateResponse:
+    """The response that refuses every partition."""
+    refused: ReadShareGroupStateResponse = share_states.refused(READ, request, error)
+    return refused
+
 
 API = Api(
     key=84,
@@ -21,7 +31,7 @@ API = Api(
     versions=(0, 0),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=partial(share_states.refuse, READ),
+    refuse=refuse,
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_LEADER_EPOCH},
     elements=("topics.partitions",),

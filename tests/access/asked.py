@@ -60,6 +60,7 @@ HASHED = {
     "ListTransactions": "transaction_states",
     "Metadata": "topics",
     "Produce": "responses",
+    "ShareGroupDescribe": "topic_partitions",
     "WriteTxnMarkers": "topics",
 }
 """The lists whose order in Kafka is that of a hash table, or by chance; here it is mostly that of the request."""

@@ -248,7 +248,7 @@ def test_requests_are_counted_by_api_and_error_over_all_versions():
 def test_gauges_add_up_over_shards():
     samples = scraped(server(shard(0, groups=2), shard(1, Status.FULL, groups=1)))
     assert samples["coordinator_groups"] == {("classic", "Stable"): 3}
-    assert samples["coordinator_members"] == {("classic",): 6, ("consumer",): 0, ("streams",): 0}
+    assert samples["coordinator_members"] == {("classic",): 6, ("consumer",): 0, ("share",): 0, ("streams",): 0}
     assert samples["coordinator_offsets"] == {(): 14}
     assert samples["coordinator_offset_commits_total"] == {(): 18}
     assert samples["coordinator_shards"] == {

@@ -22,7 +22,7 @@ from coordinator.operations.fork import ForkFailed, run
 from coordinator.operations.fork.data_folder import ForkedFolder
 from coordinator.operations.fork.source import OffsetRange
 from coordinator.operations.fork.summary import Summary
-from coordinator.operations.groups import offsets
+from coordinator.operations.groups import describe, offsets
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.registry import Topic
@@ -209,7 +209,7 @@ def commit(server: ServerProcess, group: str, offset: int) -> None:
 
 def committed(server: ServerProcess, group: str) -> list[int | None]:
     with Client(server.bootstrap, WITHIN_S) as client:
-        return [each.offset for each in offsets(client, group)]
+        return [each.offset for each in offsets(client, describe(client, group))]
 
 
 def test_a_fork_of_a_killed_server_has_what_only_its_journal_has(tmp_path, coordinator_process):

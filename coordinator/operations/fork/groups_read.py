@@ -50,6 +50,7 @@ _OF_GROUPS = (
 _SHARE_GROUP_METADATA = 11
 """Kafka's `CoordinatorRecordType.SHARE_GROUP_METADATA`: its key is the group id, and its tombstone ends the group."""
 _SHARE_GROUP_TYPES = range(9, 16)
+"""Share groups stay behind: the states of their partitions are in another topic, and would have to be of the same moment."""
 
 
 class GroupRecord(NamedTuple):
@@ -89,14 +90,14 @@ class _NoTopics:
 
 @dataclass(slots=True)
 class Skipped:
-    """What the records of a partition say and this server has no place for."""
+    """What the records of a partition say and a fork has no place for."""
 
     share_groups: dict[str, None] = field(default_factory=dict)
     unknown_types: dict[int, int] = field(default_factory=dict)
     """Record type -> number of records."""
 
     def add(self, key: bytes, value: bytes | None) -> None:
-        """Notes a record of a type that this server does not know."""
+        """Notes a record of a share group, or of a type that this server does not know."""
         number = int.from_bytes(key[:2], signed=True)
         if number == _SHARE_GROUP_METADATA:
             group_id = key[4 : 4 + int.from_bytes(key[2:4], signed=True)].decode("utf-8", "replace")
@@ -109,7 +110,7 @@ class Skipped:
 
 
 class _NotingSerde(Serde):
-    """Keeps the last record of each key, except those of offsets, and notes what it cannot decode."""
+    """Keeps the last record of each key, except those of offsets, and notes what it leaves out."""
 
     def __init__(self, kept: Collection[type[Message]]) -> None:
         super().__init__(Codec.of(None), RECORD_KEYS)
@@ -118,7 +119,8 @@ class _NotingSerde(Serde):
         self.skipped = Skipped()
 
     def decode(self, key: bytes, value: bytes | None) -> Record | None:
-        record = super().decode(key, value)
+        is_of_share_group = int.from_bytes(key[:2], signed=True) in _SHARE_GROUP_TYPES
+        record = None if is_of_share_group else super().decode(key, value)
         if record is None:
             self.skipped.add(key, value)
         elif type(record.key) in self._kept:
