@@ -138,10 +138,10 @@ class _GroupOffsets:
         if isinstance(outcome, ErrorCode):
             return _Partition(partition_index=index, start_offset=UNINITIALIZED_START_OFFSET)
         lag = _UNKNOWN_LAG
-        partition = self._server.topics.partition(name, index)
+        end = self._server.share_partitions.end_offset(name, index)
         is_known = outcome.start_offset >= 0 and outcome.delivery_complete_count != UNKNOWN_COUNT
-        if is_known and partition is not None:
-            lag = partition.high_watermark - outcome.start_offset - outcome.delivery_complete_count
+        if is_known and end is not None:
+            lag = end - outcome.start_offset - outcome.delivery_complete_count
         return _Partition(
             partition_index=index, start_offset=outcome.start_offset, leader_epoch=outcome.leader_epoch, lag=lag
         )

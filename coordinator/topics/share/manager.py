@@ -56,12 +56,15 @@ class ShareManager:
         clock: Clock,
         protocol_schedule: Schedule,
         sessions_max: int,
+        of_process: "list[ShareManager] | None" = None,
     ) -> None:
+        """`of_process`: the managers of the brokers that this process is, of which this will be one."""
         self.topics = topics
         self.settings_of = settings_of
         self.sessions = ShareSessions(sessions_max)
         self.leaders: dict[SharePartition, ShareLeader] = {}
-        self._brokers: list[ShareManager] = []
+        self._of_process: list[ShareManager] = [] if of_process is None else of_process
+        self._of_process.append(self)
         self._states = states
         self._when = when
         self._clock = clock
@@ -69,11 +72,16 @@ class ShareManager:
 
     def of_broker(self, topics: Topics, states: ShareStates) -> "ShareManager":
         """The manager of one of the brokers that a process with several is; it has its own sessions."""
-        manager = ShareManager(
-            topics, states, self._when, self.settings_of, self._clock, self._protocol_schedule, self.sessions.limit
+        return ShareManager(
+            topics,
+            states,
+            self._when,
+            self.settings_of,
+            self._clock,
+            self._protocol_schedule,
+            self.sessions.limit,
+            self._of_process,
         )
-        self._brokers.append(manager)
-        return manager
 
     # --- share partitions ---------------------------------------------------------------------------------------------
 
@@ -124,10 +132,13 @@ class ShareManager:
 
     def topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         """Forgets the share partitions of deleted topics."""
-        for leader in [each for each in self.leaders.values() if each.key.topic_id in topic_ids]:
-            self._forget(leader, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for manager in self._brokers:
-            manager.topics_deleted(topic_ids)
+        for manager in self._of_process:
+            manager.forget(lambda key: key.topic_id in topic_ids, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def forget(self, is_meant: Callable[[SharePartition], bool], why: ErrorCode) -> None:
+        """Forgets share partitions of this broker: the next fetch reads their states again."""
+        for leader in [each for each in self.leaders.values() if is_meant(each.key)]:
+            self._forget(leader, why)
 
     def _find_start(self, group_id: str, name: str, index: int, found: Callable[[int], None]) -> None:
         """Where a share partition begins that has no start offset yet. A time after all records means the end."""
@@ -154,6 +165,11 @@ class ShareManager:
             list_offsets(self.topics, request, _LIST_OFFSETS_VERSION, listed, _run, lambda: False)
 
         ask(timestamp)
+
+    def end_offset(self, name: str, index: int) -> int | None:
+        """Where a partition ends for readers; None if no broker of this process leads it."""
+        found = (manager.topics.partition(name, index) for manager in self._of_process)
+        return next((partition.high_watermark for partition in found if partition is not None), None)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -204,14 +220,12 @@ class ShareManager:
             if leader is not None:
                 leader.release(key.member_id, _nobody_waits)
         if session is not None and not self.sessions.has_any_of(key.group_id):
-            self.forget_group(key.group_id)
+            self.forget(lambda each: each.group_id == key.group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def forget_group(self, group_id: str) -> None:
-        """Forgets the share partitions of a group: the next fetch reads their states again."""
-        for leader in [each for each in self.leaders.values() if each.key.group_id == group_id]:
-            self._forget(leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for manager in self._brokers:
-            manager.forget_group(group_id)
+        """Forgets the share partitions of a group, whose states have changed, also those of the process's other brokers."""
+        for manager in self._of_process:
+            manager.forget(lambda key: key.group_id == group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _follow(self, connection: OnLost) -> None:
         """Ends the sessions of a connection with it. Something else may already wait for its end."""

@@ -342,6 +342,7 @@ def begin(world, member="m", connection=None, group="g"):
 def test_the_end_of_a_session_gives_back_what_its_member_has(world):
     world.plane.produce(batch(b"a", b"b"))
     begin(world)
+    begin(world, member="other")
     world.fetch()
     world.ack(0, 0, ACCEPT)
     world.manager.end_session(SessionKey("g", "m"))
@@ -349,6 +350,16 @@ def test_the_end_of_a_session_gives_back_what_its_member_has(world):
     assert world.fetch(member="other") == [(0, [(1, 1, 2)])]
     with pytest.raises(KafkaError):
         world.manager.sessions.find(SessionKey("g", "m"))
+
+
+def test_the_last_session_of_a_group_takes_its_share_partitions_along(world):
+    """An administrator may then set another start, of which no broker knows until it reads the state again."""
+    world.plane.produce(batch(b"a", b"b"))
+    begin(world)
+    world.fetch()
+    assert world.manager.leaders
+    world.manager.end_session(SessionKey("g", "m"))
+    assert not world.manager.leaders
 
 
 def test_the_end_of_a_connection_ends_its_sessions_and_the_last_one_of_a_group_its_share_partitions(world):
