@@ -218,7 +218,7 @@ def test_the_audit_of_a_copy_of_the_journal_finds_what_it_finds_on_one_server(
     journal = ("--journal", database.url(), "--journal-cluster", "audited")
     assert cli.main(["log", "check", *journal]) == 0
     assert cli.main(["log", "export", str(tmp_path / "copy"), *journal]) == 0
-    assert f"{3 * SHARDS + 1} logs" in capsys.readouterr().out.splitlines()[-1]
+    assert f"{3 * SHARDS + 2} logs" in capsys.readouterr().out.splitlines()[-1]
     found = audited(sources.from_log(spark, str(tmp_path / "copy"), {}))
     assert found == control
     assert (found[0]["gaps"], found[0]["broken"]) == ([], {})

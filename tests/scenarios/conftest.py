@@ -27,8 +27,6 @@ SETTINGS = {
     "group.consumer.max.size": "3",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.max.size": "3",
-    "group.share.heartbeat.interval.ms": "5000",
-    "group.share.min.heartbeat.interval.ms": "5000",
     "group.share.assignment.interval.ms": "0",
     "group.streams.max.size": "3",
     "group.streams.assignment.interval.ms": "0",
@@ -39,6 +37,8 @@ SETTINGS = {
     "transaction.max.timeout.ms": "120000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
+OURS = {"group.share.heartbeat.interval.ms": "5000", "group.share.min.heartbeat.interval.ms": "5000"}
+"""Kafka would show in the configs of a share group that these were set."""
 KAFKAS = ((0, "ready?"), (1, "ready?"), (2, "ready?:AAAAAAAAAAAAAAAAAAAAAQ:0"))
 DIALECTS = ("kip-792", "client-side-assignment")
 
@@ -95,7 +95,7 @@ def our_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         listeners: list[dict[str, str]] = [{"address": "127.0.0.1:0"}]
         listeners += [{"address": port.address, "dialect": dialect} for dialect, port in ports.items()]
         process = ServerProcess(
-            tmp_path_factory.mktemp("ours"), settings={"listeners": json.dumps(listeners)} | settings
+            tmp_path_factory.mktemp("ours"), settings={"listeners": json.dumps(listeners)} | OURS | settings
         )
         stack.callback(process.stop)
         process.start()
