@@ -326,7 +326,7 @@ def test_events_can_be_fetched_by_name_but_are_not_listed(coordinator_process):
         listed = link.call("Metadata", 9, topics=None)["topics"]
         names = {topic["name"] for topic in listed}
         assert "orders" in names
-        assert names <= {"orders", "__consumer_offsets", "__transaction_state"}
+        assert names <= {"orders", "__consumer_offsets", "__share_group_state", "__transaction_state"}
         (named,) = link.call("Metadata", 9, topics=[{"name": EVENTS}])["topics"]
         assert (named["error_code"], named["is_internal"], len(named["partitions"])) == (NONE, True, 1)
         fetched = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
