@@ -49,7 +49,7 @@ WRONG = {
     "python wrong_commits lost": Wrong(
         "commits what it lost", "committed by another", "rolling-restart,commit-unknown-member,heartbeat-unknown-member"
     ),
-    "node back": Wrong("goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed", True),
+    "node back": Wrong("goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed"),
     "python wrong_commits back": Wrong(
         "goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed"
     ),

@@ -96,7 +96,18 @@ MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
 """The mistake -> the promises of which one breaks, and changes to the plan under which it can show."""
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+SLOW = (
+    refused_commits_are_accepted_after_a_return,
+    a_clock_set_back_delays_assignments,
+    classic_members_are_not_asked_to_rejoin,
+)
+"""They need many seeds."""
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(each, id=each.__name__, marks=pytest.mark.thorough if each in SLOW else ()) for each in MISTAKES],
+)
 def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     promises, changes = MISTAKES[mistake]
     how = {
