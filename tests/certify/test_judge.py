@@ -423,14 +423,22 @@ def test_nobody_stands_still_while_the_server_is_down():
     assert (finding.outcome, finding.count) == ("kept", 3.0)
 
 
-@pytest.mark.parametrize(("exit_code", "outcome"), [(-signal.SIGKILL, "kept"), (0, "broken")])
-def test_nobody_can_go_on_behind_the_open_transaction_of_a_killed_process(exit_code, outcome):
+@pytest.mark.parametrize(
+    ("exit_code", "asked_s", "outcome"),
+    [
+        (-signal.SIGKILL, (12.2, 12.8, 13.8), "kept"),
+        (0, (12.2, 12.8, 13.8), "broken"),
+        (-signal.SIGKILL, (10.6, 15.8), "broken"),
+    ],
+    ids=["killed", "ended without its abort", "asks too rarely"],
+)
+def test_nobody_can_go_on_behind_the_open_transaction_of_a_killed_process(exit_code, asked_s, outcome):
     case = right()
     case.fields["allows"] = Allows(stall_s=5)
     case.instances[0].runs[0].ended_ms = ms(10.5)
     case.instances[0].runs[0].exit_code = exit_code
     row = {"topic": TOPIC, "partition": 0, "error": "UNSTABLE_OFFSET_COMMIT"}
-    for at_s in (12.2, 12.8, 13.8):
+    for at_s in asked_s:
         case.entry(at_s, B, "OffsetFetch", {}, {"groups": [{"group_id": "g", "partitions": [row]}]})
     assert case.finding(STALL).outcome == outcome
 

@@ -11,6 +11,8 @@ from coordinator_testing.certify.judge.history import Committed, History, Proces
 
 _NO_TESTIMONY = "nothing shows what the program has processed"
 _TESTIMONIES = {"lines": "line on stdout", "http": "HTTP call", "command": "line of the command"}
+UNSTABLE_RETRY_MS = 5_000
+"""A client that waits for a transaction to end asks again within this time; else it stands still for a reason of its own."""
 LINE_LATE_MS = 500
 LINES_LATE = 0.9
 """A busy machine may read a line this many ms after it was written, and this part of all lines a little after."""
@@ -414,7 +416,7 @@ def _excused_ms(history: History, partition: int, from_ms: int, to_ms: int) -> i
         for entry in history.unstable[partition]
         if from_ms <= entry.time_ms <= to_ms and history.was_killed(entry.time_ms)
     ]
-    pending = [(min(asked), max(asked))] if asked else []
+    pending = ((begin, end) for begin, end in pairwise(asked) if end - begin <= UNSTABLE_RETRY_MS)
     return sum(max(0, min(to_ms, end) - max(from_ms, begin)) for begin, end in (*history.evidence.outages, *pending))
 
 
