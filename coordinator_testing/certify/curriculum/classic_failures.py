@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.curriculum.output import need_output
-from coordinator_testing.certify.event import Allows, NotApplicable, Source, event
+from coordinator_testing.certify.event import TIME_LIMIT_S, Allows, NotApplicable, Source, event
 from coordinator_testing.certify.stage import Stage
 from coordinator_testing.control import NotReached
 
@@ -22,6 +22,8 @@ _COMMIT_REFUSED = Source(
     "org.apache.kafka.clients.consumer.internals.ConsumerCoordinator.OffsetCommitResponseHandler",
     "UNKNOWN_MEMBER_ID: the member resets its generation and must join again",
 )
+_WITH_TRANSACTION_S = TIME_LIMIT_S + 70.0
+"""A killed process may leave a transaction open, until transaction.timeout.ms (60 s) and the next look for such ones."""
 
 
 @event(
@@ -32,6 +34,7 @@ _COMMIT_REFUSED = Source(
     provoked="kill -9, then the session expires by command",
     sources=(_SESSION,),
     allows=Allows(rebalances=1),
+    time_limit_s=_WITH_TRANSACTION_S,
 )
 async def follower_killed(stage: Stage) -> None:
     follower = await stage.follower()
@@ -49,6 +52,7 @@ async def follower_killed(stage: Stage) -> None:
     provoked="kill -9, then the session expires by command",
     sources=(_SESSION,),
     allows=Allows(rebalances=1),
+    time_limit_s=_WITH_TRANSACTION_S,
 )
 async def leader_killed(stage: Stage) -> None:
     leader = await stage.leader()
