@@ -26,8 +26,10 @@ SETTINGS = {
 NONE, FULL, LATER, FAILED, MEMBER_ID_REQUIRED = 0, 81, 15, -1, 79
 HELD_BYTES_MAX = GROUPS_BYTES_MAX + 2 * GROUP_BYTES_MAX
 """What the coordinator makes of the members' data may exceed the limit once."""
-GROWN_BYTES_MAX = 6 * GROUPS_BYTES_MAX
-"""The count is an estimate, and the largest requests and the records in which they go to the log come on top."""
+SENT_AT_ONCE_BYTES = 60 * 400 * 1024
+"""Requests that lie in the buffers of their connections at the same time, when the server is slower than its clients."""
+GROWN_BYTES_MAX = 6 * GROUPS_BYTES_MAX + SENT_AT_ONCE_BYTES
+"""The count is an estimate, and requests that are under way and the records in which they go to the log come on top."""
 
 RESIDENT_BYTES_MAX = 100 * MIB
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from coordinator_testing.throwaway_server import ThrowawayServer
 from tests.page.conftest import axe_faults
 from tests.page.crowd import Crowd
 from tests.support.coordinators import coordinator_of
@@ -148,16 +149,22 @@ def test_several_workers_have_a_view(coordinator_process, open_page):
     check_looks(open_page, f"{server.admin}/?view=workers", lambda page: page.get_by_text("serves").first)
 
 
-def test_several_brokers_have_a_view_that_takes_one_down(coordinator_process, open_page):
-    server = coordinator_process(settings=SETTINGS, arguments=("--nodes", "3"))
-    page = open_page(server.admin)
-    page.get_by_role("link", name="Brokers").click()
-    page.get_by_role("button", name="Take down broker 2").click()
-    page.get_by_text("Broker 2 is down.").wait_for()
-    page.get_by_role("button", name="Bring up broker 2").wait_for()
-    check_looks(
-        open_page, f"{server.admin}/?view=brokers", lambda page: page.get_by_role("button", name="Bring up broker 2")
-    )
+def test_several_brokers_have_a_view_that_takes_one_down(tmp_path, open_page):
+    # Not a ServerProcess: it reserves one port, and three brokers need three that follow each other.
+    server = ThrowawayServer(tmp_path, [*(f"{key}={value}" for key, value in SETTINGS.items()), "nodes=3"])
+    try:
+        page = open_page(server.start().admin_url)
+        page.get_by_role("link", name="Brokers").click()
+        page.get_by_role("button", name="Take down broker 2").click()
+        page.get_by_text("Broker 2 is down.").wait_for()
+        page.get_by_role("button", name="Bring up broker 2").wait_for()
+        check_looks(
+            open_page,
+            f"{server.admin_url}/?view=brokers",
+            lambda page: page.get_by_role("button", name="Bring up broker 2"),
+        )
+    finally:
+        server.stop()
 
 
 def test_the_overview_has_rates_health_and_the_groups_in_trouble(look):
