@@ -69,6 +69,18 @@ def _share_states(server: ServerView) -> Iterable[Any]:
     return (shard.state for shard in server.share_states.router.shards)
 
 
+def _of_share_partitions(read: Callable[[Any], int]) -> Callable[[ServerView], int]:
+    """A number of all share partitions that this process leads: the sum over them."""
+    return lambda server: sum(
+        read(leader) for manager in server.share_partitions.of_process for leader in manager.leaders.values()
+    )
+
+
+def _of_share_sessions(read: Callable[[Any], int]) -> Callable[[ServerView], int]:
+    """A number of all share sessions: the sum over the brokers of this process."""
+    return lambda server: sum(read(manager.sessions) for manager in server.share_partitions.of_process)
+
+
 def _transaction_states(server: ServerView) -> Iterable[Any]:
     return (shard.state for shard in server.transactions.shards)
 
@@ -314,6 +326,29 @@ METRICS = (
     Metric("coordinator_share_state_fenced", COUNTER, ("api",),
            "Requests about the state of share partitions that were refused because of an old epoch.",
            lambda server: _total(SHARE_FENCING_APIS, (state.fenced for state in _share_states(server)))),
+    Metric("coordinator_share_in_flight_messages", GAUGE, (),
+           "Records from the start to the end of the share partitions that members read (Kafka's InFlightMessageCount).",
+           _of_share_partitions(lambda leader: leader.machine.in_flight_count)),
+    Metric("coordinator_share_in_flight_batches", GAUGE, (),
+           "Batches of these records that were acquired at once (Kafka's InFlightBatchCount).",
+           _of_share_partitions(lambda leader: len(leader.machine.in_flight))),
+    Metric("coordinator_share_sessions", GAUGE, (), "Share sessions of members (Kafka's ShareSessionsCount).",
+           _of_share_sessions(len)),
+    Metric("coordinator_share_session_partitions", GAUGE, (),
+           "Partitions in share sessions (Kafka's SharePartitionsCount).",
+           _of_share_sessions(lambda sessions: sessions.partition_count)),
+    Metric("coordinator_share_records_acquired", COUNTER, (),
+           "Records that members of share groups have acquired, each as often as it was delivered.",
+           lambda server: server.share_partitions.evidence.acquired),
+    Metric("coordinator_share_record_acknowledgements", COUNTER, ("ack_type",),
+           "Records that members of share groups have acknowledged, by type (Kafka's record-acknowledgement-count).",
+           lambda server: server.share_partitions.evidence.acknowledged),
+    Metric("coordinator_share_acquisition_lock_timeouts", COUNTER, (),
+           "Records whose acquisition lock has ended (Kafka's AcquisitionLockTimeoutPerSec).",
+           lambda server: server.share_partitions.evidence.locks_expired),
+    Metric("coordinator_share_records_archived", COUNTER, (),
+           "Records that were archived because of share.delivery.count.limit.",
+           lambda server: server.share_partitions.evidence.archived),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of groups, transactions and share partitions by status.",
            lambda server: _total(_values(Status), [[shard.status.value for shard in server.shards]])),
     Metric("coordinator_partitions", GAUGE, ("status",), "Partitions of topics by status.",

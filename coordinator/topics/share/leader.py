@@ -22,6 +22,7 @@ from coordinator.share_state.share_state import (
 )
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
+from coordinator.topics.share.evidence import LOCK_ENDED, LOCK_EXPIRED, Evidence
 from coordinator.topics.share.in_flight import Transition
 from coordinator.topics.share.machine import Acknowledgement, Limits, ShareMachine, persisted
 from coordinator.world.clock import Clock
@@ -84,6 +85,7 @@ class ShareLeader:
         clock: Clock,
         protocol_schedule: Schedule,
         schedule: Schedule,
+        evidence: Evidence,
     ) -> None:
         """Begins to read the state. Locks go by `protocol_schedule` and the clock's monotonic time."""
         self.key = key
@@ -101,6 +103,7 @@ class ShareLeader:
         self._clock = clock
         self._protocol_schedule = protocol_schedule
         self._schedule = schedule
+        self._evidence = evidence
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
@@ -189,11 +192,25 @@ class ShareLeader:
             done(error)
             return
         self.watch_locks()
-        self._persist(transitions, done)
 
-    def release(self, member_id: str, done: Done) -> None:
-        """Gives back what the member has."""
-        self._persist(self.machine.release(member_id, self.limits()), done)
+        def persisted(failure: KafkaError | None) -> None:
+            if failure is None:
+                self._evidence.on_acknowledged(
+                    self.key, acknowledgements, transitions, self.limits().delivery_count
+                )
+            done(failure)
+
+        self._persist(transitions, persisted)
+
+    def release(self, member_id: str, cause: str) -> None:
+        """Gives back what the member has. `cause`: why, for people."""
+        transitions = self.machine.release(member_id, self.limits())
+
+        def persisted(failure: KafkaError | None) -> None:
+            if failure is None:
+                self._evidence.on_released(self.key, transitions, self.limits().delivery_count, cause)
+
+        self._persist(transitions, persisted)
 
     def _persist(self, transitions: list[Transition], done: Done) -> None:
         if not transitions:
@@ -202,6 +219,7 @@ class ShareLeader:
 
         def written(failure: KafkaError | None) -> None:
             changed = self.machine.settle(transitions, self.limits(), self.now_ms(), is_durable=failure is None)
+            self._report_locks(LOCK_EXPIRED)
             self.watch_locks()
             done(failure)
             if changed:
@@ -223,11 +241,22 @@ class ShareLeader:
 
     def _expire(self) -> None:
         self._timer = None
-        batches = self.machine.expire(self.limits(), self.now_ms())
+        self._end_locks(self.now_ms(), LOCK_EXPIRED)
+
+    def _end_locks(self, until_ms: int, cause: str) -> None:
+        """Ends the locks that are due then."""
+        batches = self.machine.expire(self.limits(), until_ms)
+        self._report_locks(cause)
         self.watch_locks()
         if batches:
             self._write(batches, self._expired)
             self.wake()
+
+    def _report_locks(self, cause: str) -> None:
+        ended = self.machine.ended_locks
+        if ended:
+            self.machine.ended_locks = []
+            self._evidence.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
 
     def _expired(self, _failure: KafkaError | None) -> None:
         if self.machine.expired():

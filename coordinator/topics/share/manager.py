@@ -12,6 +12,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.share_state.share_state import SharePartition, ShareStates
 from coordinator.topics.list_offsets import EARLIEST, LATEST, list_offsets
+from coordinator.topics.share.evidence import CONNECTION_LOST, SESSION_CLOSED, Evidence
 from coordinator.topics.share.leader import NOT_HOSTED, ShareLeader, When
 from coordinator.topics.share.machine import Acknowledgement, Limits
 from coordinator.topics.share.sessions import FINAL, INITIAL, PartitionKey, SessionKey, ShareSession, ShareSessions
@@ -57,14 +58,16 @@ class ShareManager:
         protocol_schedule: Schedule,
         sessions_max: int,
         of_process: "list[ShareManager] | None" = None,
+        evidence: Evidence | None = None,
     ) -> None:
-        """`of_process`: the managers of the brokers that this process is, of which this will be one."""
+        """`of_process`: the managers of the brokers that this process is, of which this will be one. `evidence`: theirs."""
+        self.evidence = evidence or Evidence()
         self.topics = topics
         self.settings_of = settings_of
         self.sessions = ShareSessions(sessions_max)
         self.leaders: dict[SharePartition, ShareLeader] = {}
-        self._of_process: list[ShareManager] = [] if of_process is None else of_process
-        self._of_process.append(self)
+        self.of_process: list[ShareManager] = [] if of_process is None else of_process
+        self.of_process.append(self)
         self._states = states
         self._when = when
         self._clock = clock
@@ -80,7 +83,8 @@ class ShareManager:
             self._clock,
             self._protocol_schedule,
             self.sessions.limit,
-            self._of_process,
+            self.of_process,
+            self.evidence,
         )
 
     # --- share partitions ---------------------------------------------------------------------------------------------
@@ -113,6 +117,7 @@ class ShareManager:
                 self._clock,
                 self._protocol_schedule,
                 self.topics.schedule,
+                self.evidence,
             )
         return leader
 
@@ -132,7 +137,7 @@ class ShareManager:
 
     def topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         """Forgets the share partitions of deleted topics."""
-        for manager in self._of_process:
+        for manager in self.of_process:
             manager.forget(lambda key: key.topic_id in topic_ids, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def forget(self, is_meant: Callable[[SharePartition], bool], why: ErrorCode) -> None:
@@ -168,7 +173,7 @@ class ShareManager:
 
     def end_offset(self, name: str, index: int) -> int | None:
         """Where a partition ends for readers; None if no broker of this process leads it."""
-        found = (manager.topics.partition(name, index) for manager in self._of_process)
+        found = (manager.topics.partition(name, index) for manager in self.of_process)
         return next((partition.high_watermark for partition in found if partition is not None), None)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
@@ -212,19 +217,19 @@ class ShareManager:
         else:
             self.sessions.resume(key, epoch)
 
-    def end_session(self, key: SessionKey) -> None:
-        """Ends a session, if there is one: the member gives back what it has."""
+    def end_session(self, key: SessionKey, cause: str = SESSION_CLOSED) -> None:
+        """Ends a session, if there is one: the member gives back what it has. `cause`: why, for people."""
         session = self.sessions.end(key)
         for each in session.partitions if session is not None else ():
             leader = self._known(key.group_id, each)
             if leader is not None:
-                leader.release(key.member_id, _nobody_waits)
+                leader.release(key.member_id, cause)
         if session is not None and not self.sessions.has_any_of(key.group_id):
             self.forget(lambda each: each.group_id == key.group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def forget_group(self, group_id: str) -> None:
         """Forgets the share partitions of a group, whose states have changed, also those of the process's other brokers."""
-        for manager in self._of_process:
+        for manager in self.of_process:
             manager.forget(lambda key: key.group_id == group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _follow(self, connection: OnLost) -> None:
@@ -242,7 +247,7 @@ class ShareManager:
 
     def _lost(self, connection: OnLost) -> None:
         for session in self.sessions.of_connection(connection):
-            self.end_session(session.key)
+            self.end_session(session.key, CONNECTION_LOST)
 
     # --- acknowledging ------------------------------------------------------------------------------------------------
 
@@ -288,7 +293,3 @@ def _run(pieces: Iterable[None]) -> None:
     """One partition is looked up in one piece."""
     for _ in pieces:
         pass
-
-
-def _nobody_waits(_error: KafkaError | None) -> None:
-    """For a release that nobody asked for."""

@@ -121,5 +121,10 @@ class ShareSessions:
         """The sessions that began over this connection."""
         return list(self._of_connection.get(connection, ()))
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions all sessions have."""
+        return sum(len(each.partitions) for each in self._sessions.values())
+
     def has_any_of(self, group_id: str) -> bool:
         return any(key.group_id == group_id for key in self._sessions)
