@@ -51,7 +51,7 @@ class Seen:
             route = self.exchange.route
             explicit = route.api.explicit
             self._explicit = (
-                self.request if explicit is None else explicit(self.request, route.version, self.server.topics)
+                self.request if explicit is None else explicit(self.request, route.version, self.server)
             )
         return self._explicit
 

@@ -448,7 +448,9 @@ def test_what_members_of_share_groups_do_is_counted():
         sessions.begin(SessionKey("g", member), [PartitionKey(bytes(16), index) for index in range(3)], object())
     machine = ShareMachine(0, 10, [Batch(10, 14, 0, 1), Batch(16, 16, 0, 1)])
     manager = SimpleNamespace(leaders={"one": SimpleNamespace(machine=machine)}, sessions=sessions)
-    served = scraped(server(shard(), share_partitions=SimpleNamespace(of_process=[manager, manager], evidence=evidence)))
+    served = scraped(
+        server(shard(), share_partitions=SimpleNamespace(of_process=[manager, manager], evidence=evidence))
+    )
     found = {name.removeprefix("coordinator_share_"): each for name, each in served.items() if "_share_" in name}
     assert {name: each[()] for name, each in found.items() if () in each} | {"partitions": 0} == {
         "partitions": 0,

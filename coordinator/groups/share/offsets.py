@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from coordinator.groups.held_bytes import PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share import records
+from coordinator.groups.share.deliveries import AlteredBy
 from coordinator.groups.share.group import ShareGroup, find_share_group
 from coordinator.groups.share.initialized import NO_STATE_PARTITIONS, Initialized, Topics
-from coordinator.groups.share.deliveries import AlteredBy
 from coordinator.groups.share.update import ShareUpdate, take_initialized
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError

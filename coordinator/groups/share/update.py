@@ -196,9 +196,7 @@ class ShareUpdate(ModernUpdate[ShareGroup, ShareMember, Partitions]):
                 epoch,
                 start_offsets,
                 lambda error: run_change(
-                    partial(
-                        take_initialized, group_id=group_id, asked=asked, start_offsets=start_offsets, error=error
-                    )
+                    partial(take_initialized, group_id=group_id, asked=asked, start_offsets=start_offsets, error=error)
                 ),
             )
 

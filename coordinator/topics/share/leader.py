@@ -195,9 +195,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._evidence.on_acknowledged(
-                    self.key, acknowledgements, transitions, self.limits().delivery_count
-                )
+                self._evidence.on_acknowledged(self.key, acknowledgements, transitions, self.limits().delivery_count)
             done(failure)
 
         self._persist(transitions, persisted)
@@ -241,15 +239,26 @@ class ShareLeader:
 
     def _expire(self) -> None:
         self._timer = None
-        self._end_locks(self.now_ms(), LOCK_EXPIRED)
+        self._end_locks(LOCK_EXPIRED, lambda: None)
 
-    def _end_locks(self, until_ms: int, cause: str) -> None:
-        """Ends the locks that are due then."""
-        batches = self.machine.expire(self.limits(), until_ms)
+    def end_locks(self, member_id: str, done: Callable[[int], None]) -> None:
+        """Ends the locks of a member, or of all (""), as if their time had passed.
+
+        Calls `done` with the number of records when that is durable, or cannot be made so.
+        """
+        count = self.machine.end_locks(member_id, self.now_ms())
+        if count:
+            self._end_locks(LOCK_ENDED, lambda: done(count))
+        else:
+            done(0)
+
+    def _end_locks(self, cause: str, done: Callable[[], None]) -> None:
+        """Ends the locks that are due."""
+        batches = self.machine.expire(self.limits(), self.now_ms())
         self._report_locks(cause)
         self.watch_locks()
         if batches:
-            self._write(batches, self._expired)
+            self._write(batches, partial(self._expired, done))
             self.wake()
 
     def _report_locks(self, cause: str) -> None:
@@ -258,9 +267,10 @@ class ShareLeader:
             self.machine.ended_locks = []
             self._evidence.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
 
-    def _expired(self, _failure: KafkaError | None) -> None:
+    def _expired(self, done: Callable[[], None], _failure: KafkaError | None) -> None:
         if self.machine.expired():
             self.wake()
+        done()
 
 
 def _client_error(code: ErrorCode) -> KafkaError:

@@ -537,6 +537,17 @@ class ShareMachine:
         self.ended_locks.append(Transition(span.first, span.last, state, span.delivery_count, member_id, RELEASE))
         span.leave(state)
 
+    def end_locks(self, member_id: str, now_ms: int) -> int:
+        """Lets the locks of a member, or of all (""), end now: `expire` then ends them. Returns the number of records."""
+        count = 0
+        for batch in self.in_flight:
+            for span in batch.spans:
+                if span.state is RecordState.ACQUIRED and member_id in ("", span.member_id):
+                    span.deadline_ms = now_ms
+                    self._lock(span)
+                    count += len(span)
+        return count
+
     def expired(self) -> bool:
         """What `expire` has returned is durable, or cannot be made so. Returns whether the start has moved."""
         return self._move_start()

@@ -232,6 +232,31 @@ class ShareManager:
         for manager in self.of_process:
             manager.forget(lambda key: key.group_id == group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    def end_locks(
+        self, group_id: str, is_meant: Callable[[SharePartition], bool], member_id: str, done: Callable[[int], None]
+    ) -> None:
+        """Ends locks of a group now, those of a member or of all (""), also at the process's other brokers.
+
+        Calls `done` with the number of records when that is durable.
+        """
+        leaders = [
+            leader
+            for manager in self.of_process
+            for key, leader in manager.leaders.items()
+            if key.group_id == group_id and leader.is_active and is_meant(key)
+        ]
+        ended, left = 0, len(leaders) + 1
+
+        def one_done(count: int) -> None:
+            nonlocal ended, left
+            ended, left = ended + count, left - 1
+            if not left:
+                done(ended)
+
+        for leader in leaders:
+            leader.end_locks(member_id, one_done)
+        one_done(0)
+
     def _follow(self, connection: OnLost) -> None:
         """Ends the sessions of a connection with it. Something else may already wait for its end."""
         if len(self.sessions.of_connection(connection)) > 1:

@@ -107,6 +107,11 @@ class ShareSessions:
         session.epoch = next_epoch(epoch)
         return session
 
+    def partitions_of(self, key: SessionKey) -> Iterable[PartitionKey]:
+        """The partitions in the session of a member; none without a session."""
+        session = self._sessions.get(key)
+        return () if session is None else session.partitions
+
     def end(self, key: SessionKey) -> ShareSession | None:
         """Ends the session of a member; returns it if there is one."""
         session = self._sessions.pop(key, None)

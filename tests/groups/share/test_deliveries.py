@@ -73,4 +73,3 @@ def test_an_alteration_is_an_event_with_its_principal_and_start_offsets(h):
     (found,) = h.events_of("SharePartitionsInitialized")
     assert (found.principal, found.client_id) == ("User:alice", "admin-1")
     assert [(each.partition, each.start_offset) for each in found.topics[0].partitions] == [(0, 5), (2, 9)]
-

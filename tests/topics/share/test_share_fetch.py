@@ -434,7 +434,9 @@ def test_records_that_were_delivered_too_often_are_reported_as_archived(world, r
     world.fetch()
     assert reports == []
     world.ack(1, 1, RELEASE)
-    assert list(map(shown_report, reports)) == [("archived", "m", "the member released the last delivery", 1, [(1, 1, 2)])]
+    assert list(map(shown_report, reports)) == [
+        ("archived", "m", "the member released the last delivery", 1, [(1, 1, 2)])
+    ]
     evidence = world.manager.evidence
     assert evidence.archived == 1
     assert evidence.acknowledged == {"gap": 0, "accept": 0, "release": 2, "reject": 1, "renew": 0}
@@ -457,7 +459,9 @@ def test_what_a_session_gives_back_is_reported_when_it_is_durable(world, reports
     world.connection.on_lost()
     assert reports == []
     world.run()
-    assert list(map(shown_report, reports)) == [("released", "m", "the connection of the session ended", 2, [(0, 1, 1)])]
+    assert list(map(shown_report, reports)) == [
+        ("released", "m", "the connection of the session ended", 2, [(0, 1, 1)])
+    ]
 
 
 def test_an_acknowledgement_that_is_not_durable_is_not_counted(world, reports):
