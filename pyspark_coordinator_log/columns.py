@@ -95,8 +95,8 @@ SHARE_BATCH = pa.struct(
 )
 """Records of a share partition; both offsets are inclusive.
 
-`state`: AVAILABLE, ACKNOWLEDGED or ARCHIVED, and ARCHIVING where a Kafka has a dead-letter queue. Acquired records are nowhere in
-this log.
+`state`: AVAILABLE, ACKNOWLEDGED or ARCHIVED, and ARCHIVING where a Kafka has a dead-letter queue. Acquired records are in no
+record of this log.
 """
 
 _RAW: _Columns = [

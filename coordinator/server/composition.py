@@ -82,8 +82,8 @@ from coordinator.topics import names
 from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.create import create_topics
 from coordinator.topics.encoded_topics import EncodedTopics
-from coordinator.topics.share.evidence import Report
 from coordinator.topics.share.manager import ShareManager
+from coordinator.topics.share.outcomes import Report
 from coordinator.topics.topics import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
@@ -270,7 +270,7 @@ class Server:
             self.clock.schedule,
             self.config.groups.group_share_max_share_sessions,
         )
-        self.share_partitions.evidence.report = self._note_deliveries
+        self.share_partitions.outcomes.report = self._note_deliveries
 
     def _note_deliveries(self, report: Report) -> None:
         """Puts what became of records of a share group among the group's events."""

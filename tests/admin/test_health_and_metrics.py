@@ -28,8 +28,8 @@ from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
 from coordinator.security.access import READ_GROUP
 from coordinator.share_state.share_state import Batch
-from coordinator.topics.share.evidence import Evidence
 from coordinator.topics.share.machine import ShareMachine
+from coordinator.topics.share.outcomes import Outcomes
 from coordinator.topics.share.sessions import PartitionKey, SessionKey, ShareSessions
 from coordinator.transactions.transaction import State
 from tests.support.admin_client import parse_metrics
@@ -125,7 +125,7 @@ def server(
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
         share_states=SimpleNamespace(router=SimpleNamespace(shards=list(share_states))),
-        share_partitions=share_partitions or SimpleNamespace(of_process=[], evidence=Evidence()),
+        share_partitions=share_partitions or SimpleNamespace(of_process=[], outcomes=Outcomes()),
         shards=[*shards, *transactions, *share_states],
         all_listeners=[listener],
         statistics=Statistics(),
@@ -440,16 +440,16 @@ def test_share_partitions_are_counted_with_their_writes_and_the_fenced():
 
 
 def test_what_members_of_share_groups_do_is_counted():
-    evidence = Evidence()
-    evidence.acquired, evidence.locks_expired, evidence.archived = 9, 3, 1
-    evidence.acknowledged["accept"] = 5
+    outcomes = Outcomes()
+    outcomes.acquired, outcomes.locks_expired, outcomes.archived = 9, 3, 1
+    outcomes.acknowledged["accept"] = 5
     sessions = ShareSessions(10)
     for member in "ab":
         sessions.begin(SessionKey("g", member), [PartitionKey(bytes(16), index) for index in range(3)], object())
     machine = ShareMachine(0, 10, [Batch(10, 14, 0, 1), Batch(16, 16, 0, 1)])
     manager = SimpleNamespace(leaders={"one": SimpleNamespace(machine=machine)}, sessions=sessions)
     served = scraped(
-        server(shard(), share_partitions=SimpleNamespace(of_process=[manager, manager], evidence=evidence))
+        server(shard(), share_partitions=SimpleNamespace(of_process=[manager, manager], outcomes=outcomes))
     )
     found = {name.removeprefix("coordinator_share_"): each for name, each in served.items() if "_share_" in name}
     assert {name: each[()] for name, each in found.items() if () in each} | {"partitions": 0} == {

@@ -1,4 +1,4 @@
-"""Events about the records of a share group: what became of deliveries that no member completed (topics/share/evidence.py).
+"""Events about the records of a share group: what became of deliveries that no member completed (topics/share/outcomes.py).
 
 The leader of the share partition decides these things, and the group's shard only writes them down, beside the group's other
 events. It adds the client of the member, which the leader does not know.

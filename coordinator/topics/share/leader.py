@@ -22,9 +22,9 @@ from coordinator.share_state.share_state import (
 )
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
-from coordinator.topics.share.evidence import LOCK_ENDED, LOCK_EXPIRED, Evidence
 from coordinator.topics.share.in_flight import Transition
 from coordinator.topics.share.machine import Acknowledgement, Limits, ShareMachine, persisted
+from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
 
@@ -85,7 +85,7 @@ class ShareLeader:
         clock: Clock,
         protocol_schedule: Schedule,
         schedule: Schedule,
-        evidence: Evidence,
+        outcomes: Outcomes,
     ) -> None:
         """Begins to read the state. Locks go by `protocol_schedule` and the clock's monotonic time."""
         self.key = key
@@ -103,7 +103,7 @@ class ShareLeader:
         self._clock = clock
         self._protocol_schedule = protocol_schedule
         self._schedule = schedule
-        self._evidence = evidence
+        self._outcomes = outcomes
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
@@ -195,7 +195,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._evidence.on_acknowledged(self.key, acknowledgements, transitions, self.limits().delivery_count)
+                self._outcomes.on_acknowledged(self.key, acknowledgements, transitions, self.limits().delivery_count)
             done(failure)
 
         self._persist(transitions, persisted)
@@ -206,7 +206,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._evidence.on_released(self.key, transitions, self.limits().delivery_count, cause)
+                self._outcomes.on_released(self.key, transitions, self.limits().delivery_count, cause)
 
         self._persist(transitions, persisted)
 
@@ -265,7 +265,7 @@ class ShareLeader:
         ended = self.machine.ended_locks
         if ended:
             self.machine.ended_locks = []
-            self._evidence.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
+            self._outcomes.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
 
     def _expired(self, done: Callable[[], None], _failure: KafkaError | None) -> None:
         if self.machine.expired():

@@ -125,7 +125,7 @@ class ShareMachine:
         self._locks: list[tuple[int, int, int]] = []
         """A heap of deadline, first and last offset; some of these locks may be gone."""
         self.ended_locks: list[Transition] = []
-        """Locks that have ended, with the members that held them. For evidence.py, which empties the list."""
+        """Locks that have ended, with the members that held them. For outcomes.py, which empties the list."""
         self._load(batches)
 
     def _load(self, batches: Iterable[Batch]) -> None:

@@ -12,9 +12,9 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.share_state.share_state import SharePartition, ShareStates
 from coordinator.topics.list_offsets import EARLIEST, LATEST, list_offsets
-from coordinator.topics.share.evidence import CONNECTION_LOST, SESSION_CLOSED, Evidence
 from coordinator.topics.share.leader import NOT_HOSTED, ShareLeader, When
 from coordinator.topics.share.machine import Acknowledgement, Limits
+from coordinator.topics.share.outcomes import CONNECTION_LOST, SESSION_CLOSED, Outcomes
 from coordinator.topics.share.sessions import FINAL, INITIAL, PartitionKey, SessionKey, ShareSession, ShareSessions
 from coordinator.topics.topics import Topics
 from coordinator.world.clock import Clock
@@ -58,10 +58,10 @@ class ShareManager:
         protocol_schedule: Schedule,
         sessions_max: int,
         of_process: "list[ShareManager] | None" = None,
-        evidence: Evidence | None = None,
+        outcomes: Outcomes | None = None,
     ) -> None:
-        """`of_process`: the managers of the brokers that this process is, of which this will be one. `evidence`: theirs."""
-        self.evidence = evidence or Evidence()
+        """`of_process`: the managers of the brokers that this process is, of which this will be one. `outcomes`: theirs."""
+        self.outcomes = outcomes or Outcomes()
         self.topics = topics
         self.settings_of = settings_of
         self.sessions = ShareSessions(sessions_max)
@@ -84,7 +84,7 @@ class ShareManager:
             self._protocol_schedule,
             self.sessions.limit,
             self.of_process,
-            self.evidence,
+            self.outcomes,
         )
 
     # --- share partitions ---------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class ShareManager:
                 self._clock,
                 self._protocol_schedule,
                 self.topics.schedule,
-                self.evidence,
+                self.outcomes,
             )
         return leader
 

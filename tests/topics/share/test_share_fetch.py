@@ -7,11 +7,11 @@ import pytest
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.share_state.share_state import Batch, SharePartition, ShareState
 from coordinator.topics.list_offsets import EARLIEST, LATEST
-from coordinator.topics.share.evidence import RANGES_MAX
 from coordinator.topics.share.fetch import FetchWanted, ShareFetch
 from coordinator.topics.share.leader import RETRY_MS, TRIES_MAX
 from coordinator.topics.share.machine import ACCEPT, REJECT, RELEASE, RENEW, Acknowledgement, Limits, Wanted
 from coordinator.topics.share.manager import GroupShareSettings, ShareManager
+from coordinator.topics.share.outcomes import RANGES_MAX
 from coordinator.topics.share.sessions import PartitionKey, SessionKey
 from tests.topics.data_plane import DataPlane, batch
 
@@ -398,13 +398,13 @@ def test_there_is_a_limit_of_sessions():
     begin(world)
 
 
-# --- evidence ---------------------------------------------------------------------------------------------------------
+# --- outcomes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def reports(world):
     found = []
-    world.manager.evidence.report = found.append
+    world.manager.outcomes.report = found.append
     return found
 
 
@@ -421,8 +421,8 @@ def test_a_lock_that_ends_is_reported_with_its_member_and_delivery_count(world, 
     world.run()
     assert list(map(shown_report, reports)) == [("lock_expired", "m", "", 2, [(0, 0, 1), (2, 2, 1)])]
     assert reports[0].key == SharePartition("g", *world.key())
-    evidence = world.manager.evidence
-    assert (evidence.acquired, evidence.locks_expired, evidence.acknowledged["accept"]) == (3, 2, 1)
+    outcomes = world.manager.outcomes
+    assert (outcomes.acquired, outcomes.locks_expired, outcomes.acknowledged["accept"]) == (3, 2, 1)
 
 
 def test_records_that_were_delivered_too_often_are_reported_as_archived(world, reports):
@@ -437,9 +437,9 @@ def test_records_that_were_delivered_too_often_are_reported_as_archived(world, r
     assert list(map(shown_report, reports)) == [
         ("archived", "m", "the member released the last delivery", 1, [(1, 1, 2)])
     ]
-    evidence = world.manager.evidence
-    assert evidence.archived == 1
-    assert evidence.acknowledged == {"gap": 0, "accept": 0, "release": 2, "reject": 1, "renew": 0}
+    outcomes = world.manager.outcomes
+    assert outcomes.archived == 1
+    assert outcomes.acknowledged == {"gap": 0, "accept": 0, "release": 2, "reject": 1, "renew": 0}
 
 
 def test_the_last_lock_reports_both_its_end_and_the_archived_records(world, reports):
@@ -469,7 +469,7 @@ def test_an_acknowledgement_that_is_not_durable_is_not_counted(world, reports):
     world.fetch()
     world.states.refuses = [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert world.ack(0, 0, ACCEPT) == "UNKNOWN_SERVER_ERROR"
-    assert world.manager.evidence.acknowledged["accept"] == 0
+    assert world.manager.outcomes.acknowledged["accept"] == 0
 
 
 def test_a_lock_that_ends_during_a_failed_acknowledgement_is_reported(world, reports):
@@ -490,7 +490,7 @@ def test_a_renewed_lock_is_counted(world, reports):
     acknowledgement = Acknowledgement(0, 2, [RENEW, ACCEPT, RENEW])
     world.manager.acknowledge(SessionKey("g", "m"), {world.key(): [acknowledgement]}, lambda _: None)
     world.run()
-    assert world.manager.evidence.acknowledged == {"gap": 0, "accept": 1, "release": 0, "reject": 0, "renew": 2}
+    assert world.manager.outcomes.acknowledged == {"gap": 0, "accept": 1, "release": 0, "reject": 0, "renew": 2}
 
 
 def test_a_report_names_a_hundred_ranges_at_most(world, reports):

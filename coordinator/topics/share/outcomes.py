@@ -53,7 +53,7 @@ class Report(NamedTuple):
     """Ascending; at most RANGES_MAX of them."""
 
 
-class Evidence:
+class Outcomes:
     """The counts of all share partitions of this process since its start, and the way of reports to the event log."""
 
     __slots__ = ("acknowledged", "acquired", "archived", "locks_expired", "report")
