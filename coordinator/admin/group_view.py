@@ -5,7 +5,7 @@ from typing import Any
 
 from coordinator.admin.lag import end_offset, partition_lag
 from coordinator.admin.server_view import ServerView
-from coordinator.admin.share_view import known_lag, share_partitions
+from coordinator.admin.share_view import share_lag, share_partitions
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
 from coordinator.groups.offsets.value import decode
@@ -26,7 +26,7 @@ def group_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:
     group = state.by_id[group_id]
     if isinstance(group, ShareGroup):
         view["share_partitions"] = share_partitions(server, group)
-        view["lag"] = known_lag(view["share_partitions"])
+        view["lag"] = share_lag(server, group)
     return view | ({"unknown": list(server.unknown)} if server.unknown else {})
 
 

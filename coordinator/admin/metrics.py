@@ -19,11 +19,13 @@ from coordinator.admin.endpoint import Endpoint, Request, Response, in_thread
 from coordinator.admin.lag import partition_lag
 from coordinator.admin.metric import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative, labels
 from coordinator.admin.server_view import ClusterStatistics, ServerView
+from coordinator.admin.share_view import share_lag
 from coordinator.api.route import Route
 from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.groups.kinds import LABELS
 from coordinator.groups.offsets import value as values
+from coordinator.groups.share.group import ShareGroup
 from coordinator.protocol.errors import ErrorCode
 from coordinator.quotas.enforcement import Throttling
 from coordinator.rules.model import KINDS
@@ -177,7 +179,7 @@ def _rebalances(server: ServerView) -> Samples:
 
 
 def _lags(server: ServerView) -> Samples:
-    """Records after the committed offsets by group and topic, over the partitions that this server has."""
+    """The lags by group and topic, over the partitions that this server has."""
     found = {group_id: _lag_by_topic(server, group_id) for group_id in server.group_rebalances.named}
     return {(group_id, topic): lag[topic] for group_id, lag in found.items() for topic in sorted(lag)[:TOPICS_MAX]}
 
@@ -185,6 +187,12 @@ def _lags(server: ServerView) -> Samples:
 def _lag_by_topic(server: ServerView, group_id: str) -> Counter[str]:
     state: Any = server.groups.shard_of(group_id).state
     lag: Counter[str] = Counter()
+    group = state.by_id.get(group_id)
+    if isinstance(group, ShareGroup):
+        for topic in group.state_partitions.initialized.values():
+            behind = share_lag(server, group, topic.name)
+            if behind is not None:
+                lag[topic.name] = behind
     for (topic, index), committed in state.offsets.by_group.get(group_id, {}).items():
         behind = partition_lag(server, topic, index, values.fetched(committed)[0])
         if behind is not None:
@@ -288,7 +296,8 @@ METRICS = (
     Metric("coordinator_group_rebalances", COUNTER, ("group",),
            "Rebalances that have started, of the groups in metrics.groups.", lambda server: server.group_rebalances.named),
     Metric("coordinator_group_lag", GAUGE, ("group", "topic"),
-           "Records after the committed offsets, of the groups in metrics.groups.", _lags),
+           "Records after the committed offsets, of the groups in metrics.groups. Share groups: those not done with.",
+           _lags),
     Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members removed because of a timeout.",
            lambda server: server.statistics.expired),
     Metric("coordinator_events", COUNTER, ("event",), "Events of groups, by event= in the server's log.",

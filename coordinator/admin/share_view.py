@@ -3,8 +3,7 @@
 What is in flight is known where members read: of a partition that no member reads there is only the durable state.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -65,46 +64,66 @@ def share_partitions(server: ServerView, group: ShareGroup) -> list[dict[str, An
     ]
 
 
-def known_lag(partitions: list[dict[str, Any]]) -> int | None:
-    """The sum of the lags that are known; None if none is."""
-    known = [each["lag"] for each in partitions if each["lag"] is not None]
+def share_lag(server: ServerView, group: ShareGroup, of_topic: str | None = None) -> int | None:
+    """Records of a share group, or of one topic for it, that are not done with; None if that is known of no partition."""
+    lags = [
+        _place(server, SharePartition(group.group_id, topic_id, index), topic.name).lag
+        for topic_id, topic in group.state_partitions.initialized.items()
+        if of_topic in (None, topic.name)
+        for index in topic.partitions
+    ]
+    known = [each for each in lags if each is not None]
     return sum(known) if known else None
 
 
-def _view(server: ServerView, group: ShareGroup, key: SharePartition, topic: str) -> dict[str, Any]:
-    leader = next((each for each in _leaders(server, key) if each.state is State.ACTIVE), None)
+class _Place(NamedTuple):
+    """Where a share partition is."""
+
+    leader: ShareLeader | None
+    start_offset: int | None
+    end_offset: int | None
+    lag: int | None
+
+
+def _place(server: ServerView, key: SharePartition, topic: str) -> _Place:
     end = server.end_offset(topic, key.partition)
-    view: dict[str, Any] = {
-        "topic": topic,
-        "partition": key.partition,
-        "start_offset": None,
-        "end_offset": end,
-        "lag": None,
-    }
-    view |= {"in_flight": None, "acquired": None, "available": None, "delivery_counts": {}, "held": []}
+    leader = _leader(server, key)
     if leader is not None:
-        machine = leader.machine
-        view["start_offset"], done = machine.start_offset, machine.delivery_complete_count
-        view |= {"in_flight": machine.in_flight_count} | _spans(server, group, leader)
+        start, done = leader.machine.start_offset, leader.machine.delivery_complete_count
     else:
         kept = server.share_states.router.shard_of(text_of(key)).state.by_key.get(key)
         if kept is None or kept.state.start_offset < 0:
-            return view
-        view["start_offset"], done = kept.state.start_offset, kept.state.delivery_complete_count
-    view["lag"] = _lag(end, view["start_offset"], done)
-    return view
+            return _Place(None, None, end, None)
+        start, done = kept.state.start_offset, kept.state.delivery_complete_count
+    lag = None if end is None or done == UNKNOWN_COUNT else max(0, end - start - done)
+    return _Place(leader, start, end, lag)
 
 
-def _lag(end: int | None, start: int, done: int) -> int | None:
-    """`done`: how many records from the start on are done with."""
-    return None if end is None or done == UNKNOWN_COUNT else max(0, end - start - done)
-
-
-def _leaders(server: ServerView, key: SharePartition) -> Iterator[ShareLeader]:
+def _leader(server: ServerView, key: SharePartition) -> ShareLeader | None:
     for manager in server.share_partitions.of_process:
         leader = manager.leaders.get(key)
-        if leader is not None:
-            yield leader
+        if leader is not None and leader.state is State.ACTIVE:
+            return leader
+    return None
+
+
+def _view(server: ServerView, group: ShareGroup, key: SharePartition, topic: str) -> dict[str, Any]:
+    place = _place(server, key, topic)
+    view: dict[str, Any] = {
+        "topic": topic,
+        "partition": key.partition,
+        "start_offset": place.start_offset,
+        "end_offset": place.end_offset,
+        "lag": place.lag,
+        "in_flight": None,
+        "acquired": None,
+        "available": None,
+        "delivery_counts": {},
+        "held": [],
+    }
+    if place.leader is not None:
+        view |= {"in_flight": place.leader.machine.in_flight_count} | _spans(server, group, place.leader)
+    return view
 
 
 def _spans(server: ServerView, group: ShareGroup, leader: ShareLeader) -> dict[str, Any]:

@@ -70,8 +70,7 @@ def as_text(findings: Findings) -> str:
             table(("OFFSETS-BACK", "RECORDS-AGAIN", "COMMITTED-BY", "PARTITION-OF", "LAST"), _rewind_rows(findings))
         )
     if findings.deliveries:
-        header = ("RECORDS", "OUTCOME", "MEMBER-OF", "DELIVERED", "LAST")
-        parts.append(table(header, _delivery_rows(findings)))
+        parts.append(table(("RECORDS", "OUTCOME", "MEMBER-OF", "DELIVERED", "LAST"), _delivery_rows(findings)))
     return "\n\n".join(parts)
 
 

@@ -47,12 +47,23 @@ def test_a_view_says_what_is_in_flight_and_who_holds_it(server: ServerProcess, s
         "acquired": 1, "available": 1, "delivery_counts": {"1": 2},
     }  # fmt: skip
     assert group["lag"] == 2
+    [listed] = [each for each in view(server, "/v1/groups")["groups"] if each["group_id"] == sharer.group]
+    assert listed["lag"] == 2
     times = held.pop("since_ms"), held.pop("lock_ends_ms")
     assert times[1] - times[0] == 60_000
     assert held == {
         "member_id": "m", "client_id": "sharer", "first_offset": end + 2, "last_offset": end + 2, "delivery_count": 1,
     }  # fmt: skip
     assert view(server, f"/v1/groups/{sharer.group}/why")["share_partitions"][0]["held"][0]["member_id"] == "m"
+
+
+def test_the_lag_of_a_share_group_is_a_metric(server: ServerProcess, closing: ExitStack) -> None:
+    watched = Sharer(server, "watched", closing)
+    watched.join()
+    watched.produce(b"a", b"b")
+    [(first, last, _)] = watched.acquire()
+    assert watched.acknowledge(first, last - 1, ACCEPT) == NONE
+    assert scrape(server)["coordinator_group_lag"] == {("watched", "t"): 1}
 
 
 def test_a_partition_that_no_member_reads_shows_its_durable_state(server: ServerProcess, sharer: Sharer) -> None:

@@ -14,6 +14,7 @@ SETTINGS: dict[str, Any] = {
     "offsets.topic.num.partitions": 1,
     "share.coordinator.state.topic.num.partitions": 2,
     "group.share.assignment.interval.ms": 0,
+    "metrics.groups": "watched",
     "group.share.delivery.count.limit": 2,
     "group.share.record.lock.duration.ms": 60_000,
     "topics": '[{"name": "t", "partitions": 1}, {"name": "u", "partitions": 1}]',

@@ -15,7 +15,6 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AcquisitionLockExpiredKey,
     AcquisitionLockExpiredValue,
-    Message,
     RecordsArchivedKey,
     RecordsArchivedValue,
     RecordsReleasedKey,
@@ -25,7 +24,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator.runtime.result import Event, Fact, MessageEvent, Result
 
-_MESSAGES: dict[str, tuple[str, type[Message], Any]] = {
+_MESSAGES: dict[str, tuple[str, Any, Any]] = {
     "lock_expired": ("acquisition_lock_expired", AcquisitionLockExpiredKey, AcquisitionLockExpiredValue),
     "archived": ("records_archived", RecordsArchivedKey, RecordsArchivedValue),
     "released": ("records_released", RecordsReleasedKey, RecordsReleasedValue),
