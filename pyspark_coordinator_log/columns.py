@@ -5,6 +5,7 @@
     state    every other record of the state log: groups, members, epochs, assignments
     events   the event log: decisions, accepted and refused, with their reasons
     history  state and events in one view with the columns of both, for streams that join them
+    share_state  the records of `__share_group_state`: what became of the records of share partitions
 
 Common to all views:
 
@@ -24,7 +25,8 @@ Common to all views:
 import pyarrow as pa
 
 RAW, COMMITS, STATE, EVENTS, HISTORY = "raw", "commits", "state", "events", "history"
-VIEWS = (RAW, COMMITS, STATE, EVENTS, HISTORY)
+SHARE_STATE = "share_state"
+VIEWS = (RAW, COMMITS, STATE, EVENTS, HISTORY, SHARE_STATE)
 
 _Columns = list[tuple[str, pa.DataType]]
 
@@ -82,6 +84,20 @@ assignment `error` is the broken rule).
 """
 
 WAITED = pa.struct([("member_id", pa.string()), ("waited_ms", pa.int64())])
+
+SHARE_BATCH = pa.struct(
+    [
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("state", pa.string()),
+        ("delivery_count", pa.int16()),
+    ]
+)
+"""Records of a share partition; both offsets are inclusive.
+
+`state`: AVAILABLE, ACKNOWLEDGED or ARCHIVED, and ARCHIVING where a Kafka has a dead-letter queue. Acquired records are in no
+record of this log.
+"""
 
 _RAW: _Columns = [
     ("batch_offset", pa.int64()),
@@ -172,12 +188,34 @@ _EVENTS_ONLY: _Columns = [
     ("cleanly_closed", pa.bool_()),
 ]
 
+_SHARE_STATE: _Columns = [
+    ("type", pa.string()),  # ShareSnapshot: the whole state; ShareUpdate: what one write adds; "Unknown(N)"
+    ("group", pa.string()),
+    ("topic_id", pa.string()),
+    ("partition", pa.int32()),
+    ("tombstone", pa.bool_()),  # the state was deleted
+    ("snapshot_epoch", pa.int32()),  # counts the snapshots; an update has that of the snapshot before it
+    ("state_epoch", pa.int32()),  # of a snapshot: the group's epoch when the state began
+    ("partition_leader_epoch", pa.int32()),  # of the leader that wrote it; null: an update that does not change it
+    ("start_offset", pa.int64()),  # null: not decided yet (a snapshot), or not changed (an update)
+    (
+        "delivery_complete_count",
+        pa.int32(),
+    ),  # records from the start on that are done with; null: the writer did not say
+    ("create_ms", pa.int64()),  # of a snapshot
+    ("write_ms", pa.int64()),
+    ("batches", pa.list_(SHARE_BATCH)),
+    ("problem", pa.string()),
+    ("value_json", pa.string()),
+]
+
 SCHEMAS: dict[str, pa.Schema] = {
     RAW: pa.schema(ENVELOPE + _RAW),
     COMMITS: pa.schema(ENVELOPE + _COMMITS),
     STATE: pa.schema(ENVELOPE + _SHARED + _STATE_ONLY),
     EVENTS: pa.schema(ENVELOPE + _SHARED + _EVENTS_ONLY),
     HISTORY: pa.schema([*ENVELOPE, ("is_state", pa.bool_()), *_SHARED, *_STATE_ONLY, *_EVENTS_ONLY]),
+    SHARE_STATE: pa.schema(ENVELOPE + _SHARE_STATE),
 }
 
 FROM_KAFKA_UNKNOWN = ("batch_offset", "leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")

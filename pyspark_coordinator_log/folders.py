@@ -38,6 +38,7 @@ from pyspark_coordinator_log.batches import BadBatch, walk
 
 STATE_TOPIC = "__consumer_offsets"
 EVENT_TOPIC = "__coordinator_events"
+SHARE_STATE_TOPIC = "__share_group_state"
 UNKNOWN_CLUSTER = "unknown"
 
 _PARTITION = re.compile(r"(.+)-([0-9]+)")

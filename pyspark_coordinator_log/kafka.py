@@ -40,13 +40,14 @@ from pyspark_coordinator_log.columns import (
     HISTORY,
     RAW,
     SCHEMAS,
+    SHARE_STATE,
     STATE,
     VIEWS,
     ddl,
 )
 from pyspark_coordinator_log.folders import STATE_TOPIC
 from pyspark_coordinator_log.options import BadOption
-from pyspark_coordinator_log.views import NO_TYPE, Makers, Places, commit_columns, record_columns
+from pyspark_coordinator_log.views import NO_TYPE, Makers, Places, commit_columns, record_columns, share_state_columns
 
 _SHARD, _OFFSET, _TIME, _KEY, _VALUE = range(5)
 
@@ -62,7 +63,8 @@ def read_offsets_topic(
 ) -> DataFrame:
     """Reads `__consumer_offsets` of a cluster. `shards` is its number of partitions (50 in Kafka by default).
 
-    `topic` may be `__coordinator_events`, which our server serves with the same number of partitions. `options` are further
+    `topic` may be `__coordinator_events`, which our server serves with the same number of partitions, or `__share_group_state`
+    (for the view `share_state`). `options` are further
     options of the Kafka source: `kafka.security.protocol`, `startingOffsets`, `maxOffsetsPerTrigger`. A stream begins at the
     start of the topic unless they say otherwise. Changes a setting of the session (see above).
     """
@@ -118,7 +120,7 @@ def _of_view(view: str, types: Any) -> Mask:
     is_commit: Mask = types.view(np.uint16) <= max(commits.KEY_TYPES)
     is_event = _is_event(types)
     match view:
-        case "raw":
+        case "raw" | "share_state":
             return np.full(len(types), fill_value=True)
         case "commits":
             return is_commit
@@ -165,6 +167,10 @@ def _commits(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
     return commit_columns(commits.decode(*keys, *values), keys[0], values[0])
 
 
+def _share_states(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
+    return share_state_columns(keys, _binaries(part.column(_VALUE)))
+
+
 def _records(part: pa.RecordBatch, keys: Places, types: Any) -> Makers:
     makers = record_columns(types, keys, _binaries(part.column(_VALUE)))
     is_event = _is_event(types)
@@ -180,6 +186,7 @@ _MAKERS: dict[str, Callable[[pa.RecordBatch, Places, Any], Makers]] = {
     STATE: _records,
     EVENTS: _records,
     HISTORY: _records,
+    SHARE_STATE: _share_states,
 }
 
 

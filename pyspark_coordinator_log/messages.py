@@ -34,6 +34,8 @@ _GROUP_KINDS = ("classic", "consumer", "streams", "share")
 """As in coordinator.groups.kinds, which this package must not import; Kafka's share groups are only read."""
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 _STREAMS_MEMBER_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
+_DELIVERY_STATES = {0: "AVAILABLE", 1: "ACQUIRED", 2: "ACKNOWLEDGED", 3: "ARCHIVING", 4: "ARCHIVED"}
+_SHARE_STATE_KEYS = {0: "ShareSnapshotKey", 1: "ShareUpdateKey"}
 _VERDICTS = (None, True, False)
 
 
@@ -58,8 +60,20 @@ def row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Ro
     if key is None or len(key) < 2:
         return {"problem": "a key without a type", "value_json": _raw(key, value), "tombstone": value is None}
     number = int.from_bytes(key[:2], signed=True)
-    name = key_names().get(number)
-    if name is None or number in KEY_TYPES:
+    return _row(number, None if number in KEY_TYPES else key_names().get(number), key, value, with_json=with_json)
+
+
+def share_state_row(key: bytes | None, value: bytes | None, *, with_json: bool = True) -> Row:
+    """As `row`, for a record of `__share_group_state`, whose types have the numbers of commits."""
+    if key is None or len(key) < 2:
+        return row(key, value)
+    number = int.from_bytes(key[:2], signed=True)
+    return _row(number, _SHARE_STATE_KEYS.get(number), key, value, with_json=with_json)
+
+
+def _row(number: int, name: str | None, key: bytes, value: bytes | None, *, with_json: bool) -> Row:
+    """`name`: of the key's message; None: the type is unknown."""
+    if name is None:
         return {
             "type": f"Unknown({number})",
             "problem": "unknown record type",
@@ -125,10 +139,13 @@ def _kind_of(name: str) -> str | None:
 
 def _key_columns(message: Any) -> Row:
     group = getattr(message, "group_id", None)
-    return {
+    columns = {
         "group": getattr(message, "group", None) if group is None else group,
         "member_id": getattr(message, "member_id", None),
     }
+    if isinstance(message, kafka.ShareSnapshotKey | kafka.ShareUpdateKey):
+        columns |= {"topic_id": _id_text(message.topic_id), "partition": message.partition}
+    return columns
 
 
 # --- the columns of each type -----------------------------------------------------------------------------------------
@@ -205,17 +222,23 @@ def _consumer_member(value: kafka.ConsumerGroupMemberMetadataValue) -> Row:
     }
 
 
-def _group_epoch(value: kafka.ConsumerGroupMetadataValue | kafka.StreamsGroupMetadataValue) -> Row:
+def _group_epoch(
+    value: kafka.ConsumerGroupMetadataValue | kafka.StreamsGroupMetadataValue | kafka.ShareGroupMetadataValue,
+) -> Row:
     return {"epoch": value.epoch}
 
 
 def _target_epoch(
-    value: kafka.ConsumerGroupTargetAssignmentMetadataValue | kafka.StreamsGroupTargetAssignmentMetadataValue,
+    value: kafka.ConsumerGroupTargetAssignmentMetadataValue
+    | kafka.StreamsGroupTargetAssignmentMetadataValue
+    | kafka.ShareGroupTargetAssignmentMetadataValue,
 ) -> Row:
     return {"target_epoch": value.assignment_epoch}
 
 
-def _target(value: kafka.ConsumerGroupTargetAssignmentMemberValue) -> Row:
+def _target(
+    value: kafka.ConsumerGroupTargetAssignmentMemberValue | kafka.ShareGroupTargetAssignmentMemberValue,
+) -> Row:
     return {"assignment": _by_id((each.topic_id, each.partitions, None) for each in value.topic_partitions)}
 
 
@@ -235,8 +258,52 @@ def _streams_current(value: kafka.StreamsGroupCurrentMemberAssignmentValue) -> R
     }
 
 
+def _share_member(value: kafka.ShareGroupMemberMetadataValue) -> Row:
+    return {
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "subscribed_topics": value.subscribed_topic_names,
+    }
+
+
+def _share_current(value: kafka.ShareGroupCurrentMemberAssignmentValue) -> Row:
+    return {
+        **_epochs(value, "STABLE"),  # the only state of these members
+        "assignment": _by_id((each.topic_id, each.partitions, None) for each in value.assigned_partitions),
+    }
+
+
+def _share_snapshot(value: kafka.ShareSnapshotValue) -> Row:
+    return {
+        **_share_update(value),
+        "state_epoch": value.state_epoch,
+        "create_ms": value.create_timestamp,
+        "write_ms": value.write_timestamp,
+    }
+
+
+def _share_update(value: kafka.ShareSnapshotValue | kafka.ShareUpdateValue) -> Row:
+    return {
+        "snapshot_epoch": value.snapshot_epoch,
+        "partition_leader_epoch": _non_negative(value.leader_epoch),
+        "start_offset": _non_negative(value.start_offset),
+        "delivery_complete_count": _non_negative(value.delivery_complete_count),
+        "batches": [
+            {
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "state": _DELIVERY_STATES.get(each.delivery_state, f"UNKNOWN({each.delivery_state})"),
+                "delivery_count": each.delivery_count,
+            }
+            for each in value.state_batches
+        ],
+    }
+
+
 def _epochs(
-    value: kafka.ConsumerGroupCurrentMemberAssignmentValue | kafka.StreamsGroupCurrentMemberAssignmentValue,
+    value: kafka.ConsumerGroupCurrentMemberAssignmentValue
+    | kafka.StreamsGroupCurrentMemberAssignmentValue
+    | kafka.ShareGroupCurrentMemberAssignmentValue,
     state: str,
 ) -> Row:
     return {
@@ -274,6 +341,9 @@ def _event_columns(value: Any) -> Row:
             for each in topics
             for partition in each.partitions
         ]
+    if hasattr(value, "ranges"):
+        place = {"topic": value.topic_name or None, "topic_id": _id_text(value.topic_id)}
+        out["partitions"] = [{**place, **_partition(value.partition)}]
     violations = getattr(value, "violations", None)
     if violations is not None:
         out["partitions"] = [
@@ -411,6 +481,13 @@ _COLUMNS: dict[str, Callable[[Any], Row]] = {
     "StreamsGroupMetadata": _group_epoch,
     "StreamsGroupTargetAssignmentMetadata": _target_epoch,
     "StreamsGroupCurrentMemberAssignment": _streams_current,
+    "ShareGroupMemberMetadata": _share_member,
+    "ShareGroupMetadata": _group_epoch,
+    "ShareGroupTargetAssignmentMetadata": _target_epoch,
+    "ShareGroupTargetAssignmentMember": _target,
+    "ShareGroupCurrentMemberAssignment": _share_current,
+    "ShareSnapshot": _share_snapshot,
+    "ShareUpdate": _share_update,
 }
 
 

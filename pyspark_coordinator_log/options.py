@@ -1,9 +1,10 @@
 """The options of a reader, parsed and validated. An invalid one is refused with a one-line message.
 
-    view                  raw, commits (the default), state, events or history
+    view                  raw, commits (the default), state, events, history or share_state
     shards                "0,3,7-9": only these
     groups                "orders,billing": only these; use JSON for a name that contains a comma: ["a,b"]
-    shardCount            with groups: the total number of shards, so that only the shards of these groups are read
+    shardCount            with groups: the total number of shards, so that only the shards of these groups are read; not for
+                          share_state, where the partitions of a group are in different shards
     since, until          records of [since, until): milliseconds since 1970, or ISO 8601 (UTC unless it has a zone)
     keyTypes              "1002,1004-1006": only records of these types, by number in Kafka or in the event log
     splitBytes            a task's share; by default 32 MB, four times that for large logs; accepts "64m"
@@ -26,8 +27,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from coordinator.protocol.java import positive_hash
-from pyspark_coordinator_log.columns import COMMITS, EVENTS, HISTORY, RAW, SCHEMAS, VIEWS
-from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC
+from pyspark_coordinator_log.columns import COMMITS, EVENTS, HISTORY, RAW, SCHEMAS, SHARE_STATE, VIEWS
+from pyspark_coordinator_log.folders import EVENT_TOPIC, SHARE_STATE_TOPIC, STATE_TOPIC
 from pyspark_coordinator_log.reading import Reading
 from pyspark_coordinator_log.views import Wanted
 
@@ -36,6 +37,8 @@ LARGE_SPLIT_BYTES = 4 * SPLIT_BYTES
 LARGE_LOG_BYTES = 50 * 1024 * 1024 * 1024
 """Above this size tasks are larger, because Spark's cost per task becomes noticeable."""
 SPLIT_BYTES_MIN = 4096
+_TOPICS = {EVENTS: EVENT_TOPIC, SHARE_STATE: SHARE_STATE_TOPIC}
+"""The topics of views; the others read `__consumer_offsets`."""
 EARLIEST, LATEST = "earliest", "latest"
 
 _T = TypeVar("_T")
@@ -123,12 +126,14 @@ def parse(given: Mapping[str, str]) -> Options:
     if not path:
         raise BadOption("the folder is missing: load(PATH)")
     view = option("view", _among(VIEWS), COMMITS)
-    topic = option("topic", str, EVENT_TOPIC if view == EVENTS else STATE_TOPIC)
+    topic = option("topic", str, _TOPICS.get(view, STATE_TOPIC))
     if "topic" in options and view != RAW:
         raise BadOption(f"option topic={topic!r}: only the view {RAW} reads other topics")
     groups = option("groups", _groups, None)
     shards = option("shards", _shards, None)
     count = option("shardCount", _positive, None)
+    if count is not None and view == SHARE_STATE:
+        raise BadOption(f"option shardCount={count}: in the view {SHARE_STATE} a group is in many shards")
     if count is not None and groups is not None:
         of_groups = frozenset(shard_of(group, count) for group in groups)
         shards = of_groups if shards is None else shards & of_groups

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark_coordinator_log import assignments, commits, decisions, messages
 from pyspark_coordinator_log.batches import Headers
 from pyspark_coordinator_log.buffers import Buffer, Ints, Mask, numbers
-from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, STATE
+from pyspark_coordinator_log.columns import COMMITS, ENVELOPE, EVENTS, HISTORY, RAW, SCHEMAS, SHARE_STATE, STATE
 from pyspark_coordinator_log.records import Records, find
 
 NO_TYPE = -1
@@ -100,6 +100,8 @@ def key_types(records: Records) -> Any:
 def _of_view(view: str, types: Any, records: Records) -> Mask:
     if view == RAW:
         return np.ones(len(records), bool)
+    if view == SHARE_STATE:
+        return ~records.headers.is_control[records.batch]
     is_commit: Mask = types.view(np.uint16) <= max(commits.KEY_TYPES)
     if view == COMMITS:
         return is_commit
@@ -204,6 +206,12 @@ def _records(records: Records, types: Any, origin: Origin) -> Makers:
     return makers
 
 
+def _share_states(records: Records, types: Any, origin: Origin) -> Makers:
+    source = records.source
+    keys, values = (source, records.key_start, records.key_length), (source, records.value_start, records.value_length)
+    return share_state_columns(keys, values, with_json=origin.with_json)
+
+
 Places = tuple[Buffer, Ints, Ints]
 """A buffer with the positions and lengths of values in it; a length of -1 is null."""
 
@@ -239,6 +247,21 @@ def record_columns(types: Any, keys: Places, values: Places, *, with_json: bool 
     order[np.concatenate([*places, np.flatnonzero(left)])] = np.arange(len(types))
     names = [name for name in SCHEMAS[HISTORY].names if name not in _ENVELOPE_NAMES and name != "is_state"]
     return {name: _column(name, parts, rows, order) for name in names}
+
+
+def share_state_columns(keys: Places, values: Places, *, with_json: bool = True) -> Makers:
+    """The columns of records of `__share_group_state` that need only keys and values."""
+    rows = [
+        messages.share_state_row(key, value, with_json=with_json)
+        for key, value in zip(_contents(*keys), _contents(*values), strict=True)
+    ]
+    schema = SCHEMAS[SHARE_STATE]
+    names = [name for name in schema.names if name not in _ENVELOPE_NAMES]
+    return {name: partial(_share_state_column, rows, name, schema.field(name).type) for name in names}
+
+
+def _share_state_column(rows: Sequence[messages.Row], name: str, kind: pa.DataType) -> Any:
+    return pa.array([row.get(name) for row in rows], kind)
 
 
 def _column_decoders(*, with_json: bool) -> Iterator[tuple[int, Callable[..., _ColumnDecoded]]]:
@@ -287,4 +310,5 @@ _MAKERS: dict[str, Callable[[Records, Any, Origin], Makers]] = {
     STATE: _records,
     EVENTS: _records,
     HISTORY: _records,
+    SHARE_STATE: _share_states,
 }

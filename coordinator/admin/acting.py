@@ -3,6 +3,7 @@
 An act is an operation of the group's shard (groups/administration.py); its response comes when its effect is durable.
 """
 
+import asyncio
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -16,6 +17,7 @@ from coordinator.groups.administration import ActOnGroup, ActOnMember
 from coordinator.groups.offsets.expire_now import ExpireOffsets, expire_now
 from coordinator.groups.state import Groups
 from coordinator.runtime.shard import Shard, Status
+from coordinator.share_state.share_state import SharePartition
 from coordinator.transactions import expire_now as transaction_expiry
 
 HELD_MS_MAX = 600_000
@@ -116,6 +118,40 @@ async def expire_offsets(server: ServerView, request: Request) -> ExpiredOffsets
     return ExpiredOffsets(group_id, expired, kept, reply.is_deleted)
 
 
+class ExpireLocksRequest(Struct, forbid_unknown_fields=True):
+    """Whose locks end, and where; absent: all."""
+
+    member_id: Annotated[str, Meta(min_length=1)] | None = None
+    topic: str | None = None
+    partition: Annotated[int, Meta(ge=0)] | None = None
+
+
+class ExpiredLocks(Struct):
+    """The number of records whose locks ended, when that was durable."""
+
+    group_id: str
+    records: int
+
+
+async def expire_locks(server: ServerView, request: Request) -> ExpiredLocks:
+    """Ends acquisition locks of a share group, as if their time had passed: those of partitions that this server leads."""
+    group_id, wanted = request.parameters["group_id"], request.body
+    outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def is_meant(key: SharePartition) -> bool:
+        return wanted.partition in (None, key.partition) and wanted.topic in (
+            None,
+            server.topics.topic_name(key.topic_id),
+        )
+
+    def done(count: int) -> None:
+        if not outcome.done():  # the client may have gone
+            outcome.set_result(count)
+
+    server.share_partitions.end_locks(group_id, is_meant, wanted.member_id or "", done)
+    return ExpiredLocks(group_id, await outcome)
+
+
 def reload_group(server: ServerView, request: Request) -> ReloadedShard:
     """Lets the shard of a group load its log again, as after a failover. The other groups of the shard go with it."""
     group_id = request.parameters["group_id"]
@@ -190,6 +226,10 @@ ENDPOINTS = (
         "POST", "/v1/groups/{group_id}/offsets/expire", "let offsets of a group expire", expire_offsets,
         name="expireOffsets", body=ExpireOffsetsRequest, returns=ExpiredOffsets, refusals=(404, 409, *LOCATED_REFUSALS),
         control=True,
+    ),
+    Endpoint(
+        "POST", "/v1/groups/{group_id}/expire-locks", "end acquisition locks of a share group", expire_locks,
+        name="expireLocks", body=ExpireLocksRequest, returns=ExpiredLocks, control=True,
     ),
     Endpoint(
         "POST", "/v1/groups/{group_id}/reload", "load the shard of a group again, as after a failover", reload_group,

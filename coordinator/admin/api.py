@@ -18,6 +18,7 @@ from coordinator.admin.lag import group_lag
 from coordinator.admin.located import LOCATED_REFUSALS, WorkerPart, group_shard, part_of, transaction_shard
 from coordinator.admin.paging import PAGE_MAX, Page, listed
 from coordinator.admin.server_view import ServerView
+from coordinator.admin.share_view import SharePartitionView
 from coordinator.admin.waiting import parse_until, wait_for
 from coordinator.groups import force_rebalance as forced
 from coordinator.transactions.transaction import NAMES, Transaction
@@ -328,6 +329,8 @@ class GroupDetails(GroupSummary, omit_defaults=True):
     """Records behind its offsets; null if this server has none of their partitions."""
     committed: list[CommittedOffset]
     pending: list[PendingOffset]
+    share_partitions: list[SharePartitionView] | UnsetType = UNSET
+    """Of a share group, now: where its partitions start, and what members hold. Not with `at` and `diff`."""
     reached: bool | UnsetType = UNSET
     """With `until`: whether the group is in the state that was waited for."""
     at: LogPosition | UnsetType = UNSET

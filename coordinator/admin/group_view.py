@@ -5,9 +5,11 @@ from typing import Any
 
 from coordinator.admin.lag import end_offset, partition_lag
 from coordinator.admin.server_view import ServerView
+from coordinator.admin.share_view import share_lag, share_partitions
 from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
 from coordinator.groups.offsets.value import decode
+from coordinator.groups.share.group import ShareGroup
 
 DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -21,6 +23,10 @@ def group_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:
         each["lag"] = partition_lag(server, each["topic"], each["partition"], each["offset"])
     known = [each["lag"] for each in view["committed"] if each["lag"] is not None]
     view["lag"] = sum(known) if known else None
+    group = state.by_id[group_id]
+    if isinstance(group, ShareGroup):
+        view["share_partitions"] = share_partitions(server, group)
+        view["lag"] = share_lag(server, group)
     return view | ({"unknown": list(server.unknown)} if server.unknown else {})
 
 

@@ -3,7 +3,9 @@
 from typing import Any
 
 from coordinator.admin.server_view import ServerView
+from coordinator.admin.share_view import share_lag
 from coordinator.groups.offsets import value as values
+from coordinator.groups.share.group import ShareGroup
 
 
 def end_offset(server: ServerView, topic: str, index: int) -> int | None:
@@ -18,7 +20,13 @@ def partition_lag(server: ServerView, topic: str, index: int, offset: int) -> in
 
 
 def group_lag(server: ServerView, state: Any, group_id: str, of_topic: str | None = None) -> int | None:
-    """Records behind the committed offsets of a group, or of one topic; None if the lag of none of them is known."""
+    """Records behind the committed offsets of a group, or of one topic; None if the lag of none of them is known.
+
+    Of a share group: records that are not done with.
+    """
+    group = state.by_id.get(group_id)
+    if isinstance(group, ShareGroup):
+        return share_lag(server, group, of_topic)
     known = [
         lag
         for (topic, index), committed in state.offsets.by_group.get(group_id, {}).items()

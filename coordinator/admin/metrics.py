@@ -19,11 +19,13 @@ from coordinator.admin.endpoint import Endpoint, Request, Response, in_thread
 from coordinator.admin.lag import partition_lag
 from coordinator.admin.metric import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative, labels
 from coordinator.admin.server_view import ClusterStatistics, ServerView
+from coordinator.admin.share_view import share_lag
 from coordinator.api.route import Route
 from coordinator.groups.classic.assignment_rules import RULES
 from coordinator.groups.fencing import STALE_REASONS, TXN_CHECKS
 from coordinator.groups.kinds import LABELS
 from coordinator.groups.offsets import value as values
+from coordinator.groups.share.group import ShareGroup
 from coordinator.protocol.errors import ErrorCode
 from coordinator.quotas.enforcement import Throttling
 from coordinator.rules.model import KINDS
@@ -67,6 +69,18 @@ def _states(server: ServerView) -> Iterable[Any]:
 
 def _share_states(server: ServerView) -> Iterable[Any]:
     return (shard.state for shard in server.share_states.router.shards)
+
+
+def _of_share_partitions(read: Callable[[Any], int]) -> Callable[[ServerView], int]:
+    """A number of all share partitions that this process leads: the sum over them."""
+    return lambda server: sum(
+        read(leader) for manager in server.share_partitions.of_process for leader in manager.leaders.values()
+    )
+
+
+def _of_share_sessions(read: Callable[[Any], int]) -> Callable[[ServerView], int]:
+    """A number of all share sessions: the sum over the brokers of this process."""
+    return lambda server: sum(read(manager.sessions) for manager in server.share_partitions.of_process)
 
 
 def _transaction_states(server: ServerView) -> Iterable[Any]:
@@ -165,7 +179,7 @@ def _rebalances(server: ServerView) -> Samples:
 
 
 def _lags(server: ServerView) -> Samples:
-    """Records after the committed offsets by group and topic, over the partitions that this server has."""
+    """The lags by group and topic, over the partitions that this server has."""
     found = {group_id: _lag_by_topic(server, group_id) for group_id in server.group_rebalances.named}
     return {(group_id, topic): lag[topic] for group_id, lag in found.items() for topic in sorted(lag)[:TOPICS_MAX]}
 
@@ -173,6 +187,12 @@ def _lags(server: ServerView) -> Samples:
 def _lag_by_topic(server: ServerView, group_id: str) -> Counter[str]:
     state: Any = server.groups.shard_of(group_id).state
     lag: Counter[str] = Counter()
+    group = state.by_id.get(group_id)
+    if isinstance(group, ShareGroup):
+        for topic in group.state_partitions.initialized.values():
+            behind = share_lag(server, group, topic.name)
+            if behind is not None:
+                lag[topic.name] = behind
     for (topic, index), committed in state.offsets.by_group.get(group_id, {}).items():
         behind = partition_lag(server, topic, index, values.fetched(committed)[0])
         if behind is not None:
@@ -276,7 +296,8 @@ METRICS = (
     Metric("coordinator_group_rebalances", COUNTER, ("group",),
            "Rebalances that have started, of the groups in metrics.groups.", lambda server: server.group_rebalances.named),
     Metric("coordinator_group_lag", GAUGE, ("group", "topic"),
-           "Records after the committed offsets, of the groups in metrics.groups.", _lags),
+           "Records after the committed offsets, of the groups in metrics.groups. Share groups: those not done with.",
+           _lags),
     Metric("coordinator_members_expired", COUNTER, ("timeout",), "Members removed because of a timeout.",
            lambda server: server.statistics.expired),
     Metric("coordinator_events", COUNTER, ("event",), "Events of groups, by event= in the server's log.",
@@ -314,6 +335,29 @@ METRICS = (
     Metric("coordinator_share_state_fenced", COUNTER, ("api",),
            "Requests about the state of share partitions that were refused because of an old epoch.",
            lambda server: _total(SHARE_FENCING_APIS, (state.fenced for state in _share_states(server)))),
+    Metric("coordinator_share_in_flight_messages", GAUGE, (),
+           "Records from the start to the end of the share partitions that members read (Kafka's InFlightMessageCount).",
+           _of_share_partitions(lambda leader: leader.machine.in_flight_count)),
+    Metric("coordinator_share_in_flight_batches", GAUGE, (),
+           "Batches of these records that were acquired at once (Kafka's InFlightBatchCount).",
+           _of_share_partitions(lambda leader: len(leader.machine.in_flight))),
+    Metric("coordinator_share_sessions", GAUGE, (), "Share sessions of members (Kafka's ShareSessionsCount).",
+           _of_share_sessions(len)),
+    Metric("coordinator_share_session_partitions", GAUGE, (),
+           "Partitions in share sessions (Kafka's SharePartitionsCount).",
+           _of_share_sessions(lambda sessions: sessions.partition_count)),
+    Metric("coordinator_share_records_acquired", COUNTER, (),
+           "Records that members of share groups have acquired, each as often as it was delivered.",
+           lambda server: server.share_partitions.outcomes.acquired),
+    Metric("coordinator_share_record_acknowledgements", COUNTER, ("ack_type",),
+           "Records that members of share groups have acknowledged, by type (Kafka's record-acknowledgement-count).",
+           lambda server: server.share_partitions.outcomes.acknowledged),
+    Metric("coordinator_share_acquisition_lock_timeouts", COUNTER, (),
+           "Records whose acquisition lock has ended (Kafka's AcquisitionLockTimeoutPerSec).",
+           lambda server: server.share_partitions.outcomes.locks_expired),
+    Metric("coordinator_share_records_archived", COUNTER, (),
+           "Records that were archived because of share.delivery.count.limit.",
+           lambda server: server.share_partitions.outcomes.archived),
     Metric("coordinator_shards", GAUGE, ("status",), "Shards of groups, transactions and share partitions by status.",
            lambda server: _total(_values(Status), [[shard.status.value for shard in server.shards]])),
     Metric("coordinator_partitions", GAUGE, ("status",), "Partitions of topics by status.",

@@ -17,6 +17,7 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Histogram, Statistics
 from coordinator.share_state.coordinator import ShareCoordinator
+from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.topics import Topics
 from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
@@ -99,6 +100,8 @@ class ServerView(RunsInThread, Protocol):
     def transactions(self) -> Router[TransactionMachine]: ...
     @property
     def share_states(self) -> ShareCoordinator: ...
+    @property
+    def share_partitions(self) -> ShareManager: ...
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups, of transactions and of share partitions."""

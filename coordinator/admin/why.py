@@ -14,9 +14,11 @@ from coordinator.admin.event_stream import ServerEvents
 from coordinator.admin.fault_events import fault_events
 from coordinator.admin.located import LOCATED_REFUSALS, group_shard
 from coordinator.admin.server_view import ServerView
+from coordinator.admin.share_view import SharePartitionView, share_partitions
 from coordinator.groups.cause_words import as_values
 from coordinator.groups.group_events import EventReader
 from coordinator.groups.rebalance_causes import Client
+from coordinator.groups.share.group import ShareGroup
 from coordinator.log.batch import split
 from coordinator.log.journaled_log import JournaledLog
 
@@ -54,6 +56,10 @@ class RebalanceCauses(Struct, omit_defaults=True):
     clients: list[dict[str, Any]]
     rebalances: list[dict[str, Any]]
     rewound_offsets: list[dict[str, Any]]
+    deliveries: list[dict[str, Any]]
+    """Of a share group: what became of records that no member completed, the newest."""
+    share_partitions: list[SharePartitionView] | UnsetType = UNSET
+    """Of a share group: what is in flight now, and which member holds it."""
     unknown: list[str] | UnsetType = UNSET
     """Of a watcher: what the log of a Kafka does not say."""
 
@@ -79,6 +85,8 @@ async def why(server: ServerView, request: Request) -> dict[str, Any]:
     members = {} if group is None else group.members
     known = {each: Client(member.client_id, member.client_host) for each, member in members.items()}
     answer = as_values(reader.found(known).findings(group_id, now_ms, last_ms))
+    if isinstance(group, ShareGroup):
+        answer["share_partitions"] = share_partitions(server, group)
     return answer | ({"unknown": list(server.unknown)} if server.unknown else {})
 
 

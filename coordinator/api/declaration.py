@@ -33,7 +33,6 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.protocol.releases import AS_NEWEST, Behaviours, Release
 from coordinator.security.access import Access
-from coordinator.topics.topics import Topics
 
 R = TypeVar("R")
 
@@ -64,7 +63,10 @@ class ErrorPlaces:
     shape: Callable[[Any, KafkaError, int], Message | None] | None = None
     """`shape(request, error, version)`: the response, where that of `refuse` is another; None where it is not."""
     patch: "Callable[[Seen, IsHit, ErrorCode], Patched | None] | None" = None
-    """`patch(seen, is_hit, error)`: for an API that only reads, whose response knows the partitions. None if none is hit."""
+    """`patch(seen, is_hit, error)`: for an API whose response knows the partitions, which does nothing to those that are hit.
+
+    None if none is hit.
+    """
 
     def is_of_element(self, code: ErrorCode) -> bool:
         return code not in self.of_whole if self.of_elements is None else code in self.of_elements
@@ -192,8 +194,8 @@ class Api(Generic[R]):
     """The ways to arrays of topics that are named and not answered one by one."""
     looked_up: Callable[[R], Iterable[tuple[str | None, str]]] | None = None
     """What each element names where its field does not say: the field of `Named` (rules/elements.py), and the name."""
-    explicit: Callable[[R, int, Topics], R] | None = None
-    """`explicit(request, version, topics)`: the request that names everything that it is about."""
+    explicit: Callable[[R, int, Server], R] | None = None
+    """`explicit(request, version, server)`: the request that names everything that it is about."""
     coordinator: Coordinator | None = None
     quotas: frozenset[QuotaType] = frozenset({QuotaType.REQUEST})
     """What is counted for the quotas of the client. Nothing: of the APIs that Kafka answers before quotas."""

@@ -1,11 +1,21 @@
 """The answer of `rebalance_causes` in words and as JSON, for the command line, admin HTTP and the reports."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from coordinator.groups.offsets.rewound import BY_ADMINISTRATOR, BY_MEMBER
-from coordinator.groups.rebalance_causes import Cause, Client, Findings, Rewind, seconds
+from coordinator.groups.rebalance_causes import (
+    ARCHIVED,
+    LOCK_EXPIRED,
+    Cause,
+    Client,
+    Delivery,
+    Findings,
+    Rewind,
+    seconds,
+)
 from coordinator.world.log_lines import printable
 
 ROWS_LISTED = 100
@@ -18,7 +28,8 @@ def sentence(findings: Findings) -> str:
     window = seconds(findings.to_ms - findings.from_ms)
     count = sum(each.rebalances for each in findings.causes)
     if not count:
-        return f"{printable(findings.group_id)} has not rebalanced in the last {window}.{_rewound(findings)}"
+        after = f"{_rewound(findings)}{_undelivered(findings)}"
+        return f"{printable(findings.group_id)} has not rebalanced in the last {window}.{after}"
     percent = findings.share * 100
     share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
     text = f"{printable(findings.group_id)} spent {share} of the last {window} rebalancing"
@@ -28,7 +39,7 @@ def sentence(findings: Findings) -> str:
         if count == 1
         else (f"; {first.rebalances} of {count} rebalances because {described(first)}")
     )
-    return f"{text}{because}.{_waits(findings)}{_rewound(findings)}"
+    return f"{text}{because}.{_waits(findings)}{_rewound(findings)}{_undelivered(findings)}"
 
 
 def _rewound(findings: Findings) -> str:
@@ -39,6 +50,32 @@ def _rewound(findings: Findings) -> str:
         return ""
     who = " and ".join(f"{name} ({count:,})" for name, count in again.most_common(_REWINDERS_NAMED))
     return f" Offsets went back, so that {again.total():,} records come again: committed by {who}."
+
+
+def _undelivered(findings: Findings) -> str:
+    text = ""
+    expired = [each for each in findings.deliveries if each.type == LOCK_EXPIRED]
+    if expired:
+        text += f" The locks of {_records(expired)} ended: {_holders(expired)}."
+    archived = [each for each in findings.deliveries if each.type == ARCHIVED]
+    if archived:
+        times = max(each.delivery_count for each in archived)
+        text += (
+            f" {_records(archived)} will not be delivered again after {times} deliveries: last to {_holders(archived)}."
+        )
+    return text
+
+
+def _records(deliveries: Sequence[Delivery]) -> str:
+    count = sum(each.records for each in deliveries)
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def _holders(deliveries: Sequence[Delivery]) -> str:
+    holders = Counter[str]()
+    for each in deliveries:
+        holders[client_name(each.client)] += each.records
+    return " and ".join(f"{name} ({count:,})" for name, count in holders.most_common(_REWINDERS_NAMED))
 
 
 def rewinder(rewind: Rewind) -> str:
@@ -120,6 +157,23 @@ def as_values(findings: Findings) -> dict[str, Any]:
                 "records": each.records,
             }
             for each in findings.rewinds[-ROWS_LISTED:]
+        ],
+        "deliveries": [
+            {
+                "type": each.type,
+                "time_ms": each.time_ms,
+                "cause": each.cause or None,
+                "member_id": each.member_id,
+                **_client(each.client if each.client.client_id else None),
+                "topic": each.topic,
+                "partition": each.partition,
+                "records": each.records,
+                "ranges": [
+                    {"first_offset": first, "last_offset": last, "delivery_count": count}
+                    for first, last, count in each.ranges
+                ],
+            }
+            for each in findings.deliveries[-ROWS_LISTED:]
         ],
     }
 

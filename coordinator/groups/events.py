@@ -422,5 +422,9 @@ EVENT_KEYS: tuple[str, ...] = (
     "RequestRefusedKey",
     "EventLogCoveredKey",
     "OffsetsRewoundKey",
+    "AcquisitionLockExpiredKey",
+    "RecordsArchivedKey",
+    "RecordsReleasedKey",
+    "SharePartitionsInitializedKey",
 )
 """The key messages that an event log may contain."""

@@ -2,7 +2,16 @@
 
 from typing import Any, NamedTuple, cast
 
-from coordinator.groups.rebalance_causes import REWOUND, TYPES, Client, Findings, GroupEvent, Step, find_causes
+from coordinator.groups.rebalance_causes import (
+    DELIVERY_TYPES,
+    REWOUND,
+    TYPES,
+    Client,
+    Findings,
+    GroupEvent,
+    Step,
+    find_causes,
+)
 from coordinator.log.batch import BatchHeader, key_values
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import message_class
@@ -31,7 +40,7 @@ class EventReader:
 
     def __init__(self, group_id: str) -> None:
         name = group_id.encode()
-        keys = [(name_of, message_class(f"{name_of}Key").API_KEY) for name_of in TYPES]
+        keys = [(name_of, message_class(f"{name_of}Key").API_KEY) for name_of in (*TYPES, *DELIVERY_TYPES)]
         head = len(name).to_bytes(2) + name
         self._types = {
             cast(int, number).to_bytes(2) + (b"" if name_of == TYPES[0] else head): name_of for name_of, number in keys
@@ -73,6 +82,7 @@ def group_event(kind: str, offset: int, value: bytes) -> GroupEvent:
         offset=offset,
         waited_for=[(each.member_id, each.waited_ms) for each in waited],
         steps=steps,
+        ranges=[(each.first_offset, each.last_offset, each.delivery_count) for each in getattr(message, "ranges", ())],
         **fields,
     )
 
@@ -85,4 +95,6 @@ _FIELDS = (
     ("port", "client_port"),
     ("connection_end", "connection_end"),
     ("principal", "principal"),
+    ("topic", "topic_name"),
+    *((name, name) for name in ("partition", "records")),
 )

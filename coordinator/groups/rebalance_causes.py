@@ -25,6 +25,9 @@ FAILED = "AssignmentFailed"
 REWOUND = "OffsetsRewound"
 TYPES = (OPENED, STARTED, COMPLETED, JOINED, LEFT, EXPIRED, FENCED, FAILED, OVERTAKEN, REWOUND)
 """The types of events that matter here."""
+LOCK_EXPIRED, ARCHIVED, RELEASED = "AcquisitionLockExpired", "RecordsArchived", "RecordsReleased"
+DELIVERY_TYPES = (LOCK_EXPIRED, ARCHIVED, RELEASED)
+"""Of share groups: what became of records that no member completed."""
 
 START, SILENT, LATE, STUCK, JOINS, LEAVES, ROLLOUT, TOPIC, ADMINISTRATOR, OTHER = (
     "the group starts", "falls silent", "is too late", "stops polling", "joins", "leaves", "rollout", "topic", "administrator",
@@ -115,6 +118,12 @@ class GroupEvent:
     """Of OffsetsRewound."""
     steps: Sequence[Step] = ()
     """Of OffsetsRewound."""
+    topic: str = ""
+    """Of DELIVERY_TYPES, as are the following."""
+    partition: int = -1
+    records: int = 0
+    ranges: Sequence[tuple[int, int, int]] = ()
+    """First offset, last offset, delivery count."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,6 +211,26 @@ class Rewind:
         return self.step.previous - self.step.offset
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Records that a member of a share group got and did not complete. `type`: one of DELIVERY_TYPES."""
+
+    type: str
+    time_ms: int
+    cause: str
+    client: Client
+    member_id: str
+    topic: str
+    partition: int
+    records: int
+    ranges: Sequence[tuple[int, int, int]]
+
+    @property
+    def delivery_count(self) -> int:
+        """How often those were delivered that came most often."""
+        return max(count for _, _, count in self.ranges)
+
+
 @dataclass(slots=True, kw_only=True)
 class ClientCounts:
     """What happened to the members of a client in the window."""
@@ -233,6 +262,8 @@ class Findings:
     """Those that caused most rebalances first."""
     rewinds: Sequence[Rewind]
     """The offsets that went back, in order."""
+    deliveries: Sequence[Delivery] = ()
+    """Of a share group: what became of records that no member completed, in order."""
 
     @property
     def share(self) -> float:
@@ -277,6 +308,7 @@ def find_causes(
         causes=sorted(found, key=lambda cause: (-cause.rebalances, -cause.ms)),
         clients=sorted(counts.values(), key=lambda each: (-each.rebalances, -each.waited_ms, each.client)),
         rewinds=[each for each in walk.rewinds() if each.time_ms >= from_ms],
+        deliveries=[each for each in walk.deliveries if each.time_ms >= from_ms],
     )
 
 
@@ -339,6 +371,7 @@ class _Walk:
         self.present: dict[str, Client] = {}
         """The members that are in the group, of those whose join is among the events."""
         self.rebalances: list[Rebalance] = []
+        self.deliveries: list[Delivery] = []
         self._rewound: list[GroupEvent] = []
         self.silences: dict[Client, list[Silence]] = {}
         """In order; only the last one of a client may have no end."""
@@ -381,6 +414,24 @@ class _Walk:
                 self._end_all(event.time_ms)
             case "OffsetsRewound":
                 self._rewound.append(event)
+            case "AcquisitionLockExpired" | "RecordsArchived" | "RecordsReleased":
+                self._deliver(event)
+
+    def _deliver(self, event: GroupEvent) -> None:
+        known = self.clients.get(event.member_id, Client("", ""))
+        self.deliveries.append(
+            Delivery(
+                type=event.type,
+                time_ms=event.time_ms,
+                cause=event.cause,
+                client=Client(event.client_id, event.client_host) if event.client_id else known,
+                member_id=event.member_id,
+                topic=event.topic,
+                partition=event.partition,
+                records=event.records,
+                ranges=event.ranges,
+            )
+        )
 
     def name_clients(self) -> None:
         """Every rebalance gets the client of the member that its start names, unless nobody knows it."""

@@ -11,7 +11,17 @@ from typing import Any
 
 from coordinator.groups.cause_words import as_values, client_name, described, rewinder, sentence
 from coordinator.groups.group_events import Found
-from coordinator.groups.rebalance_causes import Cause, ClientCounts, Findings, Rewind, seconds
+from coordinator.groups.rebalance_causes import (
+    ARCHIVED,
+    LOCK_EXPIRED,
+    RELEASED,
+    Cause,
+    ClientCounts,
+    Delivery,
+    Findings,
+    Rewind,
+    seconds,
+)
 from coordinator.operations.client import Client as KafkaClient
 from coordinator.operations.client import OperationFailed
 from coordinator.operations.group_events import event_log_of, from_folder, from_server
@@ -59,7 +69,30 @@ def as_text(findings: Findings) -> str:
         parts.append(
             table(("OFFSETS-BACK", "RECORDS-AGAIN", "COMMITTED-BY", "PARTITION-OF", "LAST"), _rewind_rows(findings))
         )
+    if findings.deliveries:
+        parts.append(table(("RECORDS", "OUTCOME", "MEMBER-OF", "DELIVERED", "LAST"), _delivery_rows(findings)))
     return "\n\n".join(parts)
+
+
+_OUTCOMES = {LOCK_EXPIRED: "lock ended", ARCHIVED: "archived", RELEASED: "given back with the session"}
+
+
+def _delivery_rows(findings: Findings) -> list[tuple[Any, ...]]:
+    """By what became of the records, and by client."""
+    rows: dict[tuple[str, str], list[Delivery]] = {}
+    for each in findings.deliveries:
+        rows.setdefault((_OUTCOMES[each.type], client_name(each.client)), []).append(each)
+    return [
+        (sum(each.records for each in mine), *who, max(each.delivery_count for each in mine), _place(mine[-1]))
+        for who, mine in rows.items()
+    ]
+
+
+def _place(delivery: Delivery) -> str:
+    when = datetime.fromtimestamp(delivery.time_ms / 1000, UTC)
+    first, last = delivery.ranges[0][0], delivery.ranges[-1][1]
+    offsets = str(first) if first == last else f"{first} to {last}"
+    return f"{printable(delivery.topic)}-{delivery.partition}: {offsets} at {when:%H:%M:%S} UTC"
 
 
 def _rewind_rows(findings: Findings) -> list[tuple[Any, ...]]:

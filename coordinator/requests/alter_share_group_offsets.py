@@ -16,6 +16,7 @@ from coordinator.api.permits import WORDS, denial
 from coordinator.api.server import Server
 from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
+from coordinator.groups.share.deliveries import AlteredBy
 from coordinator.groups.share.offsets import Alteration, Altered, begin_alteration, complete_alteration, topics_of
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
@@ -113,6 +114,8 @@ class _Alter:
             done=topics_of([key for key in errors if key not in failed], self._names),
             failed=topics_of(list(failed), self._names),
             error=next(iter(failed.values()), ErrorCode.NONE),
+            start_offsets=self._offsets,
+            by=AlteredBy(str(self._exchange.principal), self._exchange.client_id),
         )
         self._server.groups.submit(self._group_id, complete_alteration, InternalRequest(altered, self._reply))
 

@@ -24,7 +24,6 @@ from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
 from coordinator.topics.fetch import IDS_SINCE, Fetch, IsDenied, refusal
 from coordinator.topics.fetch_sessions import FINAL, FULL
-from coordinator.topics.topics import Topics
 
 _HINTS_SINCE = 16
 
@@ -88,11 +87,12 @@ def refuse(request: FetchRequest, error: KafkaError, api_version: int) -> FetchR
     return response
 
 
-def _explicit(request: FetchRequest, version: int, topics: Topics) -> FetchRequest:
+def _explicit(request: FetchRequest, version: int, server: Server) -> FetchRequest:
     """The request with the partitions of its session that it does not name again."""
     by_id = version >= IDS_SINCE
     found: dict[tuple[str | bytes, int], tuple[str, bytes, FetchRequest.FetchPartition]] = {}
-    session = topics.fetch_sessions.find(request.session_id) if request.session_epoch not in {FULL, FINAL} else None
+    sessions = server.topics.fetch_sessions
+    session = sessions.find(request.session_id) if request.session_epoch not in {FULL, FINAL} else None
     if session is not None and session.epoch == request.session_epoch:
         for key, each in session.partitions.items():
             found[key] = ("" if by_id else each.topic or "", each.topic_id, each.requested)

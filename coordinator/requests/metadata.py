@@ -41,7 +41,7 @@ from coordinator.topics.encoded_topics import (
 )
 from coordinator.topics.leader_epochs import LEADER_EPOCH
 from coordinator.topics.registry import NO_ID, Topic
-from coordinator.topics.topics import NO_LEADER, Topics
+from coordinator.topics.topics import NO_LEADER
 
 _IDS_SINCE = 12
 _CREATED_AT_ONCE = 10
@@ -309,12 +309,12 @@ def _shape(request: MetadataRequest, error: KafkaError, version: int) -> Metadat
     return MetadataResponse(topics=refuse(request, error, version).topics)
 
 
-def _explicit(request: MetadataRequest, version: int, topics: Topics) -> MetadataRequest:
+def _explicit(request: MetadataRequest, version: int, server: Server) -> MetadataRequest:
     """A request for all topics (null, or none in version 0) names each."""
     if request.topics or (request.topics is not None and version > 0):
         return request
     explicit = copy(request)
-    explicit.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics.topic_names()]
+    explicit.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in server.topics.topic_names()]
     return explicit
 
 

@@ -3,9 +3,11 @@
 It is answered when everything is durable. A request that ends the member's session gives back the rest.
 """
 
+from copy import copy
 from functools import cache
+from typing import Any
 
-from coordinator.api.declaration import Api, Overlay
+from coordinator.api.declaration import Api, ErrorPlaces, IsHit, Overlay, Patched, Seen
 from coordinator.api.error_families import COORDINATOR_ERRORS, LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.leader_hints import add_leader_hints
@@ -68,6 +70,44 @@ def refuse(request: ShareAcknowledgeRequest, error: KafkaError, api_version: int
     return ShareAcknowledgeResponse(error_code=error.code)
 
 
+def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched | None:
+    """Puts the error of a rule into the partitions, whose records stay as they were. The session goes on."""
+    request = copy(seen.request)
+    request.topics = []
+    hit: dict[bytes, list[int]] = {}
+    for topic in seen.request.topics:
+        part = copy(topic)
+        part.partitions = []
+        for each in topic.partitions:
+            if is_hit(request.group_id, seen.topic(topic), each.partition_index):
+                hit.setdefault(topic.topic_id, []).append(each.partition_index)
+            else:
+                part.partitions.append(each)
+        if part.partitions:
+            request.topics.append(part)
+    if not hit:
+        return None
+
+    def patch(response: Any) -> None:
+        response.error_code = ErrorCode.NONE  # the rule's error takes the place of one of the session
+        topics = {topic.topic_id: topic for topic in response.responses}
+        for topic_id, indexes in hit.items():
+            if topic_id not in topics:
+                topics[topic_id] = _Topic(topic_id)
+                response.responses.append(topics[topic_id])
+            topics[topic_id].partitions += [ShareAcknowledgeResponse.PartitionData(each, code) for each in indexes]
+
+    return Patched(request, patch)
+
+
+_WHOLE_ERRORS = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    }
+)
+
 API = Api(
     key=79,
     name="ShareAcknowledge",
@@ -76,14 +116,8 @@ API = Api(
     handle=handle,
     refuse=refuse,
     guard=guard,
-    errors=LEADER_ERRORS
-    | COORDINATOR_ERRORS
-    | {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.SHARE_SESSION_NOT_FOUND,
-        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-        ErrorCode.INVALID_RECORD_STATE,
-    },
+    errors=LEADER_ERRORS | COORDINATOR_ERRORS | _WHOLE_ERRORS | {ErrorCode.INVALID_RECORD_STATE},
     elements=("topics.partitions",),
     overlay=Overlay.HIDDEN,
+    places=ErrorPlaces(of_whole=_WHOLE_ERRORS, patch=_patch),
 )

@@ -7,10 +7,12 @@ request that ends its session fetches nothing, and the member gives back the res
 are too many is refused when the time has passed that it was ready to wait, so that it does not ask in a loop.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from copy import copy
 from functools import cache
+from typing import Any
 
-from coordinator.api.declaration import Api, Overlay, QuotaType
+from coordinator.api.declaration import Api, ErrorPlaces, IsHit, Overlay, Patched, QuotaType, Seen
 from coordinator.api.error_families import COORDINATOR_ERRORS, LEADER_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.leader_hints import add_leader_hints
@@ -230,10 +232,65 @@ def refuse(request: ShareFetchRequest, error: KafkaError, api_version: int) -> S
     return ShareFetchResponse(error_code=error.code)
 
 
-_SESSION_ERRORS: Collection[ErrorCode] = (
-    ErrorCode.SHARE_SESSION_NOT_FOUND,
-    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-    ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+def _explicit(request: ShareFetchRequest, version: int, server: Server) -> ShareFetchRequest:
+    """The request with the partitions of its session that it does not name again."""
+    found: dict[PartitionKey, ShareFetchRequest.FetchPartition] = {}
+    if request.share_session_epoch not in {INITIAL, FINAL}:
+        partition = ShareFetchRequest.FetchPartition
+        found |= {
+            key: partition(key.partition)
+            for key in server.share_partitions.sessions.partitions_of(session_key(request))
+        }
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                found.pop(PartitionKey(forgotten.topic_id, index), None)
+    for topic in request.topics:
+        found |= {PartitionKey(topic.topic_id, each.partition_index): each for each in topic.partitions}
+    topics: dict[bytes, list[ShareFetchRequest.FetchPartition]] = {}
+    for key, each in found.items():
+        topics.setdefault(key.topic_id, []).append(each)
+    explicit = copy(request)
+    explicit.topics = [ShareFetchRequest.FetchTopic(*each) for each in topics.items()]
+    return explicit
+
+
+def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched | None:
+    """Puts the error of a rule into the partitions. No partition gives out records, and acknowledgements are handled."""
+    hit = [
+        PartitionKey(topic.topic_id, each.partition_index)
+        for topic in seen.explicit.topics
+        for each in topic.partitions
+        if is_hit(seen.request.group_id, seen.topic(topic), each.partition_index)
+    ]
+    if not hit:
+        return None
+    request = copy(seen.request)
+    # What would be acquired now could not be given to the member.
+    request.max_records = request.max_wait_ms = 0
+
+    def patch(response: Any) -> None:
+        response.error_code = ErrorCode.NONE  # the rule's error takes the place of one of the session
+        topics = {topic.topic_id: topic for topic in response.responses}
+        for key in hit:
+            topic = topics.get(key.topic_id)
+            if topic is None:
+                topic = topics[key.topic_id] = ShareFetchResponse.ShareFetchableTopicResponse(key.topic_id)
+                response.responses.append(topic)
+            data = next((each for each in topic.partitions if each.partition_index == key.partition), None)
+            if data is None:
+                topic.partitions.append(refusal(key.partition, code))
+            else:
+                data.error_code = code
+
+    return Patched(request, patch)
+
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
 )
 
 API = Api(
@@ -255,4 +312,6 @@ API = Api(
     elements=("topics.partitions",),
     quotas=frozenset({QuotaType.REQUEST, QuotaType.FETCH}),
     overlay=Overlay.HIDDEN,
+    places=ErrorPlaces(of_whole=_SESSION_ERRORS | {ErrorCode.GROUP_AUTHORIZATION_FAILED}, patch=_patch),
+    explicit=_explicit,
 )

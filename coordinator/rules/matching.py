@@ -50,9 +50,7 @@ class Seen:
         if self._explicit is None and self.request is not None:
             route = self.exchange.route
             explicit = route.api.explicit
-            self._explicit = (
-                self.request if explicit is None else explicit(self.request, route.version, self.server.topics)
-            )
+            self._explicit = self.request if explicit is None else explicit(self.request, route.version, self.server)
         return self._explicit
 
     @property

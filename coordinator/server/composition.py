@@ -40,6 +40,7 @@ from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import ALL_EVENTS
+from coordinator.groups.share.deliveries import Deliveries, note_deliveries
 from coordinator.groups.share.update import topics_deleted as share_topics_deleted
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
@@ -82,6 +83,7 @@ from coordinator.topics.auto_creation import AutoTopicCreation
 from coordinator.topics.create import create_topics
 from coordinator.topics.encoded_topics import EncodedTopics
 from coordinator.topics.share.manager import ShareManager
+from coordinator.topics.share.outcomes import Report
 from coordinator.topics.topics import METADATA_FOLDER, Topics
 from coordinator.transactions import machine as transaction_machine
 from coordinator.transactions.machine import TransactionMachine
@@ -268,6 +270,23 @@ class Server:
             self.clock.schedule,
             self.config.groups.group_share_max_share_sessions,
         )
+        self.share_partitions.outcomes.report = self._note_deliveries
+
+    def _note_deliveries(self, report: Report) -> None:
+        """Puts what became of records of a share group among the group's events."""
+        topic = self.topics.topic_name(report.key.topic_id)
+        deliveries = Deliveries(
+            report.outcome,
+            report.key.group_id,
+            report.member_id,
+            topic or "",
+            report.key.topic_id,
+            report.key.partition,
+            report.cause,
+            report.records,
+            report.ranges,
+        )
+        self.groups.run_internal(report.key.group_id, partial(note_deliveries, deliveries=deliveries))
 
     def _make_keepers(self) -> None:
         """What keeps the logs compact, their catalog, quotas and settings up to date."""

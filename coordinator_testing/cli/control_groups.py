@@ -70,6 +70,25 @@ def expire_offsets(group: str, topics: tuple[str, ...], admin: str, as_json: boo
     return with_control(admin, lambda control: show_row(control.group(group).expire_offsets(topics or None), as_json))
 
 
+@groups.command("expire-locks", epilog=examples("coordinator control groups expire-locks invoices --topic orders"))
+@_group
+@click.option("--member", metavar="MEMBER", help="Only those of this member.")
+@click.option("--topic", metavar="TOPIC", help="Only in this topic.")
+@click.option("--partition", type=int, metavar="N", help="Only in the partitions of this number.")
+@admin_option
+@json_option
+def expire_locks(
+    group: str, member: str | None, topic: str | None, partition: int | None, admin: str, as_json: bool
+) -> int:
+    """End the acquisition locks of a share group, as if their time had passed."""
+    from coordinator_testing.cli.control_shown import show_row
+
+    return with_control(
+        admin,
+        lambda control: show_row(control.group(group).expire_locks(member, topic=topic, partition=partition), as_json),
+    )
+
+
 @groups.command(epilog=examples("coordinator control groups reload billing --for-ms 500"))
 @_group
 @click.option("--for-ms", type=int, default=0, show_default=True, metavar="MS", help="How long the coordinator loads.")

@@ -55,6 +55,13 @@ class Expired(Struct, frozen=True):
     """The offsets that retention would not delete either: topic, partition, why."""
 
 
+class ExpiredLocks(Struct, frozen=True):
+    """Locks of a share group that have ended."""
+
+    group_id: str
+    records: int
+
+
 class Reloaded(Struct, frozen=True):
     """A shard that loads its log again."""
 
@@ -115,6 +122,13 @@ class GroupCommands:
     def expire_offsets(self, topics: Collection[str] | None = None) -> Steps[Expired]:
         """Deletes the committed offsets of these topics, or all, as if their retention time had passed."""
         return self._act("offsets", "expire", answer=Expired, topics=None if topics is None else list(topics))
+
+    @command
+    def expire_locks(
+        self, member_id: str | None = None, *, topic: str | None = None, partition: int | None = None
+    ) -> Steps[ExpiredLocks]:
+        """Ends acquisition locks of a share group, as if their time had passed: of a member or all, in a partition or all."""
+        return self._act("expire-locks", answer=ExpiredLocks, member_id=member_id, topic=topic, partition=partition)
 
     @command
     def reload(self, *, for_ms: int = 0) -> Steps[Reloaded]:

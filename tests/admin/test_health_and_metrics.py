@@ -27,6 +27,10 @@ from coordinator.runtime.result import Fact
 from coordinator.runtime.shard import Status
 from coordinator.runtime.statistics import KEYS_MAX, Statistics
 from coordinator.security.access import READ_GROUP
+from coordinator.share_state.share_state import Batch
+from coordinator.topics.share.machine import ShareMachine
+from coordinator.topics.share.outcomes import Outcomes
+from coordinator.topics.share.sessions import PartitionKey, SessionKey, ShareSessions
 from coordinator.transactions.transaction import State
 from tests.support.admin_client import parse_metrics
 
@@ -101,6 +105,7 @@ def server(
     metadata_problem: str = "",
     transactions: tuple[Any, ...] = (),
     share_states: tuple[Any, ...] = (),
+    share_partitions: Any = None,
     named: tuple[str, ...] = (),
     authorizer: Any = None,
 ) -> Any:
@@ -120,6 +125,7 @@ def server(
         groups=SimpleNamespace(shards=list(shards), shard_of=lambda _group_id: shards[0]),
         transactions=SimpleNamespace(shards=list(transactions)),
         share_states=SimpleNamespace(router=SimpleNamespace(shards=list(share_states))),
+        share_partitions=share_partitions or SimpleNamespace(of_process=[], outcomes=Outcomes()),
         shards=[*shards, *transactions, *share_states],
         all_listeners=[listener],
         statistics=Statistics(),
@@ -431,6 +437,34 @@ def test_share_partitions_are_counted_with_their_writes_and_the_fenced():
     assert served["coordinator_share_state_writes_total"] == {(): 14}
     fenced = served["coordinator_share_state_fenced_total"]
     assert fenced == {("WriteShareGroupState",): 6, ("ReadShareGroupState",): 0, ("InitializeShareGroupState",): 0}
+
+
+def test_what_members_of_share_groups_do_is_counted():
+    outcomes = Outcomes()
+    outcomes.acquired, outcomes.locks_expired, outcomes.archived = 9, 3, 1
+    outcomes.acknowledged["accept"] = 5
+    sessions = ShareSessions(10)
+    for member in "ab":
+        sessions.begin(SessionKey("g", member), [PartitionKey(bytes(16), index) for index in range(3)], object())
+    machine = ShareMachine(0, 10, [Batch(10, 14, 0, 1), Batch(16, 16, 0, 1)])
+    manager = SimpleNamespace(leaders={"one": SimpleNamespace(machine=machine)}, sessions=sessions)
+    served = scraped(
+        server(shard(), share_partitions=SimpleNamespace(of_process=[manager, manager], outcomes=outcomes))
+    )
+    found = {name.removeprefix("coordinator_share_"): each for name, each in served.items() if "_share_" in name}
+    assert {name: each[()] for name, each in found.items() if () in each} | {"partitions": 0} == {
+        "partitions": 0,
+        "state_writes_total": 0,
+        "in_flight_messages": 14,
+        "in_flight_batches": 4,
+        "sessions": 4,
+        "session_partitions": 12,
+        "records_acquired_total": 9,
+        "acquisition_lock_timeouts_total": 3,
+        "records_archived_total": 1,
+    }
+    acknowledged = found["record_acknowledgements_total"]
+    assert acknowledged == {("accept",): 5, ("gap",): 0, ("release",): 0, ("reject",): 0, ("renew",): 0}
 
 
 def test_a_server_with_a_shard_of_share_partitions_that_accepts_no_writes_is_not_ready():

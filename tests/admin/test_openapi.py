@@ -139,6 +139,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", f"{GROUP}/members/{{member_id}}/evict", {"body": {}}),
     ("POST", f"{GROUP}/members/{{member_id}}/expire-session", {"next": True}),
     ("POST", f"{GROUP}/offsets/expire", {}),
+    ("POST", f"{GROUP}/expire-locks", {"body": {}}),
     ("POST", f"{GROUP}/reload", {}),
     ("POST", f"{TRANSACTION}/reload", {}),
 ]

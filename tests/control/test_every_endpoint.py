@@ -80,6 +80,7 @@ def requests():
     yield from (fault.status(), fault.wait(acted=1), fault.release(), fault.clear())
     yield from (group.describe(), group.wait(state="Stable"), group.rebalance("why"), group.evict("m"), group.at(1))
     yield from (group.expire_session("m"), group.bump_epoch(), group.expire_offsets(), group.reload(), group.diff(1, 2))
+    yield group.expire_locks("m", topic="t", partition=0)
     yield from (transaction.describe(), transaction.wait("Ongoing"), transaction.expire(), transaction.reload())
     yield from (recording.entries(), recording.wait(1), recording.page(), recording.clear())
     yield from (whole.emulation(), whole.emulate("3.9"))

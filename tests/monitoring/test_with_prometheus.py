@@ -138,6 +138,12 @@ CASES = {
         {"event": "offsets_rewound"},
         "Consumers have committed offsets that are earlier than the committed ones 6 times in five minutes.",
     ),
+    "CoordinatorRecordsArchived": Case(
+        {"coordinator_share_records_archived_total": "0+0.1x300"},
+        {"coordinator_share_records_archived_total": "3x300"},
+        {},
+        "Share groups have given up 6 records in five minutes that were delivered as often as the limit allows.",
+    ),
     "CoordinatorAssignmentsInvalid": Case(
         {'coordinator_invalid_assignments_total{rule="two_members"}': "0x230 3x70"},
         {'coordinator_invalid_assignments_total{rule="two_members"}': "3x300"},

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import json, structs
 
 from coordinator.admin import (
+    acting,
     api,
     application,
     brokers,
@@ -119,14 +120,14 @@ def endpoints() -> list[Endpoint]:
 
 
 def _handler(endpoint: Endpoint) -> Handler:
+    if endpoint.handle in _OF_TOPICS:
+        return partial(_topics, endpoint)
     if "{group_id}" in endpoint.path:
         return partial(_forward, endpoint, CONSUMER_OFFSETS, "group_id")
     if "{transactional_id}" in endpoint.path:
         return partial(_forward, endpoint, TRANSACTION_STATE, "transactional_id")
     if endpoint.handle in _LISTS:
         return partial(_list, endpoint, *_LISTS[endpoint.handle])
-    if endpoint.handle in _OF_TOPICS:
-        return partial(_topics, endpoint)
     return _IN_PLACE_OF[endpoint.handle]
 
 
@@ -215,7 +216,8 @@ _LISTS: Mapping[Handler, tuple[str, str, str]] = {
     api.list_groups: (CONSUMER_OFFSETS, "groups", "group_id"),
     api.list_transactions: (TRANSACTION_STATE, "transactions", "transactional_id"),
 }
-_OF_TOPICS = frozenset({topics.list_topics, topics.describe_topic, records.read_records})
+_OF_TOPICS = frozenset({topics.list_topics, topics.describe_topic, records.read_records, acting.expire_locks})
+"""Also locks: the worker that has the records gives them out to members of share groups."""
 _IN_PLACE_OF: Mapping[Handler, Handler] = {
     overview.overview: _overview,
     worker_list.list_workers: _worker_list,

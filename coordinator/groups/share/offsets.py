@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from coordinator.groups.held_bytes import PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share import records
+from coordinator.groups.share.deliveries import AlteredBy
 from coordinator.groups.share.group import ShareGroup, find_share_group
 from coordinator.groups.share.initialized import NO_STATE_PARTITIONS, Initialized, Topics
 from coordinator.groups.share.update import ShareUpdate, take_initialized
@@ -44,6 +45,8 @@ class Altered(NamedTuple):
     failed: Topics
     error: ErrorCode
     """Of a partition that failed."""
+    start_offsets: Mapping[tuple[bytes, int], int]
+    by: AlteredBy
 
 
 class Deletion(NamedTuple):
@@ -109,7 +112,15 @@ def complete_alteration(groups: Groups, altered: Altered, _context: RequestConte
     facts = []
     for topics, error in ((altered.failed, altered.error), (altered.done, ErrorCode.NONE)):
         if topics:
-            result = take_initialized(groups, now_ms, group_id=altered.group_id, asked=topics, error=error)
+            result = take_initialized(
+                groups,
+                now_ms,
+                group_id=altered.group_id,
+                asked=topics,
+                start_offsets=altered.start_offsets,
+                error=error,
+                by=altered.by,
+            )
             written += list(result.records)
             facts += list(result.facts)
     return Result(DONE, written, facts=facts)

@@ -26,6 +26,7 @@ from coordinator.groups.epochs.update import MemberTimers, ModernUpdate, RecordT
 from coordinator.groups.held_bytes import PARTITION_BYTES
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share import records
+from coordinator.groups.share.deliveries import THE_GROUP, AlteredBy, initialized_event
 from coordinator.groups.share.group import ShareGroup, session_key
 from coordinator.groups.share.initialized import Topics
 from coordinator.groups.share.member import NO_PARTITIONS, ShareMember
@@ -194,13 +195,24 @@ class ShareUpdate(ModernUpdate[ShareGroup, ShareMember, Partitions]):
                 group_id,
                 epoch,
                 start_offsets,
-                lambda error: run_change(partial(take_initialized, group_id=group_id, asked=asked, error=error)),
+                lambda error: run_change(
+                    partial(take_initialized, group_id=group_id, asked=asked, start_offsets=start_offsets, error=error)
+                ),
             )
 
         return ask
 
 
-def take_initialized(groups: Groups, now_ms: int, *, group_id: str, asked: Topics, error: ErrorCode) -> Result:
+def take_initialized(
+    groups: Groups,
+    now_ms: int,
+    *,
+    group_id: str,
+    asked: Topics,
+    start_offsets: Mapping[tuple[bytes, int], int],
+    error: ErrorCode,
+    by: AlteredBy = THE_GROUP,
+) -> Result:
     """Takes the answer of the share coordinator: the partitions have states now, or will be asked for again."""
     update = ShareUpdate.find(groups, group_id, now_ms)
     if update is None:
@@ -216,8 +228,10 @@ def take_initialized(groups: Groups, now_ms: int, *, group_id: str, asked: Topic
     update.records.append(records.state_partitions(group_id, after))
     update.emit(
         "share_partitions_initialized",
+        initialized_event(group_id, asked, start_offsets, error, by),
         partitions=sum(len(topic.partitions) for topic in asked.values()),
         error=ErrorCode(error).name,
+        principal=by.principal,
     )
     return update.result(None)
 

@@ -6,7 +6,8 @@ import { clock, count, sentence } from "./words.js";
 
 const TYPES = ["EventLogOpened", "EventLogClosed", "RebalanceStarted", "RebalanceCompleted", "RebalanceOvertaken", "MemberJoined", "MemberLeft",
   "MemberExpired", "MemberFenced", "RequestRefused", "OffsetsRewound", "AssignmentDelivered", "AssignmentAcknowledged", "AssignmentInvalid",
-  "AssignmentFailed", "GroupConverted", "GroupResynced", "FaultActed", "CommitDecided"];
+  "AssignmentFailed", "GroupConverted", "GroupResynced", "AcquisitionLockExpired",
+  "RecordsArchived", "RecordsReleased", "SharePartitionsInitialized", "FaultActed", "CommitDecided"];
 export const NOT_COMMITS = TYPES.filter((each) => each !== "CommitDecided").join();
 const SINCE = { 600_000: "ten minutes", 3_600_000: "an hour", 86_400_000: "a day", 0: "the beginning" };
 const PAGE = 1000;

@@ -9,6 +9,7 @@ import { LagChart } from "./lag_chart.js";
 import { buildModel } from "./model.js";
 import { stateClass, unknownList } from "./overview_page.js";
 import { refill } from "./refill.js";
+import { heldRecords, inFlight, sharePartitions } from "./share_partitions.js";
 import { Timeline } from "./timeline.js";
 import { hostName, shortId } from "./words.js";
 
@@ -30,6 +31,10 @@ export class GroupPage {
     this.unknown = el("div");
     this.members = el("div");
     this.offsets = el("div");
+    this.offsetsTitle = el("h2", {}, "Committed offsets");
+    this.lagTitle = el("h2", {}, "Lag over time");
+    this.held = el("div");
+    this.heldSection = el("section", { "aria-label": "Held records", hidden: true }, el("h2", {}, "Records that members hold"), this.held);
     const timeline = el("div", { class: "timeline" });
     const lag = el("div");
     this.control = new ControlPanel(group, () => this.refresh());
@@ -38,8 +43,8 @@ export class GroupPage {
       el("section", { "aria-label": "Timeline of the group" }, el("div", { class: "title" }, el("h2", {}, "Timeline"), this.said), timeline),
       el("div", { class: "halves" },
         el("section", { "aria-label": "Members" }, el("h2", {}, "Members"), this.members,
-          el("h2", {}, "Lag over time"), lag),
-        el("section", { "aria-label": "Offsets" }, el("h2", {}, "Committed offsets"), this.offsets)), this.control.element);
+          this.lagTitle, lag),
+        el("section", { "aria-label": "Offsets" }, this.offsetsTitle, this.offsets)), this.heldSection, this.control.element);
     const linkTo = (event, time) => groupPage(group, typeof event.offset === "number" ? event.offset : `t${Math.round(time)}`);
     this.timeline = new Timeline(timeline, { isLive: true, inspect: (event) => this.inspect(event), linkTo });
     timeline.timeline = this.timeline;
@@ -77,26 +82,40 @@ export class GroupPage {
   // Why the group rebalanced in the last hour, from the event log.
   async answer() {
     try {
-      const { sentence, rebalancing_share: share } = await get(groupPath(this.group, "/why"));
+      const { sentence, rebalancing_share: share, deliveries = [] } = await get(groupPath(this.group, "/why"));
+      const isArchived = deliveries.some((each) => each.type === "RecordsArchived");
       this.why.textContent = sentence;
-      this.why.className = `verdict ${share > ALARMING ? "alarmed" : share > 0 ? "warned" : "fine"}`;
+      this.why.className = `verdict ${share > ALARMING || isArchived ? "alarmed" : share > 0 || deliveries.length ? "warned" : "fine"}`;
     } catch (error) {
       this.why.textContent = error.status === 404 ? "Nothing is known about its rebalances." : `Why it rebalances is unknown: ${error.message}`;
     }
   }
 
   show(view) {
-    const lag = lagText(view) === "none" ? "none, because nothing is committed" : lagText(view);
+    const shared = view.share_partitions;
+    const lag = shared ? view.lag?.toLocaleString("en") ?? "unknown" : lagText(view) === "none" ? "none, because nothing is committed" : lagText(view);
     refill(this.about, el("span", { class: stateClass(view.state) }, view.state), ` ${view.kind} group, epoch ${view.generation ?? "unknown"}, ${view.member_count} members, lag ${lag}`);
     refill(this.unknown, unknownList(view.unknown));
-    this.lag.add(Date.now(), view.lag ?? null, view.offset_count);
+    this.lag.add(Date.now(), view.lag ?? null, view.offset_count, shared ? { records: inFlight(shared) } : null);
     this.control.show(view);
     const members = view.members ?? [];
     refill(this.members, members.length ? table("Members of the group", ["client", "host", "member", "instance", "partitions or tasks", "actions"], members.map((each) => [
       each.client_id, hostName(each.client_host), el("code", { title: each.member_id }, shortId(each.member_id)), each.group_instance_id ?? "",
       assigned(each).length, this.control.memberButtons(each),
     ]), [4]) : el("p", { class: "nothing" }, "None."));
-    const committed = view.committed ?? [];
+    if (shared) this.showShared(shared);
+    else this.showCommitted(view.committed ?? []);
+  }
+
+  showShared(partitions) {
+    this.offsetsTitle.textContent = "Share partitions";
+    this.lagTitle.textContent = "Lag and records in flight over time";
+    this.heldSection.hidden = false;
+    refill(this.offsets, ...sharePartitions(partitions));
+    refill(this.held, ...heldRecords(partitions));
+  }
+
+  showCommitted(committed) {
     const rows = committed.slice(0, OFFSETS_SHOWN).map((each) => [el("a", { href: query("/", { topic: each.topic, partition: each.partition, offset: each.offset }) }, `${each.topic}-${each.partition}`), each.offset, each.end_offset ?? "unknown", each.lag?.toLocaleString("en") ?? "unknown"]);
     refill(this.offsets, rows.length ? table("Committed offsets", ["partition", "committed", "end", "lag"], rows, [1, 2, 3]) : el("p", { class: "nothing" }, "None."),
       committed.length > rows.length ? el("p", { class: "note" }, `Showing ${rows.length} of ${committed.length}.`) : null);

@@ -77,6 +77,11 @@ const PHRASES = {
   MemberFenced: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}`,
   RequestRefused: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}${e.error_message ? `, ${e.error_message}` : ""}`,
   OffsetsRewound: (e, who) => `${e.cause}${e.member_id ? ` (${who(e.member_id)})` : ` (${e.client_id ?? "no client id"})`}: ${rewound(e)}`,
+  AcquisitionLockExpired: (e, who) => `${e.cause || "the lock ended"}: ${delivered(e)} of ${who(e.member_id)} can be delivered again`,
+  RecordsArchived: (e, who) => `${delivered(e)} of ${who(e.member_id)} will not be delivered again: ${e.cause}`,
+  RecordsReleased: (e, who) => `${who(e.member_id)} gave back ${delivered(e)}: ${e.cause}`,
+  SharePartitionsInitialized: (e) => `${e.principal ? `${e.principal} set the start of` : "the group can read"} ${count(assigned(e), "partition")}: `
+    + (e.error_code ? errorName(e.error_code) : started(e)),
   AssignmentDelivered: (e, who) => `${who(e.member_id)} received ${count(assigned(e), "partition")} in epoch ${e.epoch}`,
   AssignmentAcknowledged: (e, who) => `${who(e.member_id)} owns exactly its assignment of epoch ${e.epoch}`,
   AssignmentInvalid: (e, who) => `the assignment of ${who(e.member_id)} breaks rules${e.refused ? " and was refused" : ""}`,
@@ -120,6 +125,21 @@ function rewound(event) {
   const first = partitions.slice(0, 3).map((each) => `${each.name} ${each.previous_offset} to ${each.committed_offset}`).join(", ");
   const records = partitions.reduce((sum, each) => sum + each.previous_offset - each.committed_offset, 0);
   return `${first}${partitions.length > 3 ? ` and ${partitions.length - 3} more` : ""}; ${count(records, "record")} again`;
+}
+
+// Records of a share group: "3 records of orders-0 (7 to 9, delivered twice)".
+function delivered(event) {
+  const { first_offset: first, delivery_count: times } = event.ranges[0];
+  const last = event.ranges.at(-1).last_offset;
+  const most = Math.max(times, ...event.ranges.map((each) => each.delivery_count));
+  const place = `${event.topic_name || event.topic_id}-${event.partition}`;
+  return `${count(event.records, "record")} of ${place} (${first === last ? first : `${first} to ${last}`}, delivered ${count(most, "time")})`;
+}
+
+function started(event) {
+  const starts = event.topics.flatMap((topic) => topic.partitions.map((each) =>
+    `${topic.topic_name}-${each.partition}${each.start_offset < 0 ? "" : ` from ${each.start_offset}`}`));
+  return `${starts.slice(0, 3).join(", ")}${starts.length > 3 ? ` and ${starts.length - 3} more` : ""}`;
 }
 
 const assigned = (event) => (event.topics ?? []).reduce((sum, topic) => sum + topic.partitions.length, 0);

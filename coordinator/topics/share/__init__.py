@@ -6,6 +6,7 @@
     sessions.py    share sessions: what a member reads, and the epoch of its next request
     manager.py     all share partitions and sessions of a server
     fetch.py       one ShareFetch: acknowledges, waits for records, acquires them
+    outcomes.py    what becomes of acquired records, counted and reported
 
 Acquisition locks are only in memory, as in Kafka: after a crash the records of a lock are available again, and their delivery
 count is what it was when they were last acknowledged, given back or expired. What was acknowledged is durable before its

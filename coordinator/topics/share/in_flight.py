@@ -31,10 +31,10 @@ class RecordState(IntEnum):
 class Transition:
     """A change of acquired records that is not durable yet. It may still be undone."""
 
-    __slots__ = ("delivery_count", "first_offset", "last_offset", "member_id", "state")
+    __slots__ = ("delivery_count", "first_offset", "kind", "last_offset", "member_id", "state")
 
     def __init__(
-        self, first_offset: int, last_offset: int, state: RecordState, delivery_count: int, member_id: str
+        self, first_offset: int, last_offset: int, state: RecordState, delivery_count: int, member_id: str, kind: int
     ) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
@@ -43,6 +43,8 @@ class Transition:
         self.delivery_count = delivery_count
         self.member_id = member_id
         """The member that holds the records if it is undone."""
+        self.kind = kind
+        """The type of the acknowledgement; what is given back without one has that of a release."""
 
 
 class Span:

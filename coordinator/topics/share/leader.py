@@ -24,6 +24,7 @@ from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
 from coordinator.topics.share.in_flight import Transition
 from coordinator.topics.share.machine import Acknowledgement, Limits, ShareMachine, persisted
+from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
 
@@ -84,6 +85,7 @@ class ShareLeader:
         clock: Clock,
         protocol_schedule: Schedule,
         schedule: Schedule,
+        outcomes: Outcomes,
     ) -> None:
         """Begins to read the state. Locks go by `protocol_schedule` and the clock's monotonic time."""
         self.key = key
@@ -101,6 +103,7 @@ class ShareLeader:
         self._clock = clock
         self._protocol_schedule = protocol_schedule
         self._schedule = schedule
+        self._outcomes = outcomes
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
@@ -189,11 +192,23 @@ class ShareLeader:
             done(error)
             return
         self.watch_locks()
-        self._persist(transitions, done)
 
-    def release(self, member_id: str, done: Done) -> None:
-        """Gives back what the member has."""
-        self._persist(self.machine.release(member_id, self.limits()), done)
+        def persisted(failure: KafkaError | None) -> None:
+            if failure is None:
+                self._outcomes.on_acknowledged(self.key, acknowledgements, transitions, self.limits().delivery_count)
+            done(failure)
+
+        self._persist(transitions, persisted)
+
+    def release(self, member_id: str, cause: str) -> None:
+        """Gives back what the member has. `cause`: why, for people."""
+        transitions = self.machine.release(member_id, self.limits())
+
+        def persisted(failure: KafkaError | None) -> None:
+            if failure is None:
+                self._outcomes.on_released(self.key, transitions, self.limits().delivery_count, cause)
+
+        self._persist(transitions, persisted)
 
     def _persist(self, transitions: list[Transition], done: Done) -> None:
         if not transitions:
@@ -202,6 +217,7 @@ class ShareLeader:
 
         def written(failure: KafkaError | None) -> None:
             changed = self.machine.settle(transitions, self.limits(), self.now_ms(), is_durable=failure is None)
+            self._report_locks(LOCK_EXPIRED)
             self.watch_locks()
             done(failure)
             if changed:
@@ -223,15 +239,38 @@ class ShareLeader:
 
     def _expire(self) -> None:
         self._timer = None
+        self._end_locks(LOCK_EXPIRED, lambda: None)
+
+    def end_locks(self, member_id: str, done: Callable[[int], None]) -> None:
+        """Ends the locks of a member, or of all (""), as if their time had passed.
+
+        Calls `done` with the number of records when that is durable, or cannot be made so.
+        """
+        count = self.machine.end_locks(member_id, self.now_ms())
+        if count:
+            self._end_locks(LOCK_ENDED, lambda: done(count))
+        else:
+            done(0)
+
+    def _end_locks(self, cause: str, done: Callable[[], None]) -> None:
+        """Ends the locks that are due."""
         batches = self.machine.expire(self.limits(), self.now_ms())
+        self._report_locks(cause)
         self.watch_locks()
         if batches:
-            self._write(batches, self._expired)
+            self._write(batches, partial(self._expired, done))
             self.wake()
 
-    def _expired(self, _failure: KafkaError | None) -> None:
+    def _report_locks(self, cause: str) -> None:
+        ended = self.machine.ended_locks
+        if ended:
+            self.machine.ended_locks = []
+            self._outcomes.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
+
+    def _expired(self, done: Callable[[], None], _failure: KafkaError | None) -> None:
         if self.machine.expired():
             self.wake()
+        done()
 
 
 def _client_error(code: ErrorCode) -> KafkaError:

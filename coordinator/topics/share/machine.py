@@ -124,6 +124,8 @@ class ShareMachine:
         self._gaps: _Gaps | None = None
         self._locks: list[tuple[int, int, int]] = []
         """A heap of deadline, first and last offset; some of these locks may be gone."""
+        self.ended_locks: list[Transition] = []
+        """Locks that have ended, with the members that held them. For outcomes.py, which empties the list."""
         self._load(batches)
 
     def _load(self, batches: Iterable[Batch]) -> None:
@@ -430,7 +432,7 @@ class ShareMachine:
             self._lock(span)
             return
         state = span.given_back(limits.delivery_count) if kind == RELEASE else _STATE_AFTER[kind]
-        transitions.append(self._begin(span, state))
+        transitions.append(self._begin(span, state, kind))
 
     def release(self, member_id: str, limits: Limits) -> list[Transition]:
         """Gives back all records that the member holds; returns what has to become durable."""
@@ -447,8 +449,8 @@ class ShareMachine:
     def _state_given_back(self, span: Span, limits: Limits) -> RecordState:
         return RecordState.ARCHIVED if span.last < self.start_offset else span.given_back(limits.delivery_count)
 
-    def _begin(self, span: Span, state: RecordState) -> Transition:
-        transition = Transition(span.first, span.last, state, span.delivery_count, span.member_id)
+    def _begin(self, span: Span, state: RecordState, kind: int = RELEASE) -> Transition:
+        transition = Transition(span.first, span.last, state, span.delivery_count, span.member_id, kind)
         span.state, span.member_id, span.transition = state, NOBODY, transition
         if state.is_final:
             self.delivery_complete_count += span.count_from(self.start_offset)
@@ -472,7 +474,7 @@ class ShareMachine:
             span.leave(span.state)
             return
         if span.deadline_ms <= now_ms:
-            span.leave(span.given_back(limits.delivery_count))
+            self._end_lock(span, span.given_back(limits.delivery_count), transition.member_id)
         else:
             span.state, span.member_id, span.transition = RecordState.ACQUIRED, transition.member_id, None
             self._lock(span)
@@ -522,7 +524,7 @@ class ShareMachine:
                 if first_held < self.start_offset <= last_held:
                     batch.cut(self.start_offset, last_held)
                 for span in batch.spans_between(first_held, last_held):
-                    span.leave(self._state_given_back(span, limits))
+                    self._end_lock(span, self._state_given_back(span, limits), span.member_id)
                     expired.append(Batch(span.first, span.last, span.state, span.delivery_count))
                     if span.state is RecordState.AVAILABLE:
                         self._may_have_available = True
@@ -530,6 +532,21 @@ class ShareMachine:
                         self.delivery_complete_count += span.count_from(self.start_offset)
                 batch.merge()
         return expired
+
+    def _end_lock(self, span: Span, state: RecordState, member_id: str) -> None:
+        self.ended_locks.append(Transition(span.first, span.last, state, span.delivery_count, member_id, RELEASE))
+        span.leave(state)
+
+    def end_locks(self, member_id: str, now_ms: int) -> int:
+        """Lets the locks of a member, or of all (""), end now: `expire` then ends them. Returns the number of records."""
+        count = 0
+        for batch in self.in_flight:
+            for span in batch.spans:
+                if span.state is RecordState.ACQUIRED and member_id in ("", span.member_id):
+                    span.deadline_ms = now_ms
+                    self._lock(span)
+                    count += len(span)
+        return count
 
     def expired(self) -> bool:
         """What `expire` has returned is durable, or cannot be made so. Returns whether the start has moved."""

@@ -14,6 +14,7 @@ from coordinator.share_state.share_state import SharePartition, ShareStates
 from coordinator.topics.list_offsets import EARLIEST, LATEST, list_offsets
 from coordinator.topics.share.leader import NOT_HOSTED, ShareLeader, When
 from coordinator.topics.share.machine import Acknowledgement, Limits
+from coordinator.topics.share.outcomes import CONNECTION_LOST, SESSION_CLOSED, Outcomes
 from coordinator.topics.share.sessions import FINAL, INITIAL, PartitionKey, SessionKey, ShareSession, ShareSessions
 from coordinator.topics.topics import Topics
 from coordinator.world.clock import Clock
@@ -57,14 +58,16 @@ class ShareManager:
         protocol_schedule: Schedule,
         sessions_max: int,
         of_process: "list[ShareManager] | None" = None,
+        outcomes: Outcomes | None = None,
     ) -> None:
-        """`of_process`: the managers of the brokers that this process is, of which this will be one."""
+        """`of_process`: the managers of the brokers that this process is, of which this will be one. `outcomes`: theirs."""
+        self.outcomes = outcomes or Outcomes()
         self.topics = topics
         self.settings_of = settings_of
         self.sessions = ShareSessions(sessions_max)
         self.leaders: dict[SharePartition, ShareLeader] = {}
-        self._of_process: list[ShareManager] = [] if of_process is None else of_process
-        self._of_process.append(self)
+        self.of_process: list[ShareManager] = [] if of_process is None else of_process
+        self.of_process.append(self)
         self._states = states
         self._when = when
         self._clock = clock
@@ -80,7 +83,8 @@ class ShareManager:
             self._clock,
             self._protocol_schedule,
             self.sessions.limit,
-            self._of_process,
+            self.of_process,
+            self.outcomes,
         )
 
     # --- share partitions ---------------------------------------------------------------------------------------------
@@ -113,6 +117,7 @@ class ShareManager:
                 self._clock,
                 self._protocol_schedule,
                 self.topics.schedule,
+                self.outcomes,
             )
         return leader
 
@@ -132,7 +137,7 @@ class ShareManager:
 
     def topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         """Forgets the share partitions of deleted topics."""
-        for manager in self._of_process:
+        for manager in self.of_process:
             manager.forget(lambda key: key.topic_id in topic_ids, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def forget(self, is_meant: Callable[[SharePartition], bool], why: ErrorCode) -> None:
@@ -168,7 +173,7 @@ class ShareManager:
 
     def end_offset(self, name: str, index: int) -> int | None:
         """Where a partition ends for readers; None if no broker of this process leads it."""
-        found = (manager.topics.partition(name, index) for manager in self._of_process)
+        found = (manager.topics.partition(name, index) for manager in self.of_process)
         return next((partition.high_watermark for partition in found if partition is not None), None)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
@@ -212,20 +217,45 @@ class ShareManager:
         else:
             self.sessions.resume(key, epoch)
 
-    def end_session(self, key: SessionKey) -> None:
-        """Ends a session, if there is one: the member gives back what it has."""
+    def end_session(self, key: SessionKey, cause: str = SESSION_CLOSED) -> None:
+        """Ends a session, if there is one: the member gives back what it has. `cause`: why, for people."""
         session = self.sessions.end(key)
         for each in session.partitions if session is not None else ():
             leader = self._known(key.group_id, each)
             if leader is not None:
-                leader.release(key.member_id, _nobody_waits)
+                leader.release(key.member_id, cause)
         if session is not None and not self.sessions.has_any_of(key.group_id):
             self.forget(lambda each: each.group_id == key.group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def forget_group(self, group_id: str) -> None:
         """Forgets the share partitions of a group, whose states have changed, also those of the process's other brokers."""
-        for manager in self._of_process:
+        for manager in self.of_process:
             manager.forget(lambda key: key.group_id == group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def end_locks(
+        self, group_id: str, is_meant: Callable[[SharePartition], bool], member_id: str, done: Callable[[int], None]
+    ) -> None:
+        """Ends locks of a group now, those of a member or of all (""), also at the process's other brokers.
+
+        Calls `done` with the number of records when that is durable.
+        """
+        leaders = [
+            leader
+            for manager in self.of_process
+            for key, leader in manager.leaders.items()
+            if key.group_id == group_id and leader.is_active and is_meant(key)
+        ]
+        ended, left = 0, len(leaders) + 1
+
+        def one_done(count: int) -> None:
+            nonlocal ended, left
+            ended, left = ended + count, left - 1
+            if not left:
+                done(ended)
+
+        for leader in leaders:
+            leader.end_locks(member_id, one_done)
+        one_done(0)
 
     def _follow(self, connection: OnLost) -> None:
         """Ends the sessions of a connection with it. Something else may already wait for its end."""
@@ -242,7 +272,7 @@ class ShareManager:
 
     def _lost(self, connection: OnLost) -> None:
         for session in self.sessions.of_connection(connection):
-            self.end_session(session.key)
+            self.end_session(session.key, CONNECTION_LOST)
 
     # --- acknowledging ------------------------------------------------------------------------------------------------
 
@@ -288,7 +318,3 @@ def _run(pieces: Iterable[None]) -> None:
     """One partition is looked up in one piece."""
     for _ in pieces:
         pass
-
-
-def _nobody_waits(_error: KafkaError | None) -> None:
-    """For a release that nobody asked for."""

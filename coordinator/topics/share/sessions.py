@@ -107,6 +107,11 @@ class ShareSessions:
         session.epoch = next_epoch(epoch)
         return session
 
+    def partitions_of(self, key: SessionKey) -> Iterable[PartitionKey]:
+        """The partitions in the session of a member; none without a session."""
+        session = self._sessions.get(key)
+        return () if session is None else session.partitions
+
     def end(self, key: SessionKey) -> ShareSession | None:
         """Ends the session of a member; returns it if there is one."""
         session = self._sessions.pop(key, None)
@@ -120,6 +125,11 @@ class ShareSessions:
     def of_connection(self, connection: object) -> list[ShareSession]:
         """The sessions that began over this connection."""
         return list(self._of_connection.get(connection, ()))
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions all sessions have."""
+        return sum(len(each.partitions) for each in self._sessions.values())
 
     def has_any_of(self, group_id: str) -> bool:
         return any(key.group_id == group_id for key in self._sessions)

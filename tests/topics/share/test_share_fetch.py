@@ -9,8 +9,9 @@ from coordinator.share_state.share_state import Batch, SharePartition, ShareStat
 from coordinator.topics.list_offsets import EARLIEST, LATEST
 from coordinator.topics.share.fetch import FetchWanted, ShareFetch
 from coordinator.topics.share.leader import RETRY_MS, TRIES_MAX
-from coordinator.topics.share.machine import ACCEPT, RELEASE, Acknowledgement, Limits, Wanted
+from coordinator.topics.share.machine import ACCEPT, REJECT, RELEASE, RENEW, Acknowledgement, Limits, Wanted
 from coordinator.topics.share.manager import GroupShareSettings, ShareManager
+from coordinator.topics.share.outcomes import RANGES_MAX
 from coordinator.topics.share.sessions import PartitionKey, SessionKey
 from tests.topics.data_plane import DataPlane, batch
 
@@ -395,3 +396,109 @@ def test_there_is_a_limit_of_sessions():
         begin(world, "other")
     assert raised.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     begin(world)
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reports(world):
+    found = []
+    world.manager.outcomes.report = found.append
+    return found
+
+
+def shown_report(report):
+    return report.outcome, report.member_id, report.cause, report.records, [tuple(each) for each in report.ranges]
+
+
+def test_a_lock_that_ends_is_reported_with_its_member_and_delivery_count(world, reports):
+    world.plane.produce(batch(b"a", b"b", b"c"))
+    world.fetch()
+    world.ack(1, 1, ACCEPT)
+    assert reports == []
+    world.plane.advance(LIMITS.lock_ms)
+    world.run()
+    assert list(map(shown_report, reports)) == [("lock_expired", "m", "", 2, [(0, 0, 1), (2, 2, 1)])]
+    assert reports[0].key == SharePartition("g", *world.key())
+    outcomes = world.manager.outcomes
+    assert (outcomes.acquired, outcomes.locks_expired, outcomes.acknowledged["accept"]) == (3, 2, 1)
+
+
+def test_records_that_were_delivered_too_often_are_reported_as_archived(world, reports):
+    world.settings = world.settings._replace(limits=LIMITS._replace(delivery_count=2))
+    world.plane.produce(batch(b"a", b"b"))
+    world.fetch()
+    world.ack(0, 0, REJECT)
+    world.ack(1, 1, RELEASE)
+    world.fetch()
+    assert reports == []
+    world.ack(1, 1, RELEASE)
+    assert list(map(shown_report, reports)) == [
+        ("archived", "m", "the member released the last delivery", 1, [(1, 1, 2)])
+    ]
+    outcomes = world.manager.outcomes
+    assert outcomes.archived == 1
+    assert outcomes.acknowledged == {"gap": 0, "accept": 0, "release": 2, "reject": 1, "renew": 0}
+
+
+def test_the_last_lock_reports_both_its_end_and_the_archived_records(world, reports):
+    world.settings = world.settings._replace(limits=LIMITS._replace(delivery_count=1))
+    world.plane.produce(batch(b"a"))
+    world.fetch()
+    world.plane.advance(LIMITS.lock_ms)
+    world.run()
+    assert [report.outcome for report in reports] == ["lock_expired", "archived"]
+
+
+def test_what_a_session_gives_back_is_reported_when_it_is_durable(world, reports):
+    world.plane.produce(batch(b"a", b"b"))
+    begin(world)
+    begin(world, "other", Connection())
+    world.fetch()
+    world.connection.on_lost()
+    assert reports == []
+    world.run()
+    assert list(map(shown_report, reports)) == [
+        ("released", "m", "the connection of the session ended", 2, [(0, 1, 1)])
+    ]
+
+
+def test_an_acknowledgement_that_is_not_durable_is_not_counted(world, reports):
+    world.plane.produce(batch(b"a"))
+    world.fetch()
+    world.states.refuses = [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert world.ack(0, 0, ACCEPT) == "UNKNOWN_SERVER_ERROR"
+    assert world.manager.outcomes.acknowledged["accept"] == 0
+
+
+def test_a_lock_that_ends_during_a_failed_acknowledgement_is_reported(world, reports):
+    world.plane.produce(batch(b"a"))
+    world.fetch()
+    world.plane.advance(LIMITS.lock_ms - 1)
+    world.states.refuses = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * TRIES_MAX
+    world.manager.acknowledge(SessionKey("g", "m"), {world.key(): [Acknowledgement(0, 0, [ACCEPT])]}, lambda _: None)
+    for tries in range(TRIES_MAX):
+        world.run()
+        world.plane.advance(RETRY_MS << tries)
+    assert [shown_report(report)[:2] for report in reports] == [("lock_expired", "m")]
+
+
+def test_a_renewed_lock_is_counted(world, reports):
+    world.plane.produce(batch(b"a", b"b", b"c"))
+    world.fetch()
+    acknowledgement = Acknowledgement(0, 2, [RENEW, ACCEPT, RENEW])
+    world.manager.acknowledge(SessionKey("g", "m"), {world.key(): [acknowledgement]}, lambda _: None)
+    world.run()
+    assert world.manager.outcomes.acknowledged == {"gap": 0, "accept": 1, "release": 0, "reject": 0, "renew": 2}
+
+
+def test_a_report_names_a_hundred_ranges_at_most(world, reports):
+    world.plane.produce(batch(*[b"r"] * 300))
+    world.settings = world.settings._replace(limits=LIMITS._replace(locks=300))
+    world.fetch()
+    for offset in range(0, 300, 2):
+        world.ack(offset, offset, ACCEPT)
+    world.plane.advance(LIMITS.lock_ms)
+    world.run()
+    assert (reports[0].records, len(reports[0].ranges)) == (150, RANGES_MAX)

@@ -1,0 +1,114 @@
+"""Events about the records of a share group: what became of deliveries that no member completed (topics/share/outcomes.py).
+
+The leader of the share partition decides these things, and the group's shard only writes them down, beside the group's other
+events. It adds the client of the member, which the leader does not know.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from coordinator.groups.kinds import Kind
+from coordinator.groups.share.group import find_share_group
+from coordinator.groups.share.initialized import Topics
+from coordinator.groups.state import Groups
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import (
+    AcquisitionLockExpiredKey,
+    AcquisitionLockExpiredValue,
+    RecordsArchivedKey,
+    RecordsArchivedValue,
+    RecordsReleasedKey,
+    RecordsReleasedValue,
+    SharePartitionsInitializedKey,
+    SharePartitionsInitializedValue,
+)
+from coordinator.runtime.result import Event, Fact, MessageEvent, Result
+
+_MESSAGES: dict[str, tuple[str, Any, Any]] = {
+    "lock_expired": ("acquisition_lock_expired", AcquisitionLockExpiredKey, AcquisitionLockExpiredValue),
+    "archived": ("records_archived", RecordsArchivedKey, RecordsArchivedValue),
+    "released": ("records_released", RecordsReleasedKey, RecordsReleasedValue),
+}
+"""Outcome -> name of the fact, key and value of the event."""
+
+
+class Deliveries(NamedTuple):
+    """Records of one partition that one member held."""
+
+    outcome: str
+    group_id: str
+    member_id: str
+    topic: str
+    topic_id: bytes
+    partition: int
+    cause: str
+    records: int
+    ranges: Iterable[tuple[int, int, int]]
+    """First offset, last offset, delivery count."""
+
+
+def note_deliveries(groups: Groups, _now_ms: int, *, deliveries: Deliveries) -> Result:
+    """The fact, with its event. The group may be gone."""
+    name, key, value = _MESSAGES[deliveries.outcome]
+    group = find_share_group(groups, deliveries.group_id)
+    member = None if group is None else group.members.get(deliveries.member_id)
+    client_id = None if member is None else member.client_id
+    ranges = [value.OffsetRange(*each) for each in deliveries.ranges]
+    fields = {
+        "group_id": deliveries.group_id,
+        "member": deliveries.member_id,
+        "client": client_id,
+        "topic": deliveries.topic,
+        "partition": deliveries.partition,
+        "records": deliveries.records,
+        "first_offset": ranges[0].first_offset,
+        "delivery_count": max(each.delivery_count for each in ranges),
+        "cause": deliveries.cause,
+    }
+    event = value(
+        group_kind=Kind.SHARE,
+        cause=deliveries.cause,
+        member_id=deliveries.member_id,
+        client_id=client_id,
+        client_host=None if member is None else member.client_host,
+        topic_name=deliveries.topic,
+        topic_id=deliveries.topic_id,
+        partition=deliveries.partition,
+        records=deliveries.records,
+        ranges=ranges,
+    )
+    return Result(facts=(Fact(name, fields, MessageEvent(key(deliveries.group_id), event)),))
+
+
+class AlteredBy(NamedTuple):
+    """The client that altered start offsets."""
+
+    principal: str
+    client_id: str | None
+
+
+THE_GROUP = AlteredBy("", None)
+"""No client: the group has partitions that were new to it."""
+
+
+def initialized_event(
+    group_id: str,
+    topics: Topics,
+    start_offsets: Mapping[tuple[bytes, int], int],
+    error: ErrorCode,
+    by: AlteredBy,
+) -> Event:
+    """SharePartitionsInitialized."""
+    value = SharePartitionsInitializedValue
+    entries = [
+        value.TopicPartitions(
+            topic.name,
+            topic_id,
+            [value.PartitionStart(each, start_offsets[topic_id, each]) for each in sorted(topic.partitions)],
+        )
+        for topic_id, topic in topics.items()
+    ]
+    event = value(
+        group_kind=Kind.SHARE, principal=by.principal, client_id=by.client_id, error_code=error, topics=entries
+    )
+    return MessageEvent(SharePartitionsInitializedKey(group_id), event)
