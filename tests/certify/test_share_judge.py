@@ -59,11 +59,20 @@ def test_records_that_come_again_after_they_were_accepted_are_delivered_twice():
     assert finding.evidence == ("in-0@3: entry 9 at 127.0.0.1:4000, accepted by entry 6 at 127.0.0.1:4000",)
 
 
-def test_a_record_is_accepted_once_whoever_got_it():
-    case = shared().acquire(13.1, A, 8, 9).acknowledge(15.1, A, 8, 9)
-    finding = case.finding(TWICE)
+def test_two_processes_do_not_hold_a_record_at_the_same_time():
+    assert shared().acquire(13.2, A, 8, 9, delivery=2).finding(TWICE).outcome == "kept"
+    assert shared().acquire(13.2, A, 8, 9, outcome="lost").finding(TWICE).outcome == "kept"
+    assert shared(outages=[(ms(11), ms(12))]).acquire(13.2, A, 8, 9).finding(TWICE).outcome == "kept"
+    finding = shared().acquire(13.2, A, 8, 9).finding(TWICE)
     assert (finding.outcome, finding.count) == ("broken", 2)
-    assert case.acknowledge(16, B, 8, 9, error="INVALID_RECORD_STATE").finding(TWICE).count == 2
+
+
+def test_a_late_acknowledgement_is_no_second_delivery():
+    """Kafka answers one of a record before the start of the share partition without an error."""
+    assert outcomes(shared().acknowledge(15.5, A, 4, 7)) == {UNHELD: "broken"}
+    case = Case(protocol="share").acquire(4, A, 0, 9).acquire(8, B, 0, 9, delivery=2).copy(9, B, *range(10))
+    case.acknowledge(10, B, 0, 9).copy(11, A, *range(10)).acknowledge(12, A, 0, 9)
+    assert outcomes(case) == {}
 
 
 def test_a_record_may_be_delivered_as_often_as_the_limit_says():

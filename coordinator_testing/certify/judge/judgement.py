@@ -127,8 +127,9 @@ _SHARE_ONLY: Mapping[str, Promise] = {
         share.delivered_twice,
         "twice",
         (
-            "No record comes again that was accepted or rejected, none is accepted or rejected twice, and none is delivered "
-            "more often than the limit allows. A process processes a record no more often than it was sent it."
+            "No record comes again that was accepted or rejected, two processes never have one with the same delivery count, "
+            "and none is delivered more often than the limit allows. A process processes a record no more often than it was "
+            "sent it."
         ),
     ),
     "accepted too early": Promise(

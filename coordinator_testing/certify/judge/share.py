@@ -152,7 +152,7 @@ def _was_given_up(history: History, deliveries: Deliveries, partition: int, reco
 
 
 def delivered_twice(promise: str, history: History) -> Finding:
-    """Records that came again after they were settled, or too often, or that were settled or processed more often."""
+    """Records that two held at once, that came again after they were settled or too often, or were processed more often."""
     evidence = history.evidence
     if evidence.entries_dropped:
         return not_judged(promise, DROPPED)
@@ -160,12 +160,7 @@ def delivered_twice(promise: str, history: History) -> Finding:
     again: list[str] = []
     for partition in history.partitions():
         settled = deliveries.settled(partition, ACCEPT, REJECT)
-        again += [
-            f"{place(evidence, partition, each.offset)}: {_NAMES[each.type]} by {cite(each.entry)}, after"
-            f" {cite(settled[each.offset].entry)}"
-            for each in deliveries.acknowledged[partition]
-            if each.type in (ACCEPT, REJECT) and each.counts and each.is_answered and each is not settled[each.offset]
-        ]
+        again += _held_by_two(history, deliveries, partition)
         for each in deliveries.sent[partition]:
             after = [
                 settled[offset]
@@ -179,7 +174,7 @@ def delivered_twice(promise: str, history: History) -> Finding:
             if each.delivery > evidence.delivery_limit:
                 again.append(f"{place(evidence, partition, each.first)}: {cite(each.entry)}, delivery {each.delivery}")
     if again:
-        return broken(promise, f"{len(again)} times a record came or was settled again that was done with", again)
+        return broken(promise, f"{len(again)} times a record was sent that another held or that was done with", again)
     if history.processed is None:
         return not_judged(promise, f"{NO_TESTIMONY}; no record was delivered again that was done with")
     twice = [
@@ -193,6 +188,21 @@ def delivered_twice(promise: str, history: History) -> Finding:
     copies = sum(len(each) - 1 for each in history.processed.values())
     text = f"{copies} records were processed again, as at-least-once delivery permits" if copies else "none"
     return kept(promise, text, copies)
+
+
+def _held_by_two(history: History, deliveries: Deliveries, partition: int) -> Iterator[str]:
+    """Records that two processes were sent with the same delivery count. After a crash of the server it begins at what was
+    durable.
+    """
+    first: dict[tuple[int, int], Sent] = {}
+    for each in deliveries.sent[partition]:
+        if history.evidence.outages or received(each.entry) is None:
+            continue
+        for offset in range(each.first, each.last + 1):
+            before = first.setdefault((offset, each.delivery), each)
+            if before.run != each.run:
+                at = place(history.evidence, partition, offset)
+                yield f"{at}: delivery {each.delivery} by {cite(before.entry)} and {cite(each.entry)}"
 
 
 def _more_often(
