@@ -2,6 +2,7 @@
 
 from typing import Unpack
 
+from coordinator.rules.model import Entry
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.curriculum.output import need_output
 from coordinator_testing.certify.event import Allows, NotApplicable, Protocol, Source, event
@@ -9,6 +10,7 @@ from coordinator_testing.certify.judge.entries import rows
 from coordinator_testing.certify.judge.share import FETCH, acknowledgements
 from coordinator_testing.certify.programs import Instance
 from coordinator_testing.certify.stage import Mark, Stage
+from coordinator_testing.control import NotReached
 from coordinator_testing.control.asynchronous import AsyncFault
 from coordinator_testing.control.keywords import FaultKeywords
 
@@ -259,9 +261,17 @@ async def _fault_on_acknowledgement(stage: Stage, **rule: Unpack[FaultKeywords])
 
     A library sends ShareAcknowledge, or lets ShareFetch do it. Raises NotApplicable if the program does neither.
     """
-    entry = stage.observation.last(lambda each: each.listener == stage.first.listener and any(acknowledgements(each)))
-    if entry is None:
-        raise NotApplicable("the program acknowledges nothing")
+
+    async def found() -> Entry | None:
+        return stage.observation.last(
+            lambda each: each.listener == stage.first.listener and any(acknowledgements(each))
+        )
+
+    # The first records may all have gone to another instance.
+    try:
+        entry = await stage.until(found, "an acknowledgement")
+    except NotReached:
+        raise NotApplicable("the program acknowledges nothing") from None
     batches = "Topics[].Partitions[].AcknowledgementBatches[].FirstOffset"
     rule |= {"api": entry.api, "where": {batches: {">=": 0}}}
     return await stage.fault(stage.first, **rule)
