@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from coordinator.groups.rebalance_causes import GroupEvent
 from coordinator.rules.model import Entry
-from coordinator_testing.certify.event import Allows
+from coordinator_testing.certify.event import Allows, Protocol
 
 Phase = Literal["start", "event", "recovery"]
 PHASES: Mapping[Phase, str] = {
@@ -115,6 +115,9 @@ class Evidence:
     output_topic: str | None
     allows: Allows
     is_transactional: bool
+    protocol: Protocol = "classic"
+    delivery_limit: int = 5
+    """share.delivery.count.limit of a share group."""
     instances: Sequence[InstanceHistory]
     entries: Sequence[Entry] = ()
     """In the order of their arrival."""
@@ -130,7 +133,7 @@ class Evidence:
     statements: Sequence[Statement] | None = None
     """None: the source has no lines."""
     committed: Mapping[int, int] = field(default_factory=dict)
-    """Partition -> offset that the group has committed in the end."""
+    """Partition -> offset that the group has committed in the end; of a share group, how many records are done with."""
     outages: Sequence[tuple[int, int]] = ()
     """While the server was down: entries from the end of an outage may be missing, and a produce may be repeated."""
     resets: Sequence[tuple[int, Mapping[int, int]]] = ()

@@ -60,7 +60,7 @@ def run(options: Options, events: Sequence[Event]) -> int:
     def show_row(report: EventReport) -> None:
         click.echo(report_table.row(report, names))
 
-    click.echo(report_table.head(names))
+    click.echo(report_table.head(names, options.protocol))
     with ExitStack() as stack:
         folder = options.output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="coordinator-certify-")))
         folder.mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from coordinator_testing.certify.stage import Stage
 
-Protocol = Literal["classic", "consumer", "streams"]
-PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer", "streams")
+Protocol = Literal["classic", "consumer", "streams", "share"]
+PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer", "streams", "share")
 """The values of `--protocol` and of GROUP_PROTOCOL, which a program receives."""
 STALL_S = 20.0
 TIME_LIMIT_S = 90.0
@@ -82,6 +82,8 @@ class Event:
     """The brokers of the server. Each has its own port of an instance's listener, and its own rack."""
     has_racks: bool
     """Whether each instance receives CLIENT_RACK, the rack of a broker."""
+    has_sasl: bool
+    """Whether each instance receives SASL_MECHANISM, a name and a password, without which the server refuses it."""
     since: str | None
     """The first release of Kafka in which it can happen; None: each that a server can be."""
     instances: int | None
@@ -103,6 +105,7 @@ def event(
     is_alone: bool = False,
     brokers: int = 1,
     has_racks: bool = False,
+    has_sasl: bool = False,
     since: str | None = None,
     instances: int | None = None,
     time_limit_s: float = TIME_LIMIT_S,
@@ -124,6 +127,7 @@ def event(
             is_alone=is_alone,
             brokers=brokers,
             has_racks=has_racks,
+            has_sasl=has_sasl,
             since=since,
             instances=instances,
             time_limit_s=time_limit_s,

@@ -17,7 +17,7 @@ it acts until it is cleared), or holds a request; `clear` removes all rules.
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 import yaml
@@ -26,7 +26,7 @@ from msgspec import Struct
 from coordinator import requests
 from coordinator.api.declaration import supported_apis
 from coordinator.rules.check import RefusedRule, rule_apis
-from coordinator_testing.certify.event import STALL_S, TIME_LIMIT_S, Allows, Event, Source
+from coordinator_testing.certify.event import STALL_S, TIME_LIMIT_S, Allows, Event, Protocol, Source
 from coordinator_testing.certify.programs import Instance
 from coordinator_testing.certify.stage import Stage
 from coordinator_testing.control import ControlRefused
@@ -52,7 +52,7 @@ class _File(Struct, forbid_unknown_fields=True):
     happens: str
     right_client: str
     steps: list[Step]
-    protocols: tuple[Literal["classic", "consumer", "streams"], ...] = ("classic", "consumer")
+    protocols: tuple[Protocol, ...] = ("classic", "consumer")
     allows: _Allows = _Allows()
     static: bool = False
     transactional: bool = False
@@ -90,6 +90,7 @@ def read_event(path: Path) -> Event:
         is_transactional=file.transactional,
         brokers=1,
         has_racks=False,
+        has_sasl=False,
         since=None,
         is_alone=False,
         instances=file.instances,

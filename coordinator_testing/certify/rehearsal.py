@@ -19,18 +19,20 @@ from coordinator.operations import group_events
 from coordinator.operations.client import Client, OperationFailed
 from coordinator_testing.certify.case import PHASES, Evidence, InstanceHistory, Phase
 from coordinator_testing.certify.content import Content, Template
+from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.event import Event, NotApplicable, Protocol
 from coordinator_testing.certify.programs import Instance, now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator_testing.certify.releases import is_before
-from coordinator_testing.certify.server import RACKS, CertificationServer
+from coordinator_testing.certify.server import RACKS, USER, CertificationServer
 from coordinator_testing.certify.stage import Stage
 from coordinator_testing.certify.testimony import CommandFailed, Terms, Testimony
 from coordinator_testing.certify.topics import Topics
 from coordinator_testing.control import AsyncControl, ControlError, NotReached
 from coordinator_testing.control.steps import View
 
-PARTITIONS_PER_INSTANCE = 2
+PARTITIONS_PER_INSTANCE = {"share": 0.5}
+"""GROUP_PROTOCOL -> how many, by default 2. Several members of a share group read each partition."""
 COPIED_WITHIN_S = 10.0
 """How long after the last commit the copies of all records are waited for."""
 SHOWN_S = 6.5
@@ -75,6 +77,7 @@ async def rehearse(event: Event, plan: Plan, server: CertificationServer, listen
         output_topic=stage.output_topic,
         allows=event.allows,
         is_transactional=event.is_transactional,
+        protocol=plan.protocol,
         testimony=plan.testimony.source,
         instances=[each.history for each in stage.instances],
         began_ms=began_ms,
@@ -113,10 +116,14 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
             "GROUP_PROTOCOL": plan.protocol,
             "GROUP_INSTANCE_ID": f"instance-{index}" if event.is_static else "",
             "CLIENT_RACK": RACKS[index % len(RACKS)] if event.has_racks else "",
+            "SASL_MECHANISM": "PLAIN" if event.has_sasl else "",
+            "SASL_USERNAME": USER[0] if event.has_sasl else "",
+            "SASL_PASSWORD": USER[1] if event.has_sasl else "",
             "TRANSACTIONAL_ID": f"{group}-{index}" if event.is_transactional else "",
         }
         history = InstanceHistory(index=index, listener=listener)
         instances.append(Instance(history, plan.command, environment, folder / f"instance-{index}.log"))
+    partitions = max(1, int(PARTITIONS_PER_INSTANCE.get(plan.protocol, 2) * len(instances)))
     return Stage(
         event=event,
         server=server,
@@ -127,7 +134,7 @@ def _stage(event: Event, plan: Plan, server: CertificationServer, listeners: Seq
         output_topic=output_topic,
         topics=Topics(server.bootstrap, topic, output_topic, content),
         testimony=Testimony(plan.testimony, topic, content),
-        producer=Producer(server.bootstrap, topic, PARTITIONS_PER_INSTANCE * len(instances), content),
+        producer=Producer(server.bootstrap, topic, partitions, content),
     )
 
 
@@ -137,9 +144,13 @@ async def _play(stage: Stage, plan: Plan, evidence: Evidence) -> None:
     try:
         async with asyncio.timeout(stage.event.time_limit_s):
             _check_release(stage.event, plan.release)
+            if stage.is_share:
+                await acts.set_group_config(stage, "share.auto.offset.reset", "earliest")
             stage.producer.start()
             for each in stage.instances:
                 await each.start()
+            if stage.event.has_sasl:
+                await _authenticated(stage)
             await _started(stage)
             phase, evidence.provoked_ms = "event", now_ms()
             await stage.event.run(stage)
@@ -164,6 +175,14 @@ def _check_release(event: Event, release: str) -> None:
     """Raises NotApplicable if it cannot happen with this release of Kafka."""
     if event.since is not None and is_before(release, event.since):
         raise NotApplicable(f"it needs Kafka {event.since}, and the server is Kafka {release}")
+
+
+async def _authenticated(stage: Stage) -> None:
+    """Raises NotApplicable if the program does not authenticate."""
+    try:
+        await stage.request("SaslAuthenticate", stage.first)
+    except NotReached:
+        raise NotApplicable("the program ignores SASL_MECHANISM") from None
 
 
 async def _started(stage: Stage) -> None:
@@ -221,6 +240,7 @@ async def _collect(stage: Stage, evidence: Evidence) -> None:
     evidence.entries = stage.observation.entries
     evidence.entries_dropped = stage.observation.dropped
     evidence.committed = await stage.committed()
+    evidence.delivery_limit = stage.delivery_limit
     evidence.notes = stage.notes
     evidence.outages = stage.outages
     evidence.resets = stage.resets

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from coordinator.protocol.releases import NEWEST, releases
 from coordinator_testing.certify.event import Protocol
 
-FIRST = {"consumer": "4.0", "streams": "4.2"}
+FIRST = {"consumer": "4.0", "streams": "4.2", "share": NEWEST}
 """Protocol -> the first release whose brokers serve it; they all serve the classic one."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.page.markup import Markup, tag
 from coordinator.page.timeline import document, is_refused, timeline_html
 from coordinator_testing.certify.certificate import Certificate, EventReport, FindingReport
-from coordinator_testing.certify.judge import PROMISES
+from coordinator_testing.certify.judge import promises_of
 from coordinator_testing.certify.report_table import MARKS
 
 GroupEvents = Sequence[Mapping[str, Any]]
@@ -28,13 +28,14 @@ def page(certificate: Certificate, group_events: Mapping[str, GroupEvents]) -> s
     )
     sections = [_event(report, group_events.get(report.name, ())) for report in certificate.events]
     return document(
-        title, tag("main", tag("h1", title), intro, _overview(certificate), _rules(), *sections), style=STYLE
+        title, tag("main", tag("h1", title), intro, _overview(certificate), _rules(certificate), *sections), style=STYLE
     )
 
 
 def _overview(certificate: Certificate) -> Markup:
+    promises = promises_of(certificate.protocol)
     heads = [
-        tag("th", each, scope="col") for each in ("event", "outcome", *(each.column for each in PROMISES.values()))
+        tag("th", each, scope="col") for each in ("event", "outcome", *(each.column for each in promises.values()))
     ]
     rows = [
         tag(
@@ -56,8 +57,9 @@ def _cell(finding: FindingReport) -> Markup:
     return tag("td", f"{finding.count:g}{MARKS.get(finding.outcome, ('',))[0]}", title=finding.text, **classes)
 
 
-def _rules() -> Markup:
-    terms = [each for name, promise in PROMISES.items() for each in (tag("dt", name), tag("dd", promise.rule))]
+def _rules(certificate: Certificate) -> Markup:
+    promises = promises_of(certificate.protocol)
+    terms = [each for name, promise in promises.items() for each in (tag("dt", name), tag("dd", promise.rule))]
     return tag("details", tag("summary", "How each promise is judged"), tag("dl", *terms))
 
 

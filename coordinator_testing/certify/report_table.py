@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 import click
 
 from coordinator_testing.certify.certificate import Certificate, EventReport, FindingReport
-from coordinator_testing.certify.judge import PROMISES
+from coordinator_testing.certify.event import Protocol
+from coordinator_testing.certify.judge import promises_of
 
 _COLOURS = {"passed": "green", "failed": "red", "not reached": "yellow", "not applicable": "white"}
 _OUTCOME = 14
@@ -13,9 +14,9 @@ MARKS = {"broken": ("!", "red"), "warning": ("?", "yellow")}
 """Outcome of a finding -> what marks its number, and its colour on the terminal."""
 
 
-def head(names: Sequence[str]) -> str:
+def head(names: Sequence[str], protocol: Protocol) -> str:
     """The head of the table."""
-    cells = "".join(f"{promise.column:>8}" for promise in PROMISES.values())
+    cells = "".join(f"{promise.column:>8}" for promise in promises_of(protocol).values())
     return f"{'event':{_width(names)}}  {'outcome':{_OUTCOME}}{cells}"
 
 

@@ -1,6 +1,6 @@
 """A certification: a server, all events, some of them at the same time, and the certificate.
 
-Events that need several brokers have a server of their own, after the others.
+Events that need several brokers, or clients that authenticate, have a server of their own, after the others.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ async def certify(
         timelines[event.name] = rehearsal.timeline
         on_report(reports[event.name])
 
-    for brokers in sorted({event.brokers for event in events}):
-        chosen = [event for event in events if event.brokers == brokers]
-        await _run_on_server(plan, chosen, brokers, min(jobs, len(chosen)), take)
+    for brokers, has_sasl in sorted({(event.brokers, event.has_sasl) for event in events}):
+        chosen = [event for event in events if (event.brokers, event.has_sasl) == (brokers, has_sasl)]
+        await _run_on_server(plan, chosen, min(jobs, len(chosen)), take)
     certificate = Certificate(
         schema_version=SCHEMA_VERSION,
         server_version=version("kafka-group-coordinator"),
@@ -67,11 +67,19 @@ async def certify(
 
 
 async def _run_on_server(
-    plan: Plan, events: Sequence[Event], brokers: int, jobs: int, take: Callable[[Event, Rehearsal], None]
+    plan: Plan, events: Sequence[Event], jobs: int, take: Callable[[Event, Rehearsal], None]
 ) -> None:
+    """Runs events that need the same server."""
     width = max(event.instances or plan.instances for event in events)
     with tempfile.TemporaryDirectory(prefix="coordinator-certify-") as folder:
-        server = CertificationServer(Path(folder), jobs * width, plan.topic_delay_ms, brokers, plan.release)
+        server = CertificationServer(
+            Path(folder),
+            jobs * width,
+            plan.topic_delay_ms,
+            events[0].brokers,
+            plan.release,
+            has_sasl=events[0].has_sasl,
+        )
         server.start()  # not in a thread, which would go on when this task is cancelled
         slots: asyncio.Queue[Sequence[str]] = asyncio.Queue()
         for first in range(0, jobs * width, width):

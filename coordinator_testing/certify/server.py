@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,26 +16,40 @@ from coordinator.config.paths import CONFIGS
 from coordinator.protocol.releases import NEWEST
 from coordinator_testing.throwaway_server import DidNotStart, ThrowawayServer
 
-SETTINGS = ("admin.connections=1000",)
-"""Every event reads the recordings of its instances and waits for conditions at the same time."""
+SETTINGS = ("admin.connections=1000", "group.share.min.record.lock.duration.ms=1000")
+"""Every event reads the recordings of its instances and waits for conditions at the same time. Locks that end soon are for the
+groups that ask for them.
+"""
 
 STARTS_MAX = 5
 RACKS = ("a", "b", "c")
 """The racks of the brokers, in their order."""
+USER = ("certify", "certify-password")
+"""Name and password of the instances, where they authenticate."""
+SASL_SESSION_MS = 12_000
+"""Longer than 10 s: kafkajs authenticates again so long before the end of its session."""
 
 
 class CertificationServer:
     """The server and its listeners. `bootstrap` is that of the stage itself, which is not recorded."""
 
     def __init__(
-        self, folder: Path, listeners: int, topic_delay_ms: int = 0, brokers: int = 1, release: str = NEWEST
+        self,
+        folder: Path,
+        listeners: int,
+        topic_delay_ms: int = 0,
+        brokers: int = 1,
+        release: str = NEWEST,
+        *,
+        has_sasl: bool = False,
     ) -> None:
-        """`release`: of Kafka, which the instances see. The stage itself always sees the newest."""
+        """`release`: of Kafka, which the instances see. The stage itself always sees the newest, and need not authenticate."""
         self._folder = folder
         self._brokers = brokers
         own = (f"topic.visibility.delay.ms={topic_delay_ms}", f"nodes={brokers}", f"emulate={release}")
         racks = (f"nodes.racks={','.join(RACKS)}",) if brokers > 1 else ()
         self._settings = (*SETTINGS, *own, *racks)
+        self._has_sasl = has_sasl
         self._make(listeners)
 
     def _make(self, listeners: int) -> None:
@@ -42,10 +57,22 @@ class CertificationServer:
         config = self._folder / "server.yaml"
         test = yaml.safe_load((CONFIGS / "test.yaml").read_text())
         stage = {"address": "127.0.0.1:0", "emulate": NEWEST}
-        config.write_text(
-            yaml.safe_dump({**test, "listeners": [stage, *({"address": each} for each in self.listeners)]})
-        )
+        own = self._sasl() if self._has_sasl else {"listeners": [{"address": each} for each in self.listeners]}
+        config.write_text(yaml.safe_dump({**test, **own, "listeners": [stage, *own["listeners"]]}))
         self._server = ThrowawayServer(self._folder, self._settings, config=config, own_session=True)
+
+    def _sasl(self) -> dict[str, Any]:
+        """Settings by which the listeners of the instances ask for a name and a password."""
+        users = self._folder / "users"
+        users.write_text(":".join(USER))
+        names = [f"INSTANCE_{number}" for number in range(len(self.listeners))]
+        return {
+            "listeners": [{"address": f"{name}://{each}"} for name, each in zip(names, self.listeners, strict=True)],
+            "listener.security.protocol.map": ",".join(f"{name}:SASL_PLAINTEXT" for name in names),
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.users.file": str(users),
+            "connections.max.reauth.ms": SASL_SESSION_MS,
+        }
 
     @property
     def bootstrap(self) -> str:

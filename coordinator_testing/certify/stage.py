@@ -78,11 +78,18 @@ class Stage:
         self.notes: list[Note] = []
         self.outages: list[tuple[int, int]] = []
         self.resets: list[tuple[int, dict[int, int]]] = []
+        self.delivery_limit = 5
+        """share.delivery.count.limit of the group."""
 
     @property
     def first(self) -> Instance:
         """The first instance."""
         return self.instances[0]
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the instances are members of a share group."""
+        return self.first.environment["GROUP_PROTOCOL"] == "share"
 
     @property
     def listeners(self) -> dict[str, Sequence[str]]:
@@ -202,7 +209,9 @@ class Stage:
         await self.control.group(self.group).expire_offsets()
 
     async def committed(self) -> dict[int, int]:
-        """Partition -> committed offset of the topic."""
+        """Partition -> committed offset of the topic; of a share group, how many records are done with."""
+        if self.is_share:
+            return dict(await asyncio.to_thread(self.topics.done, self.group))
         view = await self.group_view()
         return {each["partition"]: each["offset"] for each in view.get("committed", ()) if each["topic"] == self.topic}
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from coordinator.operations import topics as operations
 from coordinator.operations.client import Client, refuse_error
 from coordinator.operations.groups import LATEST, positions
-from coordinator.protocol.messages import CreatePartitionsRequest
+from coordinator.protocol.messages import CreatePartitionsRequest, ReadShareGroupStateSummaryRequest
 from coordinator_testing.certify import records
 from coordinator_testing.certify.case import InputRecord, OutputRecord, Truncation
 from coordinator_testing.certify.content import Content
@@ -79,6 +79,22 @@ class Topics:
         with self._client() as client:
             found = positions(client, {(name, partition): LATEST for partition in range(partitions)})
         return {partition: end for (_, partition), end in found.items()}
+
+    def done(self, group: str) -> Mapping[int, int]:
+        """Partition of the input topic -> how many records a share group is done with, as its share coordinators have it."""
+        kind = ReadShareGroupStateSummaryRequest
+        partitions = [kind.PartitionData(partition=each) for each in range(self._input_partitions)]
+        found: dict[int, int] = {}
+        with self._client() as client:
+            topic_id = client.metadata([self._topic]).topics[0].topic_id
+            topics = [kind.ReadStateSummaryData(topic_id=topic_id, partitions=partitions)]
+            for broker in client.brokers():
+                answer = client.to(broker).ask(kind(group_id=group, topics=topics))
+                for each in (row for topic in answer.results for row in topic.partitions):
+                    # The brokers that are not its share coordinator say so.
+                    if not each.error_code and each.start_offset >= 0:
+                        found[each.partition] = each.start_offset + max(each.delivery_complete_count, 0)
+        return found
 
     def inputs(self) -> Mapping[int, list[InputRecord]]:
         """The records that the input topic holds or held."""

@@ -29,7 +29,7 @@ class Certify(Command):
 )
 @click.option(
     "--protocol",
-    type=click.Choice(["classic", "consumer", "streams"]),
+    type=click.Choice(["classic", "consumer", "streams", "share"]),
     required=True,
     help="The rebalance protocol; the program finds it in GROUP_PROTOCOL.",
 )

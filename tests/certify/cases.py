@@ -14,6 +14,7 @@ from coordinator_testing.certify.case import (
 )
 from coordinator_testing.certify.event import Allows
 from coordinator_testing.certify.judge import Finding, judge
+from coordinator_testing.certify.judge.share import ACCEPT, RELEASE
 
 START_MS = 1_700_000_000_000
 A, B = "127.0.0.1:4000", "127.0.0.1:4001"
@@ -116,6 +117,32 @@ class Case:
             self.outputs.append(OutputRecord(0, place, partition, offset + 1, producer_id))
         return self
 
+    def acquire(
+        self, at_s: float, who: str, first: int, last: int, *, delivery: int = 1, partition: int = 0, **how: Any
+    ) -> "Case":
+        """A share consumer is sent records."""
+        found = {"first_offset": first, "last_offset": last, "delivery_count": delivery}
+        return self._share(
+            at_s, who, "ShareFetch", {"acknowledgement_batches": []}, {"acquired_records": [found]}, partition, **how
+        )
+
+    def acknowledge(
+        self, at_s: float, who: str, first: int, last: int, kind: int = ACCEPT, *, error: str | None = None,
+        partition: int = 0, **how: Any,
+    ) -> "Case":  # fmt: skip
+        """A share consumer says what became of records."""
+        batch = {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
+        asked = {"acknowledgement_batches": [batch]}
+        return self._share(at_s, who, "ShareAcknowledge", asked, {"error": error}, partition, **how)
+
+    def _share(
+        self, at_s: float, who: str, api: str, asked: dict[str, Any], found: dict[str, Any], partition: int, **how: Any
+    ) -> "Case":
+        place = {"partition_index": partition}
+        request = {"member_id": who, "topics": [{"topic": TOPIC, "partitions": [place | asked]}]}
+        response = {"error": None, "responses": [{"topic": TOPIC, "partitions": [place | found]}]}
+        return self.entry(at_s, who, api, request, response, **how)
+
     def join(
         self,
         at_s: float,
@@ -174,6 +201,18 @@ def right(*, copies: bool = True, **evidence: Any) -> Case:
     if copies:
         case.copy(15, B, 4, 5, 6, 7, 8, 9)
     return case.commit(16, B, 10)
+
+
+def shared(*, copies: bool = True, **evidence: Any) -> Case:
+    """Share consumers process and accept ten records; A had four of them before B, and gave them back."""
+    case = Case(copies=copies, protocol="share", **evidence).acquire(4, A, 0, 3)
+    if copies:
+        case.copy(5, A, 0, 1, 2, 3)
+    case.acknowledge(6, A, 0, 3).acquire(11, A, 4, 7).acknowledge(12, A, 4, 7, RELEASE)
+    case.acquire(13, B, 4, 7, delivery=2).acquire(13.1, B, 8, 9)
+    if copies:
+        case.copy(14, B, 4, 5, 6, 7, 8, 9)
+    return case.acknowledge(15, B, 4, 9)
 
 
 def truncated(*, copies: bool = True, **evidence: Any) -> Case:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from coordinator_testing.certify.event import Protocol
+
 
 class Wrong(NamedTuple):
     """A mistake, the promise that it breaks, and the events in which it does. If any runs in the suite, the first does."""
@@ -10,6 +12,7 @@ class Wrong(NamedTuple):
     promise: str
     events: str
     in_suite: bool = False
+    protocol: Protocol = "classic"
 
 
 WRONG = {
@@ -54,7 +57,9 @@ WRONG = {
         "goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed"
     ),
     "python wrong_ignores_revocation": Wrong(
-        "ignores revocation", "read by two at once", "pause-and-zombie-commit,rolling-restart,commit-unknown-member"
+        "ignores revocation",
+        "read by two at once",
+        "pause-and-zombie-commit,rolling-restart,commit-unknown-member,poll-interval-exceeded",
     ),
     "node skips": Wrong(
         "skips what it could not write",
@@ -105,9 +110,103 @@ WRONG = {
         "program ended",
         "broker-upgraded,downgraded-before-finalized,versions-change",
     ),
+    "python wrong_failures insists": Wrong(
+        "repeats a commit that was refused until it is accepted",
+        "committed backwards",
+        "poll-interval-exceeded,pause-and-zombie-commit,commit-unknown-member",
+    ),
+    "python wrong_failures old_token": Wrong(
+        "authenticates with a credential that it does not renew", "seconds without progress", "session-expires"
+    ),
     "go stays": Wrong("never leaves", "seconds without progress", "rolling-restart,group-deleted,offsets-reset"),
     "node stays": Wrong("never leaves", "seconds without progress", "rolling-restart,group-deleted,offsets-reset"),
 }
+WRONG_CONSUMER = {
+    "python wrong_commits_first": Wrong(
+        "commits, then processes",
+        "committed too early",
+        "rebalance-forced,rolling-restart,heartbeat-fenced-member-epoch",
+        protocol="consumer",
+    ),
+    "go too_far": Wrong(
+        "off by one: one record too far",
+        "committed too early",
+        "rebalance-forced,rolling-restart,heartbeat-fenced-member-epoch",
+        protocol="consumer",
+    ),
+    "python wrong_commits lost": Wrong(
+        "commits what it lost",
+        "committed by another",
+        "rolling-restart,heartbeat-fenced-member-epoch,poll-interval-exceeded",
+        protocol="consumer",
+    ),
+    "python wrong_commits back": Wrong(
+        "goes back",
+        "committed backwards",
+        "rebalance-forced,rolling-restart,heartbeat-fenced-member-epoch",
+        protocol="consumer",
+    ),
+    "python wrong_ignores_revocation": Wrong(
+        "ignores revocation",
+        "read by two at once",
+        "rolling-restart,heartbeat-fenced-member-epoch,poll-interval-exceeded",
+        protocol="consumer",
+    ),
+    "python wrong_failures insists": Wrong(
+        "repeats a commit that was refused until it is accepted",
+        "committed backwards",
+        "poll-interval-exceeded",
+        protocol="consumer",
+    ),
+}
+"""With group.protocol=consumer."""
+WRONG_SHARE = {
+    "python wrong_share first": Wrong(
+        "accepts, then processes",
+        "accepted too early",
+        "rolling-restart,holder-killed,poison-record",
+        protocol="share",
+    ),
+    "python wrong_share thread": Wrong(
+        "a slow thread processes what is accepted with the next poll",
+        "accepted too early",
+        "rolling-restart,share-member-removed,poison-record",
+        protocol="share",
+    ),
+    "python wrong_share never": Wrong(
+        "acknowledges nothing",
+        "seconds without progress",
+        "rolling-restart,holder-killed,poison-record",
+        protocol="share",
+    ),
+    "python wrong_share repeats": Wrong(
+        "accepts each record twice",
+        "acknowledged without a lock",
+        "rolling-restart,share-member-removed,share-silence",
+        protocol="share",
+    ),
+    "python wrong_share others": Wrong(
+        "accepts all offsets up to its last one",
+        "acknowledged without a lock",
+        "rolling-restart,share-member-removed,share-silence",
+        protocol="share",
+    ),
+    "python wrong_share skips": Wrong(
+        "accepts what it could not write",
+        "records lost",
+        "output-too-large,output-not-permitted,output-refused-for-a-while",
+        protocol="share",
+    ),
+    "python wrong_share gives_up": Wrong(
+        "ends at a record that it cannot read", "program ended", "poison-record", protocol="share"
+    ),
+}
+"""Share consumers."""
+RIGHT_SHARE = (
+    "rolling-restart,holder-killed,lock-expires,acknowledgement-answer-lost,acknowledgement-lost,share-session-not-found,"
+    "share-member-removed,share-silence,delivery-limit-reached,output-refused-for-a-while,poison-record,coordinator-killed,"
+    "share-leader-moves"
+)
 RIGHT_EVENTS = (
     "rolling-restart,follower-killed,pause-and-zombie-commit,rebalance-forced,commit-unknown-member,commit-answer-lost,"
     "client-throttled,offsets-reset"

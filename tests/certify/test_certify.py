@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_testing.certify.judge import SHARE_PROMISES
 from tests.support.waiting import wait_until
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "compatibility" / "certified"
@@ -36,6 +37,8 @@ RUNS = {
     "http": ("speaks http", "rebalance-forced", "--testimony", "http", "--strict"),
     "lines too early": ("speaks lines early", "rebalance-forced", "--testimony", "lines"),
     "earlier release": ("confluent_consumer", "rebalance-forced,online-upgrade", "--emulate", "2.8"),
+    "share": ("share_consumer", "holder-killed,lock-expires,acknowledgement-lost", "--protocol", "share"),
+    "share accepts first": ("wrong_share first", "poison-record", "--protocol", "share"),
     "no output topic": ("confluent_consumer", "rebalance-forced", "--testimony", "none", "--strict"),
 }
 """Name -> program, events and options."""
@@ -165,6 +168,18 @@ def test_a_program_that_commits_wrongly_is_caught_for_what_it_does(certified, pr
     code, certificate = certified(program)
     assert code == 1
     assert [promise in each for each in broken(certificate).values()] == [True]
+
+
+def test_a_right_share_consumer_passes(certified):
+    code, certificate = certified("share")
+    assert (code, certificate["outcome"]) == (0, "passed"), broken(certificate)
+    assert {each["promise"] for event in certificate["events"] for each in event["findings"]} == set(SHARE_PROMISES)
+
+
+def test_a_share_consumer_that_accepts_before_it_processes_is_caught(certified):
+    code, certificate = certified("share accepts first")
+    assert code == 1
+    assert "accepted too early" in broken(certificate)["poison-record"]
 
 
 @pytest.mark.parametrize("program", [chosen(program) for program in FAILURES])

@@ -1,18 +1,21 @@
 """The pages have every promise and every event as they are declared; `--rewrite` writes them."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from coordinator_testing.certify.curriculum import THEMES
 from coordinator_testing.certify.event import PROTOCOLS, Event
-from coordinator_testing.certify.judge import PROMISES
-from tests.certify.judged_programs import WRONG
+from coordinator_testing.certify.judge import PROMISES, SHARE_PROMISES
+from coordinator_testing.certify.judge.judgement import Promise
+from tests.certify.judged_programs import WRONG, WRONG_CONSUMER, WRONG_SHARE, Wrong
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "promises": DOCS / "certification.md",
+    "share": DOCS / "certification.md",
     "judged": DOCS / "certification.md",
     "curriculum": DOCS / "certification-events.md",
 }
@@ -22,17 +25,18 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def promises() -> str:
-    rows = [f"| {name} | {cell(promise.rule)} |" for name, promise in PROMISES.items()]
+def promises(declared: Mapping[str, Promise] = PROMISES) -> str:
+    rows = [f"| {name} | {cell(promise.rule)} |" for name, promise in declared.items()]
     return "\n".join(["| promise | rule |", "|---|---|", *rows])
 
 
-def judged() -> str:
+def judged(*tables: Mapping[str, Wrong]) -> str:
     rows = [
-        f"| {each.mistake} | `{name}` | {each.promise} | {each.events.replace(',', ', ')} |"
-        for name, each in WRONG.items()
+        f"| {each.mistake} | `{name}` | {each.protocol} | {each.promise} | {each.events.replace(',', ', ')} |"
+        for table in tables
+        for name, each in table.items()
     ]
-    return "\n".join(["| mistake | program | broken promise | at least in |", "|---|---|---|---|", *rows])
+    return "\n".join(["| mistake | program | groups | broken promise | at least in |", "|---|---|---|---|---|", *rows])
 
 
 def allows(event: Event) -> str:
@@ -61,7 +65,13 @@ def curriculum() -> str:
 
 
 def written(page: str) -> str:
-    for name, content in (("promises", promises()), ("judged", judged()), ("curriculum", curriculum())):
+    contents = (
+        ("promises", promises()),
+        ("share", promises({name: each for name, each in SHARE_PROMISES.items() if each not in PROMISES.values()})),
+        ("judged", judged(WRONG, WRONG_CONSUMER, WRONG_SHARE)),
+        ("curriculum", curriculum()),
+    )
+    for name, content in contents:
         page = re.sub(
             rf"(<!-- {name}: [^>]*-->\n).*?(<!-- /{name} -->)",
             lambda match, content=content: f"{match[1]}{content}\n{match[2]}",

@@ -301,6 +301,12 @@ def test_a_process_that_comes_back_may_finish_what_it_had_polled(later_s, outcom
     assert case.commit(17 + later_s, A, 3).finding(BACK).outcome == outcome
 
 
+@pytest.mark.parametrize(("epoch", "outcome"), [(0, "warning"), (2, "broken")])
+def test_a_heartbeat_that_does_not_join_excuses_no_commit(epoch, outcome):
+    case = right().entry(16.5, B, "ConsumerGroupHeartbeat", {"member_id": B, "member_epoch": epoch})
+    assert case.commit(17, B, 6).finding(BACK).outcome == outcome
+
+
 def test_a_refused_commit_moves_nothing_back():
     assert right().commit(17, B, 6, error="ILLEGAL_GENERATION").finding(BACK).outcome == "kept"
 

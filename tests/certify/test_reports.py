@@ -144,7 +144,7 @@ def test_the_command_lists_the_events_of_a_protocol(capsys):
     [
         (["--protocol", "classic"], 2, "which program?"),
         (["--protocol", "classic", "--events", "no-such-event", "--", "true"], 2, "there is no event no-such-event"),
-        (["--protocol", "share", "--", "true"], 2, "is not one of"),
+        (["--protocol", "simple", "--", "true"], 2, "is not one of"),
         (["--", "true"], 2, "--protocol"),
         (["--protocol", "classic", "--instances", "1", "--", "true"], 2, "not in the range"),
         (["--protocol", "classic", "--jobs", "32", "--instances", "4", "--", "true"], 2, "at most 100 instances"),

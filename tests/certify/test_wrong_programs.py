@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.certify.judged_programs import IN_SUITE, RIGHT, RIGHT_CONSUMER, WRONG
+from tests.certify.judged_programs import (
+    IN_SUITE,
+    RIGHT,
+    RIGHT_CONSUMER,
+    RIGHT_SHARE,
+    WRONG,
+    WRONG_CONSUMER,
+    WRONG_SHARE,
+    Wrong,
+)
 from tests.compatibility.certified.programs import command_of
 
 ALL = "THOROUGH" in os.environ
@@ -40,21 +49,27 @@ def broken(certificate: Any) -> dict[str, list[str]]:
     }
 
 
-def chosen(program: str, events: str, in_suite: bool) -> Any:
+def chosen(program: str, events: str, in_suite: bool, *more: Any, name: str = "") -> Any:
     marks = [] if in_suite else [pytest.mark.thorough]
     if not program.startswith("python"):
         marks.append(pytest.mark.foreign)
-    return pytest.param(program, events if ALL else events.split(",", maxsplit=1)[0], id=program, marks=marks)
+    events = events if ALL else events.split(",", maxsplit=1)[0]
+    return pytest.param(program, events, *more, id=name or program, marks=marks)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("run", range(RUNS))
 @pytest.mark.parametrize(
-    ("program", "events"), [chosen(name, each.events, each.in_suite) for name, each in WRONG.items()]
+    ("program", "events", "wrong"),
+    [
+        chosen(name, each.events, each.in_suite, each, name=f"{name} {each.protocol}")
+        for table in (WRONG, WRONG_CONSUMER, WRONG_SHARE)
+        for name, each in table.items()
+    ],
 )
-def test_a_wrong_program_fails_for_its_named_reason(tmp_path, program, events, run):
-    found = broken(certify(tmp_path, program, events))
-    assert [name for name, promises in found.items() if WRONG[program].promise not in promises] == [], found
+def test_a_wrong_program_fails_for_its_named_reason(tmp_path, program: str, events: str, wrong: Wrong, run: int):
+    found = broken(certify(tmp_path, program, events, wrong.protocol))
+    assert [name for name, promises in found.items() if wrong.promise not in promises] == [], found
 
 
 @pytest.mark.timeout(900)
@@ -72,4 +87,14 @@ def test_a_right_program_breaks_no_promise(tmp_path, program, events, run):
 @pytest.mark.parametrize("program", ["go", "python confluent_consumer"])
 def test_a_right_program_of_the_consumer_protocol_breaks_no_promise(tmp_path, program, run):
     found = broken(certify(tmp_path, program, RIGHT_CONSUMER, "consumer"))
+    assert {name: promises for name, promises in found.items() if promises} == {}
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.thorough
+@pytest.mark.foreign
+@pytest.mark.parametrize("run", range(RUNS))
+@pytest.mark.parametrize("program", ["go", "python share_consumer"])
+def test_a_right_share_consumer_breaks_no_promise(tmp_path, program, run):
+    found = broken(certify(tmp_path, program, RIGHT_SHARE, "share"))
     assert {name: promises for name, promises in found.items() if promises} == {}

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.compatibility.certified.programs import PROGRAMS, WRONG
+from tests.compatibility.certified.programs import PROGRAMS, SHARE, WRONG
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 
@@ -21,7 +21,7 @@ JAVA = {"java": (), "java_transactions": (pytest.mark.thorough,), "streams": ()}
 RIGHT = [
     pytest.param(name, marks=(pytest.mark.java, *JAVA[name]) if name in JAVA else ())
     for name in PROGRAMS
-    if name not in WRONG
+    if name not in WRONG | SHARE
 ]
 
 

@@ -21,12 +21,18 @@ from coordinator.rules.model import Entry
 from coordinator_testing.certify.event import Allows, NotApplicable
 from coordinator_testing.certify.judge.entries import errors
 from coordinator_testing.certify.judge.membership import FATAL_MS
+from coordinator_testing.certify.judge.share import ACCEPT, acknowledgements
 from coordinator_testing.certify.programs import Instance, now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S, Producer
 from coordinator_testing.certify.stage import Mark, Stage
 from coordinator_testing.control import NotReached
 
-HEARTBEATS = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat", "streams": "StreamsGroupHeartbeat"}
+HEARTBEATS = {
+    "classic": "Heartbeat",
+    "consumer": "ConsumerGroupHeartbeat",
+    "streams": "StreamsGroupHeartbeat",
+    "share": "ShareGroupHeartbeat",
+}
 """GROUP_PROTOCOL -> the API by which its members stay alive."""
 COMMITS = ("OffsetCommit", "TxnOffsetCommit")
 RECONCILING = ("Assigning", "Reconciling")
@@ -183,8 +189,10 @@ async def asked_or_ended(stage: Stage, instance: Instance, api: str, since: Mark
 
 
 def commits(entry: Entry) -> bool:
-    """Whether an entry is a commit of offsets that has succeeded."""
-    return entry.api in COMMITS and entry.outcome == "answered" and not errors(entry)
+    """Whether an entry is a commit of offsets, or accepts records of a share group, and has succeeded."""
+    if entry.outcome != "answered" or errors(entry):
+        return False
+    return entry.api in COMMITS or any(kind == ACCEPT for _, _, _, kind, _ in acknowledgements(entry))
 
 
 def _commits_transaction(entry: Entry) -> bool:

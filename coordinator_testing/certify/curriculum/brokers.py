@@ -11,7 +11,7 @@ from contextlib import suppress
 from coordinator.operations.client import Client, refuse_error
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, FindCoordinatorRequest
 from coordinator_testing.certify.case import Truncation
-from coordinator_testing.certify.event import PROTOCOLS, Allows, NotApplicable, Protocol, Source, event
+from coordinator_testing.certify.event import Allows, NotApplicable, Protocol, Source, event
 from coordinator_testing.certify.judge.entries import rows
 from coordinator_testing.certify.programs import now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S
@@ -20,6 +20,7 @@ from coordinator_testing.control import NotReached
 
 BROKERS = 3
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
+OWNERS: tuple[Protocol, ...] = (*BOTH, "streams")
 _SEED = 1
 """The broker whose address the instances were given: it stays up, so that they can begin again."""
 
@@ -54,7 +55,7 @@ _LEADER = Source(
 
 @event(
     "coordinator-moves-to-another-broker",
-    protocols=PROTOCOLS,
+    protocols=OWNERS,
     happens="Another broker becomes the group's coordinator while the group is stable; the old one answers NOT_COORDINATOR.",
     right_client="finds the new coordinator, and goes on there as the member that it was",
     provoked="POST /v1/brokers/{id}/lead of the group",
@@ -132,7 +133,7 @@ async def coordinator_moves_after_the_assignment(stage: Stage) -> None:
 
 @event(
     "coordinator-broker-down",
-    protocols=PROTOCOLS,
+    protocols=OWNERS,
     happens="The broker that coordinates the group and leads partitions goes down, and is back 5 s later.",
     right_client="finds the new coordinator and the new leaders, and goes on as the member that it was",
     provoked="the coordinator moves to a broker that no instance was given; POST /v1/brokers/{id}/down, then up",

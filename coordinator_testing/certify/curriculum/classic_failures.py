@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.curriculum.output import need_output
-from coordinator_testing.certify.event import TIME_LIMIT_S, Allows, NotApplicable, Source, event
+from coordinator_testing.certify.event import PROTOCOLS, TIME_LIMIT_S, Allows, NotApplicable, Source, event
 from coordinator_testing.certify.stage import Stage
 from coordinator_testing.control import NotReached
 
@@ -64,7 +64,7 @@ async def leader_killed(stage: Stage) -> None:
 
 @event(
     "rolling-restart",
-    protocols=("classic", "consumer", "streams"),
+    protocols=PROTOCOLS,
     happens="The instances are stopped and started one after the other, in an orderly way.",
     right_client="commits what it has processed, leaves the group and ends; the others take over at once",
     provoked="SIGTERM and a start, for each instance",

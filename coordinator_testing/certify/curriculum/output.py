@@ -1,10 +1,10 @@
-"""Classic and consumer groups: an output that refuses records. What was not delivered must not be committed."""
+"""An output that refuses records. What was not delivered must not be committed, nor accepted."""
 
 from coordinator_testing.certify.curriculum import acts
 from coordinator_testing.certify.event import Allows, NotApplicable, Protocol, Source, event
 from coordinator_testing.certify.stage import Stage
 
-BOTH: tuple[Protocol, ...] = ("classic", "consumer")
+READERS: tuple[Protocol, ...] = ("classic", "consumer", "share")
 _RETRIED = Source("Sender.canRetry", "an error that can be retried is, until delivery.timeout.ms")
 _DEDUPLICATED = Source("KIP-98", "a batch whose sequence number the broker has is acknowledged again")
 _FAILED = Source("Sender.failBatch", "the send fails, and its future and callback say so")
@@ -18,7 +18,7 @@ def need_output(stage: Stage) -> None:
 
 @event(
     "output-not-enough-replicas",
-    protocols=BOTH,
+    protocols=READERS,
     happens="Two Produces of an instance are answered with NOT_ENOUGH_REPLICAS.",
     right_client="sends the records again, and commits what was acknowledged",
     provoked="a rule: two Produces of one instance",
@@ -33,7 +33,7 @@ async def not_enough_replicas(stage: Stage) -> None:
 
 @event(
     "output-timed-out",
-    protocols=BOTH,
+    protocols=READERS,
     happens="The followers are too slow: a Produce takes effect, and is answered with REQUEST_TIMED_OUT.",
     right_client="sends the records again, which an idempotent producer does without a second copy",
     provoked="a rule: REQUEST_TIMED_OUT in the answer to a Produce of one instance",
@@ -50,7 +50,7 @@ async def produce_timed_out(stage: Stage) -> None:
 
 @event(
     "output-answer-lost",
-    protocols=BOTH,
+    protocols=READERS,
     happens="A Produce takes effect, and its answer is lost with the connection.",
     right_client="sends the records again, which an idempotent producer does without a second copy",
     provoked="a rule loses the answer to a Produce of one instance",
@@ -65,7 +65,7 @@ async def produce_answer_lost(stage: Stage) -> None:
 
 @event(
     "output-too-large",
-    protocols=BOTH,
+    protocols=READERS,
     happens="A Produce of an instance is answered with MESSAGE_TOO_LARGE, which no retry mends.",
     right_client="learns it from the future or the callback of the send, and does not commit the record: it sends it "
     "once more, puts it aside, or ends",
@@ -82,7 +82,7 @@ async def too_large(stage: Stage) -> None:
 
 @event(
     "output-not-permitted",
-    protocols=BOTH,
+    protocols=READERS,
     happens="The program's right to write is withdrawn for a moment: a Produce is answered with TOPIC_AUTHORIZATION_FAILED.",
     right_client="learns it from the future or the callback of the send, and does not commit the record",
     provoked="a rule: one Produce of one instance; an instance that ends is started again",
@@ -98,7 +98,7 @@ async def not_permitted(stage: Stage) -> None:
 
 @event(
     "output-producer-epoch-bumped",
-    protocols=BOTH,
+    protocols=READERS,
     happens="The broker no longer knows the producer's epoch: a Produce is answered with INVALID_PRODUCER_EPOCH.",
     right_client="bumps its epoch and sends again or, in transactions, aborts or ends; it commits nothing "
     "that was not delivered",

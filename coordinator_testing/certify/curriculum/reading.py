@@ -5,11 +5,14 @@ import asyncio
 from coordinator.operations.client import Client
 from coordinator.operations.produce import Producer, Record
 from coordinator_testing.certify.curriculum import acts
-from coordinator_testing.certify.event import Allows, NotApplicable, Protocol, Source, event
+from coordinator_testing.certify.event import PROTOCOLS, Allows, NotApplicable, Protocol, Source, event
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S
+from coordinator_testing.certify.server import SASL_SESSION_MS
 from coordinator_testing.certify.stage import Stage
 
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
+_SESSION_S = 3 * SASL_SESSION_MS / 1000
+_REFUSED_S = 8.0
 
 
 @event(
@@ -72,7 +75,7 @@ async def record_corrupt(stage: Stage) -> None:
 
 @event(
     "poison-record",
-    protocols=BOTH,
+    protocols=(*BOTH, "share"),
     happens="Records arrive that are none of the program's: a tombstone (null value) and bytes that no text has.",
     right_client="skips them, or puts them aside, and goes on with the records that follow",
     provoked="two records in each partition: one without a value, and one with the value FF 00 FE",
@@ -127,6 +130,60 @@ async def connections_closed(stage: Stage) -> None:
     for api in (acts.heartbeat_of(stage.first), "Fetch", acts.COMMITS):
         await stage.acted(await stage.fault(stage.first, api=api, close=True))
     await stage.progress()
+
+
+@event(
+    "session-expires",
+    protocols=PROTOCOLS,
+    happens="The authentication of each connection ends after connections.max.reauth.ms, here 12 s, time and again.",
+    right_client="authenticates again before that, or connects again when the broker has closed the connection, and notices "
+    "nothing else",
+    provoked="SASL_MECHANISM, SASL_USERNAME and SASL_PASSWORD of each instance, until each has authenticated three times more",
+    sources=(
+        Source(
+            "KIP-368", "a client authenticates again on its connection; the broker closes one whose session is over"
+        ),
+        Source(
+            "SaslClientAuthenticator.setAuthenticationEndAndSessionReauthenticationTimes",
+            "the client begins after 85 to 95 % of the session",
+        ),
+    ),
+    allows=Allows(rebalances=0),
+    has_sasl=True,
+    time_limit_s=120.0,
+)
+async def session_expires(stage: Stage) -> None:
+    for _ in range(3):
+        mark = stage.mark()
+        again = (stage.request("SaslAuthenticate", each, since=mark, within_s=_SESSION_S) for each in stage.instances)
+        await asyncio.gather(*again)
+    await stage.progress()
+
+
+@event(
+    "credential-refused",
+    protocols=PROTOCOLS,
+    happens="The credential of an instance expires: it cannot authenticate for 8 s (SASL_AUTHENTICATION_FAILED).",
+    right_client="reports it, and ends or goes on when it can authenticate again",
+    provoked="a rule: every SaslAuthenticate of one instance, for 8 s from the first on; an instance that ends is started "
+    "again",
+    sources=(
+        Source(
+            "KIP-152", "SASL_AUTHENTICATION_FAILED is fatal to the call: poll and commit raise it, and need not retry"
+        ),
+    ),
+    allows=acts.MAY_END,
+    has_sasl=True,
+    time_limit_s=180.0,
+)
+async def credential_refused(stage: Stage) -> None:
+    refused = await stage.fault(
+        stage.first, api="SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED", until="cleared"
+    )
+    await stage.acted(refused)
+    await asyncio.sleep(_REFUSED_S)
+    await refused.clear()
+    await acts.ended_or_commits_again(stage, stage.first, acts.commits)
 
 
 @event(
@@ -185,6 +242,8 @@ EVENTS = (
     poison_record,
     client_throttled,
     connections_closed,
+    session_expires,
+    credential_refused,
     transaction_hangs,
     clock_jumps,
 )

@@ -176,7 +176,7 @@ class History:
                 if row.error == NONE:
                     offset = row.number("committed_offset", "offset")
                     self.positions[at].append(Position(entry, *who, offset, entry.api == "OffsetFetch"))
-        if entry.api in ("JoinGroup", *_HEARTBEATS):
+        if entry.api == "JoinGroup" or (entry.api in _HEARTBEATS and generation(entry.request) == 0):
             self.rejoined[who].append(entry.time_ms)
 
     def _counts_ms(self, entry: Entry, producer_id: int | None) -> int | None:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from coordinator_testing.certify.case import Evidence
-from coordinator_testing.certify.judge import membership, records
+from coordinator_testing.certify.event import Protocol
+from coordinator_testing.certify.judge import membership, records, share
 from coordinator_testing.certify.judge.findings import Finding, not_judged
 from coordinator_testing.certify.judge.history import History
 
@@ -113,11 +114,62 @@ PROMISES: Mapping[str, Promise] = {
     ),
 }
 """The promises in the order of the report."""
+_SHARE_ONLY: Mapping[str, Promise] = {
+    "records lost": Promise(
+        share.lost,
+        "lost",
+        (
+            "Every record that was accepted was processed, as the testimony shows. A record that was delivered as often as it "
+            "may be (share.delivery.count.limit) was processed or rejected, unless each process that had it was killed."
+        ),
+    ),
+    "delivered twice": Promise(
+        share.delivered_twice,
+        "twice",
+        (
+            "No record comes again that was accepted or rejected, two processes never have one with the same delivery count, "
+            "and none is delivered more often than the limit allows. A process processes a record no more often than it was "
+            "sent it."
+        ),
+    ),
+    "accepted too early": Promise(
+        share.accepted_too_early,
+        "early",
+        "A record is accepted after it was processed, as the testimony shows; lines on stdout as with commits.",
+    ),
+    "acknowledged without a lock": Promise(
+        share.acknowledged_unheld,
+        "unheld",
+        (
+            "A process acknowledges only records that it was sent, and each once for each time that it was sent it. It may do "
+            "so after the lock has ended, and again if the first time was not answered, or with an error that passes."
+        ),
+    ),
+    "seconds without progress": Promise(
+        share.progress,
+        "stall s",
+        (
+            "From the provocation until the group has caught up, a record of every partition is accepted or rejected at least "
+            "once in the time that the event allows. Time does not count while the server is down. A partition whose records "
+            "were delivered before the event has to have one settled in that time, too."
+        ),
+    ),
+}
+SHARE_PROMISES: Mapping[str, Promise] = {
+    **_SHARE_ONLY,
+    **{name: PROMISES[name] for name in ("requests after a fatal error", "program ended")},
+}
+"""Those of share consumers, whose groups have no commits, owners and rebalances."""
+
+
+def promises_of(protocol: Protocol) -> Mapping[str, Promise]:
+    return SHARE_PROMISES if protocol == "share" else PROMISES
 
 
 def judge(evidence: Evidence) -> list[Finding]:
     """A finding for each promise."""
+    promises = promises_of(evidence.protocol)
     if evidence.not_applicable is not None:
-        return [not_judged(name, evidence.not_applicable) for name in PROMISES]
+        return [not_judged(name, evidence.not_applicable) for name in promises]
     history = History(evidence)
-    return [promise.check(name, history) for name, promise in PROMISES.items()]
+    return [promise.check(name, history) for name, promise in promises.items()]

@@ -26,7 +26,10 @@ _OF_MEMBERS = (
     "TxnOffsetCommit",
     "ConsumerGroupHeartbeat",
     "StreamsGroupHeartbeat",
+    "ShareGroupHeartbeat",
 )
+_KEEP_THEIR_ID = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+"""Members that choose their id, and join again with it."""
 
 
 def read_by_two(promise: str, history: History) -> Finding:
@@ -213,7 +216,7 @@ def _disowned(history: History, entry: Entry) -> Iterator[tuple[tuple[object, ..
             yield ("process", *history.run_key(entry)), error
         if entry.api not in _OF_MEMBERS or not member_id:
             continue
-        elif error in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID") and entry.api != "ConsumerGroupHeartbeat":
+        elif error in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID") and entry.api not in _KEEP_THEIR_ID:
             yield ("member", member_id), error
         elif error in ("ILLEGAL_GENERATION", "FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
             yield ("generation", member_id, generation(entry.request)), error

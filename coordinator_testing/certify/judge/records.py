@@ -9,14 +9,14 @@ from coordinator_testing.certify.judge.entries import cite
 from coordinator_testing.certify.judge.findings import Finding, broken, kept, not_judged, warning
 from coordinator_testing.certify.judge.history import Committed, History, Processed, place
 
-_NO_TESTIMONY = "nothing shows what the program has processed"
+NO_TESTIMONY = "nothing shows what the program has processed"
 _TESTIMONIES = {"lines": "line on stdout", "http": "HTTP call", "command": "line of the command"}
 UNSTABLE_RETRY_MS = 5_000
 """A client that waits for a transaction to end asks again within this time; else it stands still for a reason of its own."""
 LINE_LATE_MS = 500
 LINES_LATE = 0.9
 """A busy machine may read a line this many ms after it was written, and this part of all lines a little after."""
-_DROPPED = "the server forgot entries before they were read"
+DROPPED = "the server forgot entries before they were read"
 
 
 def lost(promise: str, history: History) -> Finding:
@@ -32,14 +32,14 @@ def lost(promise: str, history: History) -> Finding:
             for partition, record in _committed_records(history)
             if not history.processed.get((partition, record.number))
         ]
-        testimony = _testimony(history)
+        testimony = testimony_of(history)
         if missing:
             return broken(promise, f"{len(missing)} records are committed and have no {testimony}", missing)
         return kept(promise, f"every committed record has a {testimony}")
     if evidence.entries_dropped:
-        return not_judged(promise, _DROPPED)
+        return not_judged(promise, DROPPED)
     if evidence.outages:
-        return not_judged(promise, f"{_NO_TESTIMONY}, and what was sent while the server went down is not recorded")
+        return not_judged(promise, f"{NO_TESTIMONY}, and what was sent while the server went down is not recorded")
     unsent = [
         place(evidence, partition, record.offset)
         for partition, record in _committed_records(history)
@@ -47,7 +47,7 @@ def lost(promise: str, history: History) -> Finding:
     ]
     if unsent:
         return broken(promise, f"{len(unsent)} records are committed and no instance was sent them", unsent)
-    return not_judged(promise, f"{_NO_TESTIMONY}; every committed record was sent to an instance")
+    return not_judged(promise, f"{NO_TESTIMONY}; every committed record was sent to an instance")
 
 
 def _skipped(history: History) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _skipped(history: History) -> Iterator[str]:
                     yield place(evidence, partition, skipped)
 
 
-def _testimony(history: History) -> str:
+def testimony_of(history: History) -> str:
     """What shows that a record was processed, for people."""
     return _TESTIMONIES.get(history.evidence.testimony, "copy in the output topic")
 
@@ -98,7 +98,7 @@ def delivered_twice(promise: str, history: History) -> Finding:
     if again:
         return broken(promise, f"{len(again)} times an instance read again what was committed before it began", again)
     if history.processed is None:
-        return not_judged(promise, f"{_NO_TESTIMONY}; no instance read again what was committed before it began")
+        return not_judged(promise, f"{NO_TESTIMONY}; no instance read again what was committed before it began")
     twice = [
         f"{place(evidence, partition, record.offset)}: {second.place}"
         for partition, records in evidence.inputs.items()
@@ -215,7 +215,7 @@ def committed_too_early(promise: str, history: History) -> Finding:
     """Accepted commits beyond what the process was sent or, if something shows that, beyond what it had processed."""
     evidence = history.evidence
     if evidence.entries_dropped:
-        return not_judged(promise, _DROPPED)
+        return not_judged(promise, DROPPED)
     early = [
         f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: sent up to {bound}"
         for partition, commit in _accepted(history)
@@ -225,22 +225,31 @@ def committed_too_early(promise: str, history: History) -> Finding:
     if early:
         return broken(promise, f"{len(early)} commits are beyond what the process was sent", early)
     if history.processed is None:
-        return not_judged(promise, f"{_NO_TESTIMONY}; no commit is beyond what the process was sent")
-    testimony = _testimony(history)
-    compared = list(_processed_after(history))
-    if not compared:
-        return not_judged(promise, f"no {testimony} says when a record was processed that was committed")
-    late = [each for each in compared if each[-1] > 0]
-    if evidence.testimony == "lines" and len(late) < LINES_LATE * len(compared):
-        late = [each for each in compared if each[-1] > LINE_LATE_MS]
-    early = [
-        f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: the {testimony} for {record.offset} came"
-        f" {later_ms} ms later"
-        for partition, commit, record, later_ms in late
+        return not_judged(promise, f"{NO_TESTIMONY}; no commit is beyond what the process was sent")
+    testimony = testimony_of(history)
+    compared = [
+        (
+            (
+                f"{cite(commit.entry)} commits {place(evidence, partition, commit.offset)}: the {testimony} for {record.offset}"
+                f" came {later_ms} ms later"
+            ),
+            later_ms,
+        )
+        for partition, commit, record, later_ms in _processed_after(history)
     ]
+    return compare(promise, history, compared, "committed")
+
+
+def compare(promise: str, history: History, compared: Sequence[tuple[str, int]], done: str) -> Finding:
+    """Whether records were processed before they were `done`. `compared`: what to say of each, and how much later it was."""
+    if not compared:
+        return not_judged(promise, f"no {testimony_of(history)} says when a record was processed that was {done}")
+    early = [text for text, later_ms in compared if later_ms > 0]
+    if history.evidence.testimony == "lines" and len(early) < LINES_LATE * len(compared):
+        early = [text for text, later_ms in compared if later_ms > LINE_LATE_MS]
     if early:
-        return broken(promise, f"{len(early)} records were committed before they were processed", early)
-    return kept(promise, "every commit covers records that were processed before")
+        return broken(promise, f"{len(early)} records were {done} before they were processed", early)
+    return kept(promise, f"every record that was {done} had been processed before")
 
 
 def _accepted(history: History) -> Iterator[tuple[int, Committed]]:
@@ -306,7 +315,7 @@ def went_back(promise: str, history: History) -> Finding:
     """Committed offsets below one that was committed before, though nobody had the partition's offset moved."""
     evidence = history.evidence
     if evidence.entries_dropped:
-        return not_judged(promise, _DROPPED)
+        return not_judged(promise, DROPPED)
     found: dict[bool, list[str]] = {True: [], False: []}
     for partition in history.partitions():
         for highest, commit in _backwards(history, partition):
@@ -354,7 +363,7 @@ def progress(promise: str, history: History) -> Finding:
     """The longest time in which the committed offset of a partition stood still."""
     evidence = history.evidence
     if evidence.entries_dropped:
-        return not_judged(promise, _DROPPED)
+        return not_judged(promise, DROPPED)
     if evidence.is_interrupted:
         return not_judged(promise, "the event was interrupted")
     if evidence.provoked_ms is None:

@@ -1,7 +1,6 @@
 """The programs that docs/certification.md is about: the obvious consumer and the obvious read-process-write program of each
-client library, and three that are wrong on purpose.
+client library, share consumers, and programs that are wrong on purpose.
 
-Each reads the environment that `coordinator certify` gives it: BOOTSTRAP, TOPIC, GROUP, OUTPUT_TOPIC, GROUP_PROTOCOL,
-GROUP_INSTANCE_ID, TRANSACTIONAL_ID. A TOPIC that begins with ^ is a pattern. All settings of the libraries
-but those that such a program must make are their defaults.
+Each reads the environment that `coordinator certify` gives it (docs/certify.md). A TOPIC that begins with ^ is a pattern. All
+settings of the libraries but those that such a program must make are their defaults.
 """

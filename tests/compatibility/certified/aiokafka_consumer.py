@@ -9,7 +9,7 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from settings import (
-    BOOTSTRAP,
+    ARGUMENTS,
     CLIENT_RACK,
     GROUP,
     GROUP_INSTANCE_ID,
@@ -26,7 +26,7 @@ async def main() -> None:
     stop = Stop()
     consumer = AIOKafkaConsumer(
         TOPIC,
-        bootstrap_servers=BOOTSTRAP,
+        **ARGUMENTS,
         group_id=GROUP,
         group_instance_id=GROUP_INSTANCE_ID,
         client_rack=CLIENT_RACK or None,
@@ -34,7 +34,7 @@ async def main() -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True)
+    producer = AIOKafkaProducer(**ARGUMENTS, enable_idempotence=True)
     async with producer, consumer:
         while not stop:
             batches = await consumer.getmany(timeout_ms=1000)

@@ -7,7 +7,7 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerFenced
-from settings import BOOTSTRAP, GROUP, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, classic_only, report
+from settings import ARGUMENTS, GROUP, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, classic_only, report
 
 
 async def read_again(consumer: AIOKafkaConsumer) -> None:
@@ -19,13 +19,13 @@ async def main() -> None:
     stop = Stop()
     consumer = AIOKafkaConsumer(
         TOPIC,
-        bootstrap_servers=BOOTSTRAP,
+        **ARGUMENTS,
         group_id=GROUP,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
     )
-    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=TRANSACTIONAL_ID)
+    producer = AIOKafkaProducer(**ARGUMENTS, transactional_id=TRANSACTIONAL_ID)
     async with producer, consumer:
         while not stop:
             batches = await consumer.getmany(timeout_ms=500, max_records=20)

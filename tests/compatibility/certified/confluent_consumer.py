@@ -5,11 +5,11 @@ A commit that fails is reported; the loop goes on, because whoever owns the part
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from settings import (
-    BOOTSTRAP,
     CLIENT_RACK,
     GROUP,
     GROUP_INSTANCE_ID,
     GROUP_PROTOCOL,
+    LIBRDKAFKA,
     MAX_POLL_INTERVAL_MS,
     OUTPUT_TOPIC,
     TOPIC,
@@ -34,7 +34,7 @@ def delivered(failure: KafkaError | None, message: Message) -> None:
 
 stop = Stop()
 settings = {
-    "bootstrap.servers": BOOTSTRAP,
+    **LIBRDKAFKA,
     "group.id": GROUP,
     "group.protocol": GROUP_PROTOCOL,
     "auto.offset.reset": "earliest",
@@ -46,7 +46,7 @@ if CLIENT_RACK:
 if GROUP_INSTANCE_ID:
     settings["group.instance.id"] = GROUP_INSTANCE_ID
 consumer = Consumer(settings)
-producer = Producer({"bootstrap.servers": BOOTSTRAP, "enable.idempotence": True, "linger.ms": 0})
+producer = Producer({**LIBRDKAFKA, "enable.idempotence": True, "linger.ms": 0})
 consumer.subscribe([TOPIC])
 try:
     while not stop:

@@ -7,13 +7,13 @@ After an error that requires an abort, it aborts and reads again from the commit
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, report
+from settings import GROUP, GROUP_PROTOCOL, LIBRDKAFKA, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, report
 
 BATCH = 20
 stop = Stop()
 consumer = Consumer(
     {
-        "bootstrap.servers": BOOTSTRAP,
+        **LIBRDKAFKA,
         "group.id": GROUP,
         "group.protocol": GROUP_PROTOCOL,
         "auto.offset.reset": "earliest",
@@ -21,7 +21,7 @@ consumer = Consumer(
         "isolation.level": "read_committed",
     }
 )
-producer = Producer({"bootstrap.servers": BOOTSTRAP, "transactional.id": TRANSACTIONAL_ID, "linger.ms": 0})
+producer = Producer({**LIBRDKAFKA, "transactional.id": TRANSACTIONAL_ID, "linger.ms": 0})
 
 
 def until_settled(call: Callable[[], None]) -> None:

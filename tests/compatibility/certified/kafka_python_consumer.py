@@ -6,7 +6,7 @@ A commit that fails is reported; the loop goes on, because whoever owns the part
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import FencedInstanceIdError, KafkaError
 from settings import (
-    BOOTSTRAP,
+    ARGUMENTS,
     CLIENT_RACK,
     GROUP,
     GROUP_INSTANCE_ID,
@@ -22,7 +22,7 @@ classic_only("kafka-python")
 stop = Stop()
 consumer = KafkaConsumer(
     TOPIC,
-    bootstrap_servers=BOOTSTRAP,
+    **ARGUMENTS,
     group_id=GROUP,
     group_instance_id=GROUP_INSTANCE_ID,
     client_rack=CLIENT_RACK,
@@ -30,7 +30,7 @@ consumer = KafkaConsumer(
     auto_offset_reset="earliest",
     enable_auto_commit=False,
 )
-producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)
+producer = KafkaProducer(**ARGUMENTS)
 try:
     while not stop:
         batches = consumer.poll(timeout_ms=1000)

@@ -6,19 +6,19 @@ After an error that is not fatal, it aborts and reads again from the committed o
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
 from kafka.errors import KafkaError, ProducerFencedError
-from settings import BOOTSTRAP, GROUP, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, classic_only, report
+from settings import ARGUMENTS, GROUP, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, classic_only, report
 
 classic_only("kafka-python")
 stop = Stop()
 consumer = KafkaConsumer(
     TOPIC,
-    bootstrap_servers=BOOTSTRAP,
+    **ARGUMENTS,
     group_id=GROUP,
     auto_offset_reset="earliest",
     enable_auto_commit=False,
     isolation_level="read_committed",
 )
-producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=TRANSACTIONAL_ID)
+producer = KafkaProducer(**ARGUMENTS, transactional_id=TRANSACTIONAL_ID)
 producer.init_transactions()
 try:
     while not stop:

@@ -64,6 +64,10 @@ CONSUMERS = {
     "kafkajs": Certified("kafkajs", _node),
     "streams": Certified("kafka-streams", _java("ObviousStreams", STREAMS_ARTIFACTS), ("classic", "streams")),
 }
+SHARE = {
+    "confluent_share": Certified("confluent-kafka", _python("share_consumer"), ("share",)),
+    "franz_go_share": Certified("franz-go", _go, ("share",)),
+}
 TRANSACTIONS = {
     "confluent_transactions": Certified("confluent-kafka", _python("confluent_transactions"), BOTH, True),
     "kafka_python_transactions": Certified("kafka-python", _python("kafka_python_transactions"), ("classic",), True),
@@ -77,4 +81,4 @@ WRONG = {
     "wrong_ignores_revocation": Certified("confluent-kafka", _python("wrong_ignores_revocation"), BOTH),
     "wrong_zombie": Certified("kafka-python", _python("wrong_zombie")),
 }
-PROGRAMS = CONSUMERS | TRANSACTIONS | WRONG
+PROGRAMS = CONSUMERS | SHARE | TRANSACTIONS | WRONG

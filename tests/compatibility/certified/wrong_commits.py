@@ -10,7 +10,17 @@ nothing   copies in transactions, and leaves the offsets out
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, TRANSACTIONAL_ID, Stop, report
+from settings import (
+    BOOTSTRAP,
+    GROUP,
+    GROUP_PROTOCOL,
+    MAX_POLL_INTERVAL_MS,
+    OUTPUT_TOPIC,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Stop,
+    report,
+)
 
 mistake = sys.argv[1]
 stop = Stop()
@@ -21,6 +31,7 @@ consumer = Consumer(
         "group.protocol": GROUP_PROTOCOL,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
+        "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
     }
 )
 in_transactions = mistake in ("outside", "nothing")

@@ -1,12 +1,13 @@
 """A wrong program: it goes on to read and to commit what it was ever assigned, as if nothing could be revoked."""
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, OUTPUT_TOPIC, TOPIC, Stop, report
+from settings import BOOTSTRAP, GROUP, GROUP_PROTOCOL, MAX_POLL_INTERVAL_MS, OUTPUT_TOPIC, TOPIC, Stop, report
 
 Place = tuple[str, int]
 stop = Stop()
 settings = {"bootstrap.servers": BOOTSTRAP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-member = Consumer(settings | {"group.id": GROUP, "group.protocol": GROUP_PROTOCOL})
+own = {"group.id": GROUP, "group.protocol": GROUP_PROTOCOL, "max.poll.interval.ms": MAX_POLL_INTERVAL_MS}
+member = Consumer(settings | own)
 reader = Consumer(settings | {"group.id": f"{GROUP}-no-member"})
 producer = Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 0})
 positions: dict[Place, int] = {}

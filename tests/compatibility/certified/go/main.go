@@ -1,4 +1,5 @@
-// The obvious consumer of franz-go and, with a TRANSACTIONAL_ID, its obvious read-process-write program.
+// The obvious consumer of franz-go, its obvious share consumer (GROUP_PROTOCOL=share) and, with a TRANSACTIONAL_ID, its obvious
+// read-process-write program.
 //
 // The consumer is what "Offset management" of its documentation recommends for manual commits: BlockRebalanceOnPoll,
 // CommitUncommittedOffsets, AllowRebalance. The other is the example transactions/eos: a GroupTransactSession. A commit that
@@ -10,10 +11,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 func main() {
@@ -21,16 +26,29 @@ func main() {
 	defer cancel()
 	options := []kgo.Opt{
 		kgo.SeedBrokers(os.Getenv("BOOTSTRAP")),
-		kgo.ConsumerGroup(os.Getenv("GROUP")),
 		kgo.ConsumeTopics(os.Getenv("TOPIC")),
 		kgo.DefaultProduceTopic(os.Getenv("OUTPUT_TOPIC")),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}
 	if strings.HasPrefix(os.Getenv("TOPIC"), "^") {
 		options = append(options, kgo.ConsumeRegex())
 	}
 	if instance := os.Getenv("GROUP_INSTANCE_ID"); instance != "" {
 		options = append(options, kgo.InstanceID(instance))
+	}
+	if rack := os.Getenv("CLIENT_RACK"); rack != "" {
+		options = append(options, kgo.Rack(rack))
+	}
+	if os.Getenv("SASL_MECHANISM") == "PLAIN" {
+		auth := plain.Auth{User: os.Getenv("SASL_USERNAME"), Pass: os.Getenv("SASL_PASSWORD")}
+		options = append(options, kgo.SASL(auth.AsMechanism()))
+	}
+	if os.Getenv("GROUP_PROTOCOL") == "share" {
+		share(ctx, append(options, kgo.ShareGroup(os.Getenv("GROUP"))))
+		return
+	}
+	options = append(options, kgo.ConsumerGroup(os.Getenv("GROUP")), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if ms, err := strconv.Atoi(os.Getenv("MAX_POLL_INTERVAL_MS")); err == nil {
+		options = append(options, kgo.RebalanceTimeout(time.Duration(ms)*time.Millisecond))
 	}
 	if os.Getenv("GROUP_PROTOCOL") == "consumer" {
 		// The server-side protocol needs a balancer that the server has, too.
@@ -66,6 +84,32 @@ func consume(ctx context.Context, options []kgo.Opt) {
 		}
 		client.AllowRebalance()
 	}
+}
+
+// share accepts each record that it has copied, and rejects those without a value: nobody can make a text of them.
+func share(ctx context.Context, options []kgo.Opt) {
+	client := open(options)
+	for ctx.Err() == nil {
+		fetches := client.PollFetches(ctx)
+		report("poll", fetches)
+		fetches.EachRecord(func(record *kgo.Record) {
+			if record.Value == nil || !utf8.Valid(record.Value) {
+				record.Ack(kgo.AckReject)
+				return
+			}
+			copied := &kgo.Record{Key: record.Key, Value: record.Value}
+			if err := client.ProduceSync(context.Background(), copied).FirstErr(); err != nil {
+				fmt.Fprintln(os.Stderr, "given back:", err)
+				record.Ack(kgo.AckRelease)
+				return
+			}
+			record.Ack(kgo.AckAccept)
+		})
+		if err := client.FlushAcks(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "acknowledgement:", err)
+		}
+	}
+	client.Close()
 }
 
 func transact(ctx context.Context, options []kgo.Opt) {

@@ -23,17 +23,15 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class ObviousConsumer {
     public static void main(String[] arguments) throws Exception {
         String outputTopic = System.getenv().getOrDefault("OUTPUT_TOPIC", "");
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", System.getenv("BOOTSTRAP"));
+        Properties settings = connected();
         settings.put("group.id", System.getenv("GROUP"));
         settings.put("group.protocol", System.getenv("GROUP_PROTOCOL"));
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");
-        if (!System.getenv().getOrDefault("GROUP_INSTANCE_ID", "").isEmpty()) {
-            settings.put("group.instance.id", System.getenv("GROUP_INSTANCE_ID"));
-        }
-        Properties writing = new Properties();
-        writing.put("bootstrap.servers", System.getenv("BOOTSTRAP"));
+        put(settings, "group.instance.id", "GROUP_INSTANCE_ID");
+        put(settings, "client.rack", "CLIENT_RACK");
+        put(settings, "max.poll.interval.ms", "MAX_POLL_INTERVAL_MS");
+        Properties writing = connected();
         writing.put("linger.ms", "0");
         KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -76,6 +74,27 @@ public final class ObviousConsumer {
             }
         } catch (WakeupException stopped) {
             return;
+        }
+    }
+
+    /** How its clients connect. */
+    private static Properties connected() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", System.getenv("BOOTSTRAP"));
+        if (!System.getenv().getOrDefault("SASL_MECHANISM", "").isEmpty()) {
+            settings.put("security.protocol", "SASL_PLAINTEXT");
+            settings.put("sasl.mechanism", System.getenv("SASL_MECHANISM"));
+            settings.put("sasl.jaas.config", String.format(
+                "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"%s\" password=\"%s\";",
+                System.getenv("SASL_USERNAME"), System.getenv("SASL_PASSWORD")));
+        }
+        return settings;
+    }
+
+    /** Sets what the environment has, if it has it. */
+    private static void put(Properties settings, String name, String variable) {
+        if (!System.getenv().getOrDefault(variable, "").isEmpty()) {
+            settings.put(name, System.getenv(variable));
         }
     }
 }

@@ -6,12 +6,21 @@
 const { Kafka } = require("kafkajs");
 
 const { BOOTSTRAP, TOPIC, GROUP, OUTPUT_TOPIC, GROUP_PROTOCOL, TRANSACTIONAL_ID } = process.env;
+const { CLIENT_RACK, MAX_POLL_INTERVAL_MS, SASL_MECHANISM, SASL_USERNAME, SASL_PASSWORD } = process.env;
 if ((GROUP_PROTOCOL || "classic") !== "classic") {
   process.stderr.write("kafkajs has classic groups only\n");
   process.exit(2);
 }
-const kafka = new Kafka({ clientId: "obvious", brokers: [BOOTSTRAP] });
-const consumer = kafka.consumer({ groupId: GROUP });
+const kafka = new Kafka({
+  clientId: "obvious",
+  brokers: [BOOTSTRAP],
+  sasl: SASL_MECHANISM ? { mechanism: "plain", username: SASL_USERNAME, password: SASL_PASSWORD } : undefined,
+});
+const consumer = kafka.consumer({
+  groupId: GROUP,
+  rackId: CLIENT_RACK,
+  ...(MAX_POLL_INTERVAL_MS && { rebalanceTimeout: Number(MAX_POLL_INTERVAL_MS) }),
+});
 const producer = kafka.producer(
   TRANSACTIONAL_ID ? { transactionalId: TRANSACTIONAL_ID, maxInFlightRequests: 1, idempotent: true } : {});
 
