@@ -215,7 +215,8 @@ class Sharing:
         journal, worker, topics = self._journal, self.worker, coordinators.topics
         transactions = coordinators.transactions
         self._metadata = MetadataSharing(
-            self.engine, worker, journal, topics, self.joined.next_sequence, pieces_max=self.metadata_pieces
+            self.engine, worker, self.cluster, journal, topics, self.joined.next_sequence,
+            pieces_max=self.metadata_pieces,
         )
         self._metadata.start()
         self._share_events(coordinators.groups.shards, event_logs, topics, run_in_thread)

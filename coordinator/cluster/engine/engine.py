@@ -83,7 +83,7 @@ class EngineSettings:
     connect_timeout_ms: int = 3_000
     beat_timeout_ms: int = 3_000
     """A worker without a beat for this long, by the engine's clock, is dead."""
-    poll_ms: int = 1_000
+    poll_ms: int = 60_000
     """How often `changes` yields when the engine reports nothing."""
     reads_only: bool = False
     """For tools: `open` makes nothing and asks for no replication, and only `read`, `tail`, `workers` and `owners` are used."""
@@ -180,7 +180,10 @@ class Engine(Protocol):
         """The newest claim of every log that was ever claimed."""
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields at once, when workers or owners may have changed, and at least every `poll_ms`. Errors do not end it."""
+        """Yields at once, when workers or owners may have changed, and at least every `poll_ms`. Errors do not end it.
+
+        That a worker is dead is such a change, for an engine that beats or has asked for `workers`.
+        """
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""

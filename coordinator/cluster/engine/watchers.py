@@ -12,6 +12,7 @@ class Watchers:
         self._poll_s = poll_ms / 1000
         self._changed: set[asyncio.Event] = set()
         self._is_closed = False
+        self._death: asyncio.TimerHandle | None = None
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once, at each notification and after each `poll_ms` without one, until the engine is closed."""
@@ -33,7 +34,19 @@ class Watchers:
         for changed in self._changed:
             changed.set()
 
+    def expect_death(self, left_ms: float | None) -> None:
+        """Notifies after this time, unless it is called again before: with each beat, which says when the next worker is dead.
+
+        None: there is no other worker.
+        """
+        if self._death is not None:
+            self._death.cancel()
+        loop = asyncio.get_running_loop()
+        self._death = None if left_ms is None or self._is_closed else loop.call_later(left_ms / 1000, self.notify)
+
     def close(self) -> None:
         """Ends all who watch."""
         self._is_closed = True
+        if self._death is not None:
+            self._death.cancel()
         self.notify()

@@ -29,6 +29,8 @@ class Workers:
         """Called when other workers live than before."""
         self.on_claimed: Callable[[str], None] = lambda _log: None
         """Called with a log that a worker has claimed."""
+        self.on_seen: Callable[[], None] = lambda: None
+        """Called when the engine was asked, because workers or owners may have changed."""
         self.silent: Sequence[Worker] = ()
         """Those that died less than NAMED_MS ago, and were not started again yet."""
         self.owners: Mapping[str, Owner] = {}

@@ -1,8 +1,8 @@
 """Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
 
     beat    six times in the engine's time-out; the lease is renewed with each
-    look    when the engine reports a change, when another worker is dead, and twice a second: who lives, who has what, what
-            should this worker have
+    look    twice a second and when the engine reports a change, such as a worker that is dead. Only then it is asked who lives
+            and who has what: an idle worker costs its engine nothing but beats
     take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
     give    shards of this worker that another should have: a few at a time, and the next ones when that has them
     release what the engine says that this worker has, although it lost the claim, if another should have it
@@ -34,9 +34,7 @@ from coordinator.runtime.shard import Status
 _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-"""How often a worker looks if the engine reports no change."""
-LIVING_S = 0.1
-"""How often it asks who lives. No engine reports that a worker is dead."""
+"""How often a worker looks at what it knows if the engine reports no change."""
 TAKING_S = 0.05
 """How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
@@ -87,6 +85,8 @@ class Ownership:
         self._now_ms = now_ms
         self._on_taken = on_taken
         self._changed = asyncio.Event()
+        self._is_outdated = False
+        """Whether the engine may have other workers or owners than this worker knows."""
         self._first_round = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
@@ -115,7 +115,6 @@ class Ownership:
         self._tasks = [
             asyncio.create_task(self._beat_forever()),
             asyncio.create_task(self._watch()),
-            asyncio.create_task(self._watch_living()),
             asyncio.create_task(self._look_on_change()),
             asyncio.create_task(self._reachability.run()),
         ]
@@ -175,7 +174,7 @@ class Ownership:
         if self._lease.is_over:
             # Before it is renewed: this process may have been stopped, and others may have had its shards meanwhile.
             self._yield()
-            self._changed.set()
+            self._ask_again()
         self._lease.renew(began_ms)
 
     async def _beat_forever(self) -> None:
@@ -211,22 +210,21 @@ class Ownership:
 
     async def _watch(self) -> None:
         async for _ in self._engine.changes():
-            self._changed.set()
+            self._ask_again()
 
-    async def _watch_living(self) -> None:
-        while True:
-            await asyncio.sleep(LIVING_S)
-            with suppress(EngineUnavailable):  # the next look reports it
-                if await self._engine.workers() != self._cluster.living:
-                    self._changed.set()
+    def _ask_again(self) -> None:
+        self._is_outdated = True
+        self._changed.set()
 
     async def _look_on_change(self) -> None:
         while True:
             try:
                 await self._look()
             except EngineUnavailable as error:
+                self._is_outdated = True
                 _log.warning("event=look_failed reason=%s", error)
             except Exception:  # noqa: BLE001 - the next look may succeed
+                self._is_outdated = True
                 _log.exception("event=look_failed")
             if len(self._moves) > 1:
                 await asyncio.sleep(TAKING_S)
@@ -237,22 +235,26 @@ class Ownership:
 
     async def _see(self) -> None:
         """Takes over from the engine who lives and who owns what."""
+        self._is_outdated = False
         # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
         owners = await self._engine.owners()
-        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
-        self._cluster.owners = owners
         living = await self._engine.workers()
         # Nobody is silent who was not missed by an earlier look, so most looks need not ask.
         seen = await self._engine.workers(NAMED_MS) if self._cluster.is_anybody_missing(living) else living
         if living != self._cluster.living:
             _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
+        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
+        self._cluster.owners = owners
         self._cluster.update(living, seen)
         for log in claimed:
             self._cluster.on_claimed(log)
+        self._cluster.on_seen()
 
     async def _look(self) -> None:
         self._drop_lost()
-        await self._see()
+        # Those who died are forgotten after a time that no engine reports.
+        if self._is_outdated or self._cluster.silent:
+            await self._see()
         self._drop_fenced()
         wanted = self._cluster.expected = self._wanted()
         if self._is_away:
@@ -362,6 +364,7 @@ class Ownership:
                 self._changed.set()
             else:
                 _log.warning("event=shard_not_moved log=%s reason=%s", log, describe_failure(error))
+                self._is_outdated = True
                 if isinstance(error, OSError):
                     self._unfit_until_ms = self._now_ms() + UNFIT_MS
                     self._changed.set()

@@ -212,6 +212,54 @@ async def test_changes_of_workers_and_owners_are_reported(connect, change):
     await changes.aclose()
 
 
+async def test_a_death_is_reported_to_a_worker_that_beats(connect):
+    dead, alive = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300, poll_ms=60_000)
+    await dead.beat(worker(1))
+    changes = alive.changes()
+
+    async def beat() -> None:
+        while True:
+            await alive.beat(worker(2))
+            await asyncio.sleep(0.05)
+
+    beating = asyncio.create_task(beat())
+    async with asyncio.timeout(20):
+        while worker(1) not in await alive.workers():
+            await anext(changes)
+        while worker(1) in await alive.workers():
+            await anext(changes)
+    beating.cancel()
+    await asyncio.wait([beating])
+    await changes.aclose()
+
+
+async def test_a_death_is_reported_to_a_worker_that_does_not_beat(connect):
+    dead, watching = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300, poll_ms=60_000)
+    await dead.beat(worker(1))
+    changes = watching.changes()
+    async with asyncio.timeout(20):
+        while await watching.workers():
+            await anext(changes)
+    await changes.aclose()
+
+
+async def test_a_worker_that_is_marked_is_reported(connect):
+    acting, watching = await connect(), await connect(poll_ms=60_000)
+    await acting.beat(worker(1))
+    changes = watching.changes()
+    await anext(changes)
+    waiting = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    marked = worker(1).marked(is_leaving=True)
+    await acting.beat(marked)
+    async with asyncio.timeout(20):
+        while await watching.workers() != [marked]:
+            await waiting
+            waiting = asyncio.ensure_future(anext(changes))
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
 async def test_changes_are_polled_where_nothing_is_reported(connect):
     engine = await connect(poll_ms=10)
     changes = engine.changes()

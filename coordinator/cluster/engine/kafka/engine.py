@@ -69,7 +69,7 @@ class KafkaEngine:
         self._tails = Tails(self._partitions, self._reader)
         self._producers = Producers(self._cluster, settings.cluster)
         self._appends = Appends(self._cluster, self._partitions, self._reader, self._producers)
-        self._control = Control(self._cluster, self._partitions, self._topics.control, settings, self._watchers.notify)
+        self._control = Control(self._cluster, self._partitions, self._topics.control, settings, self._watchers)
         self._owned_logs: dict[str, OwnedLog] = {}
         self._writing = asyncio.Lock()
         """One batch of a log is in flight at a time."""

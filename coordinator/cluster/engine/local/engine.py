@@ -178,7 +178,8 @@ class LocalEngine(asyncio.Protocol):
 
     async def beat(self, worker: Worker) -> None:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        await self.ask("beat", worker=worker)
+        beat_timeout_ms = self._settings.beat_timeout_ms
+        self._watchers.expect_death(await self.ask("beat", worker=worker, beat_timeout_ms=beat_timeout_ms))
 
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops. Raises: EngineUnavailable."""
@@ -186,9 +187,10 @@ class LocalEngine(asyncio.Protocol):
 
     async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent; those that live also have an open connection. Raises: EngineUnavailable."""
-        if within_ms is None:
-            return wire.workers(await self.ask("workers", beat_timeout_ms=self._settings.beat_timeout_ms))
-        return wire.workers(await self.ask("seen_workers", within_ms=within_ms))
+        limit_ms = self._settings.beat_timeout_ms
+        found, left_ms = await self.ask("workers", beat_timeout_ms=limit_ms, within_ms=within_ms)
+        self._watchers.expect_death(left_ms)
+        return [Worker(*each) for each in found]
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""

@@ -108,11 +108,6 @@ def worker_of(fields: Any) -> Worker | None:
     return None if fields is None else Worker(*fields)
 
 
-def workers(fields: Iterable[Any]) -> list[Worker]:
-    """The workers that a JSON message lists."""
-    return [Worker(*each) for each in fields]
-
-
 _REFUSALS: Mapping[str, type[Exception]] = {"fenced": Fenced, "log failed": LogFailed, "unavailable": EngineUnavailable}
 
 

@@ -143,19 +143,26 @@ removed AS (DELETE FROM piece USING held WHERE piece.log = held.log AND sequence
 SELECT {_DURABILITY} FROM held
 """
 
+# It answers in how many milliseconds the next of the other workers is dead, unless that one beats before.
 BEAT = """
-WITH beat AS (
+WITH before AS (
+    SELECT FROM worker
+    WHERE (id, node_id, host, port, listeners) = ($1, $2, $3, $4, $5)
+        AND beat > clock_timestamp() - $7 * interval '1 millisecond'),
+beaten AS (
     INSERT INTO worker (id, node_id, host, port, listeners, beat) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
-    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp()
-    RETURNING xmax = 0 AS is_new)
-SELECT pg_notify($6, '') FROM beat WHERE is_new
+    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp())
+SELECT $7 - 1000 * extract(epoch FROM clock_timestamp() - min(beat))::float8 AS left_ms,
+       (SELECT pg_notify($6, '') WHERE NOT EXISTS (SELECT FROM before))
+FROM worker
+WHERE id <> $1 AND beat > clock_timestamp() - $7 * interval '1 millisecond'
 """
 LEAVE = """
 WITH gone AS (DELETE FROM worker WHERE id = $1 OR beat < clock_timestamp() - interval '1 day' RETURNING id)
 SELECT pg_notify($2, '') FROM gone
 """
 WORKERS = """
-SELECT id, node_id, host, port, listeners FROM worker
+SELECT id, node_id, host, port, listeners, 1000 * extract(epoch FROM clock_timestamp() - beat)::float8 AS age_ms FROM worker
 WHERE beat > clock_timestamp() - $1 * interval '1 millisecond'
 ORDER BY node_id, id
 """
