@@ -11,7 +11,7 @@ from coordinator_lab.simulation.memory_engine import Delivery, Unreliable
 
 LATE_S = 3.0
 """How late a late statement or answer is at most: longer than an append waits."""
-_OF_TAKE_OVERS = frozenset({"beat", "claim", "leave", "notification", "owners", "release", "replay", "workers"})
+_OF_TAKE_OVERS = frozenset({"beat", "claim", "leave", "owners", "release", "replay", "workers"})
 
 
 class EngineWire:

@@ -219,16 +219,12 @@ class MemoryEngine:
         self._ended = EndedClaims()
         self._is_closed = False
         self._under_way: dict[asyncio.Future[Any], None] = {}
-        self._watchers = Watchers(settings.poll_ms)
+        self._watchers = Watchers()
         self._is_lost = False
         """Whether the connection is broken. The next one begins with a notification, because some may have been missed."""
 
     def _notified(self) -> None:
-        arrivals = self._deliveries.draw("notification").arrivals
-        if arrivals:
-            asyncio.get_running_loop().call_later(arrivals[0], self._watchers.notify, context=self._store.context)
-        else:
-            self._is_lost = True
+        asyncio.get_running_loop().call_later(ONE_WAY_S, self._watchers.notify, context=self._store.context)
 
     def disconnect(self) -> None:
         """Every statement under way is without an answer. It may still arrive."""
@@ -360,7 +356,8 @@ class MemoryEngine:
             raise EngineUnavailable("the connection is refused")
         self._under_way[answer] = None
         try:
-            result = await asyncio.wait_for(answer, self._settings.append_timeout_ms / 1000)
+            async with asyncio.timeout(self._settings.append_timeout_ms / 1000):
+                result = await answer
         except TimeoutError:
             self._is_lost = True
             raise EngineUnavailable(f"no answer to a {statement}") from None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from coordinator.api.cluster import Node
-from coordinator.cluster.engine.engine import Owner, Worker
+from coordinator.cluster.engine.engine import MARKS, Owner, Worker
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
 NAMED_MS = 9_000
@@ -81,11 +81,6 @@ class Workers:
         """As `nodes`, with those that died less than NAMED_MS ago."""
         return self._nodes([*self.living, *self.silent], advertised)
 
-    def is_anybody_missing(self, living: Sequence[Worker]) -> bool:
-        """Whether somebody lived, or had just died, at the last look, and does not live now."""
-        ids = {each.id for each in living}
-        return any(each.id not in ids for each in (*self.living, *self.silent))
-
     def update(self, living: Sequence[Worker], seen: Sequence[Worker]) -> None:
         """Takes over who lives, and who has beaten in the last NAMED_MS, whether it lives or not."""
         here = {each.node_id for each in living} | ({self.me.node_id} if self.me is not None else set())
@@ -136,7 +131,9 @@ def _log(topic: str, index: int) -> str:
 def listeners_of(worker: Worker) -> list[tuple[str, tuple[str, int]]]:
     """The names and addresses of a worker's listeners."""
     found = []
-    for entry in worker.listeners.split(",") if worker.listeners else ():
+    for entry in worker.listeners.split(","):
+        if not entry or entry.startswith(MARKS):
+            continue
         name, _, address = entry.partition("://")
         host, _, port = address.rpartition(":")
         found.append((name, (host.strip("[]"), int(port))))

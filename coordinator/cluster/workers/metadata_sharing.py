@@ -66,7 +66,6 @@ class MetadataSharing:
         self._sequence = sequence
         self._waiting: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
-        self._has_failed = False
         self._task: asyncio.Task[None] | None = None
         topics.metadata.when_leading = self._when_leading
         cluster.on_seen = self._wake.set
@@ -92,7 +91,6 @@ class MetadataSharing:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            self._has_failed = False
             try:
                 await self._settle()
                 if not self._topics.metadata.in_steps:
@@ -102,8 +100,8 @@ class MetadataSharing:
                 if self._waiting and self._journal.claim_of(self._log) is None:
                     await self._lead()
             except Exception as error:  # noqa: BLE001 - an engine that refuses today may be fit tomorrow
-                self._has_failed = True
                 _log.warning("event=metadata_not_followed reason=%s", error)
+                asyncio.get_running_loop().call_later(FOLLOW_S, self._wake.set)
             # Without a claim what they write is refused, which they report to their clients.
             waiting, self._waiting = self._waiting, deque()
             is_writing = bool(waiting)
@@ -123,7 +121,7 @@ class MetadataSharing:
     async def _sleep(self) -> None:
         is_written = self._cluster.owner_of(METADATA_FOLDER) is not None
         with suppress(TimeoutError):
-            async with asyncio.timeout(FOLLOW_S if is_written or self._has_failed else None):
+            async with asyncio.timeout(FOLLOW_S if is_written else None):
                 await self._wake.wait()
 
     async def _settle(self) -> None:

@@ -36,7 +36,7 @@ class LocalEngine(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._numbers = 0
         self._waiting: dict[int, asyncio.Future[Frame]] = {}
-        self._watchers = Watchers(settings.poll_ms)
+        self._watchers = Watchers()
         self.lost = asyncio.Event()
         """Set when the connection is closed."""
 
@@ -195,8 +195,8 @@ class LocalEngine(asyncio.Protocol):
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""
         owners = await self.ask("owners")
-        return {log: Owner(epoch, wire.worker_of(worker)) for log, (epoch, worker) in owners.items()}
+        return {log: Owner(epoch, worker and Worker(*worker)) for log, (epoch, worker) in owners.items()}
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification, and every `poll_ms`."""
+        """Yields at once and at each notification."""
         return self._watchers.changes()

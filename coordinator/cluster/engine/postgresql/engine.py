@@ -52,11 +52,11 @@ class PostgresqlEngine:
     def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
         check_cluster_name(settings.cluster)
         self._settings = settings
-        self._watchers = Watchers(settings.poll_ms)
+        self._watchers = Watchers()
         self._primary = Primary(address, settings)
         limit_s = settings.append_timeout_ms / 1000
-        self._writes = Link(self._primary, "writes", limit_s, is_durable=True)
-        self._reads = Link(self._primary, "reads", limit_s, self._listen, is_durable=False)
+        self._writes = Link(self._primary, limit_s, is_durable=True)
+        self._reads = Link(self._primary, limit_s, self._listen, is_durable=False)
         self._ended = EndedClaims()
 
     async def open(self) -> None:
@@ -268,7 +268,7 @@ class PostgresqlEngine:
         }
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification, when notifications may have been lost, and every `poll_ms`."""
+        """Yields at once, at each notification, and when some may have been lost."""
         return self._watchers.changes()
 
     async def _listen(self, connection: PrimaryConnection) -> None:

@@ -23,11 +23,11 @@ class Link:
     """A connection that is made again after it was lost. Statements wait for each other."""
 
     def __init__(
-        self, primary: Primary, purpose: str, limit_s: float, on_connected: OnConnected | None = None, *, is_durable: bool
+        self, primary: Primary, limit_s: float, on_connected: OnConnected | None = None, *, is_durable: bool
     ) -> None:
         """`on_connected`: what a connection needs before its first statement."""
         self._primary = primary
-        self._purpose = purpose
+        self._purpose = "writes" if is_durable else "reads"
         self._limit_s = limit_s
         self._is_durable = is_durable
         self._on_connected = on_connected

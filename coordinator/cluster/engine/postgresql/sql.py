@@ -63,18 +63,13 @@ WITH claimed AS (
     RETURNING epoch)
 SELECT epoch, pg_notify($8, ''), {_DURABILITY} FROM claimed
 """
-# A statement of its own: one that waited for a lock would still see the log as it was before.
-CLAIMED_LOG = """
-SELECT owner.epoch, covered.upto AS covered,
-       greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
-FROM owner, (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
-WHERE log = $1
-"""
 EXTENT = """
 SELECT covered.upto AS covered,
        greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
 FROM (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
 """
+# A statement of its own: one that waited for a lock would still see the log as it was before.
+CLAIMED_LOG = f"SELECT epoch, covered, next_sequence FROM owner, ({EXTENT}) AS extent WHERE log = $1"
 RELEASE = """
 WITH sent AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS sent (log, epoch)),
 held AS MATERIALIZED (
