@@ -87,6 +87,10 @@ def test_several_workers_answer_the_overview_together_and_each_has_its_shards(co
         wait_until(lambda: [len(each.shards) for each in control.workers()] == [total, 0])
         assert not control.resume_worker(1).leaving
         wait_until(lambda: all(each.shards for each in control.workers()))
+        first, second = control.workers()
+        control.move_shard(first.shards[0], 1)
+        wait_until(lambda: first.shards[0] in control.workers()[1].shards)
+        wait_until(lambda: [len(each.shards) for each in control.workers()] == [len(first.shards), len(second.shards)])
         with pytest.raises(ControlRefused, match="there is no worker 2"):
             control.drain_worker(2)
 
