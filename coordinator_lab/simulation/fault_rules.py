@@ -22,6 +22,9 @@ _ERRORS: dict[str, tuple[str, ...]] = {
     "OffsetFetch": _UNAVAILABLE,
     "ConsumerGroupHeartbeat": (*_UNAVAILABLE, *_MODERN),
     "StreamsGroupHeartbeat": (*_UNAVAILABLE, *_MODERN),
+    "ShareGroupHeartbeat": (*_UNAVAILABLE, *_MODERN),
+    "ShareFetch": ("NOT_LEADER_OR_FOLLOWER", "COORDINATOR_NOT_AVAILABLE"),
+    "ShareAcknowledge": ("NOT_LEADER_OR_FOLLOWER", "COORDINATOR_NOT_AVAILABLE"),
     "Produce": ("NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR"),
     "Fetch": ("KAFKA_STORAGE_ERROR",),
     "InitProducerId": _UNAVAILABLE,
@@ -32,7 +35,9 @@ _ERRORS: dict[str, tuple[str, ...]] = {
 }
 """Errors that the simulated clients expect from each API."""
 _APIS = tuple(_ERRORS)
-_NOT_WHILE_LOADING = tuple(api for api in _ERRORS if api not in {"Heartbeat", "Produce", "Fetch"})
+_NOT_WHILE_LOADING = tuple(
+    api for api in _ERRORS if api not in {"Heartbeat", "Produce", "Fetch", "ShareFetch", "ShareAcknowledge"}
+)
 """While a coordinator loads, it accepts the heartbeats of removed members too, as in Kafka: the invariants would find that."""
 _NAMES_A_MEMBER = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "ConsumerGroupHeartbeat"})
 

@@ -100,7 +100,7 @@ class Population:
         if plan.acts_s:
             ids = [each.name for each in workload.producers if isinstance(each, transaction_clients.Accountant)]
             ids += [count.transactional_id for count in counts]
-            workload.meddlers = [Meddler(world, "meddler", groups, ids)]
+            workload.meddlers = [Meddler(world, "meddler", groups | dict.fromkeys(workload.share_groups(), True), ids)]
         if plan.metadata_s:
             self.metadata = MetadataChanger(world, "metadata")
             self.others.append(self.metadata)
