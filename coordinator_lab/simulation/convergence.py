@@ -104,7 +104,7 @@ class ConvergenceCheck:
 
     def _generations(self) -> dict[str, int]:
         generations = {member.name: member.generation for member in self.workload.classic}
-        members = [*self.workload.modern, *self.workload.shares]
+        members: list[ConsumerMember | ShareMember] = [*self.workload.modern, *self.workload.shares]
         return generations | {member.name: member.epoch for member in members}
 
     def _unconverged(self) -> list[str]:

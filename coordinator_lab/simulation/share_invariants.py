@@ -413,7 +413,7 @@ class ShareStateInvariants:
             self._cut(log, shard.log.end_offset)
             self._read(log)
             live = {
-                tuple(key): _State(
+                (key.group_id, key.topic_id, key.partition): _State(
                     kept.state_epoch, kept.leader_epoch, kept.state.start_offset, _by_offset(kept.state.batches)
                 )
                 for key, kept in shard.state.by_key.items()
