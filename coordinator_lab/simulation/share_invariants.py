@@ -11,8 +11,8 @@ record that was ever appended to `__share_group_state`, offset by offset.
 - I48: the live state of the share coordinator equals its log.
 - I49: a writer with an earlier state epoch is refused.
 
-That read_committed groups get no aborted record is part of I10. Delivery counts that are not durable go back with a crash, as in
-Kafka.
+That read_committed groups get no aborted record is part of I10. Delivery counts that are not durable go back with a crash, as
+in Kafka.
 
 What a client holds may have ended without its knowledge, because the server saw the end of the connection or was restarted. A
 share session ends with them. So a suspicion against I45 counts when the sessions of both holders are continued later.

@@ -396,7 +396,7 @@ def test_a_known_mistake_is_caught(
     """Tests the simulation itself: a server with this mistake fails within a few seeds."""
     how = {
         "durability": "fsync", "downtime_s": 0.5, "members": 3, "think_s": 0.3, "acts_s": 0.0, "rules_s": 0.0,
-        "quotas_s": 0.0, **changes,
+        "quotas_s": 0.0, "share_groups": 0, **changes,
     }  # fmt: skip
     mutant(monkeypatch)
     assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))
