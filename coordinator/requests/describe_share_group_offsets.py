@@ -3,7 +3,7 @@
 Topics may be named, or null: then they are those for which the group has states. As in Kafka, named topics are looked up
 whether there is such a group or not, a partition without a state starts at -1, and so does one whose state cannot be read now.
 
-The lag of a partition whose leader is another worker is unknown (-1).
+The worker that leads a partition is asked where it ends. The lag is unknown (-1) if that worker does not answer.
 """
 
 from collections.abc import Mapping
@@ -31,6 +31,7 @@ _AskedTopic = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestT
 _Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 _Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 _Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+_Wanted = Mapping[bytes, tuple[str, list[int]]]
 _Outcomes = Mapping[tuple[bytes, int], Summary | ErrorCode]
 _NO_ID = bytes(16)
 _UNKNOWN_LAG = -1
@@ -112,7 +113,7 @@ class _GroupOffsets:
         self._behind += denied
         self._ask(wanted)
 
-    def _ask(self, wanted: Mapping[bytes, tuple[str, list[int]]]) -> None:
+    def _ask(self, wanted: _Wanted) -> None:
         group_id, summary = self._asked.group_id, self._server.share_states.summary
         asks = {
             (topic_id, index): partial(summary, SharePartition(group_id, topic_id, index), 0)
@@ -121,30 +122,53 @@ class _GroupOffsets:
         }
         self._exchange.run_in_slices(ask_in_pieces(asks, partial(self._answered, wanted)))
 
-    def _answered(self, wanted: Mapping[bytes, tuple[str, list[int]]], outcomes: _Outcomes) -> None:
+    def _answered(self, wanted: _Wanted, outcomes: _Outcomes) -> None:
+        local, ask = self._server.share_partitions.end_offset, self._server.share_states.end_offsets_elsewhere
+        ends: dict[tuple[str, int], int] = {}
+        elsewhere: dict[str, list[int]] = {}
+        for topic_id, (name, partitions) in wanted.items():
+            for index in dict.fromkeys(partitions):
+                end = local(name, index)
+                if end is not None:
+                    ends[name, index] = end
+                elif _has_lag(outcomes[topic_id, index]):
+                    elsewhere.setdefault(name, []).append(index)
+        if elsewhere and ask is not None:
+            ask(elsewhere, lambda found: self._describe(wanted, outcomes, {**ends, **found}))
+        else:
+            self._describe(wanted, outcomes, ends)
+
+    def _describe(self, wanted: _Wanted, outcomes: _Outcomes, ends: Mapping[tuple[str, int], int]) -> None:
         topics = [
             _Topic(
                 topic_name=name,
                 topic_id=topic_id,
                 partitions=[
-                    self._partition(name, index, outcomes[topic_id, index]) for index in dict.fromkeys(partitions)
+                    _described(index, outcomes[topic_id, index], ends.get((name, index)))
+                    for index in dict.fromkeys(partitions)
                 ],
             )
             for topic_id, (name, partitions) in wanted.items()
         ]
         self._done(_Group(group_id=self._asked.group_id, topics=topics + self._behind))
 
-    def _partition(self, name: str, index: int, outcome: Summary | ErrorCode) -> _Partition:
-        if isinstance(outcome, ErrorCode):
-            return _Partition(partition_index=index, start_offset=UNINITIALIZED_START_OFFSET)
-        lag = _UNKNOWN_LAG
-        end = self._server.share_partitions.end_offset(name, index)
-        is_known = outcome.start_offset >= 0 and outcome.delivery_complete_count != UNKNOWN_COUNT
-        if is_known and end is not None:
-            lag = end - outcome.start_offset - outcome.delivery_complete_count
-        return _Partition(
-            partition_index=index, start_offset=outcome.start_offset, leader_epoch=outcome.leader_epoch, lag=lag
-        )
+
+def _has_lag(outcome: Summary | ErrorCode) -> bool:
+    """Whether the lag follows from where the partition ends."""
+    if isinstance(outcome, ErrorCode):
+        return False
+    return outcome.start_offset >= 0 and outcome.delivery_complete_count != UNKNOWN_COUNT
+
+
+def _described(index: int, outcome: Summary | ErrorCode, end_offset: int | None) -> _Partition:
+    if isinstance(outcome, ErrorCode):
+        return _Partition(partition_index=index, start_offset=UNINITIALIZED_START_OFFSET)
+    lag = _UNKNOWN_LAG
+    if end_offset is not None and _has_lag(outcome):
+        lag = end_offset - outcome.start_offset - outcome.delivery_complete_count
+    return _Partition(
+        partition_index=index, start_offset=outcome.start_offset, leader_epoch=outcome.leader_epoch, lag=lag
+    )
 
 
 def _no_offsets(topic: _AskedTopic, error: ErrorCode, text: str | None) -> _Topic:

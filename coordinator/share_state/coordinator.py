@@ -41,6 +41,9 @@ class Asked(Protocol):
 AskElsewhere = Callable[[int, Asked, Callable[[Any], None]], None]
 """`ask(index of the shard, what is asked, done)`. `done` gets what the operation replies there, or a KafkaError."""
 
+AskEndOffsets = Callable[[Mapping[str, Sequence[int]], Callable[[Mapping[tuple[str, int], int]], None]], None]
+"""`ask(partitions by topic, done)`. `done` gets the high watermarks of those that the other worker knows."""
+
 
 def text_of(key: SharePartition) -> str:
     """The key as FindCoordinator has it, whose hash selects the partition (Kafka's SharePartitionKey.asCoordinatorKey)."""
@@ -62,6 +65,8 @@ class ShareCoordinator:
         self.router = router
         self.elsewhere: AskElsewhere | None = None
         """Asks the worker that has the shard of a share partition; None: all are here."""
+        self.end_offsets_elsewhere: AskEndOffsets | None = None
+        """Asks the worker that leads the partitions of topics; None: all are here."""
 
     def submit(
         self, operation: Operation[ShareStateMachine, Any], asked: Asked, done: Callable[[Any], None], *, writes: bool

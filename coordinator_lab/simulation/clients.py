@@ -79,6 +79,8 @@ class Client:
         self.name = name
         self.random = Random(f"{world.plan.seed} {name}")
         self.caller = world.caller(name)
+        self.names: dict[bytes, str] = {}
+        """Topic id -> name, of topics that were looked up."""
 
     async def call(self, request: Message, version: int, within_s: float = 7.0) -> Any:
         """Sends a request and returns the response. Raises NoResponse after `within_s` seconds."""
@@ -92,6 +94,27 @@ class Client:
     def unexpected(self, api: str, code: int) -> None:
         """Reports an error code that Kafka would not return to this request."""
         self.world.broken("errors are ones that Kafka returns", f"{self.name}: {api} returned {ErrorCode(code).name}")
+
+    async def topic_name(self, topic_id: bytes) -> str:
+        """Raises NoResponse if the server does not know the topic."""
+        if topic_id not in self.names:
+            await self._read_names()
+        if topic_id not in self.names:
+            raise NoResponse
+        return self.names[topic_id]
+
+    async def topic_id(self, name: str) -> bytes:
+        """Raises NoResponse if the server does not know the topic."""
+        if name not in self.names.values():
+            await self._read_names()
+        for topic_id, known in self.names.items():
+            if known == name:
+                return topic_id
+        raise NoResponse
+
+    async def _read_names(self) -> None:
+        response = await self.call(MetadataRequest(topics=None), 12)
+        self.names |= {topic.topic_id: topic.name for topic in response.topics}
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

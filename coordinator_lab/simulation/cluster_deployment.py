@@ -45,7 +45,12 @@ class ClusterDeployment(Deployment):
             for _ in range(plan.workers)
         ]
         self.invariants: SharedInvariants = SharedInvariants(
-            store, run.broken, run.expiry, lambda: max(clock.wall_ms() for clock in clocks), run.history.forced_epoch
+            store,
+            run.broken,
+            run.expiry,
+            lambda: max(clock.wall_ms() for clock in clocks),
+            run.history.forced_epoch,
+            run.shares,
         )
         workers = [
             WorkerMachine(

@@ -17,7 +17,6 @@ from coordinator.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     Message,
-    MetadataRequest,
     OffsetFetchRequest,
 )
 from coordinator_lab.simulation.clients import AUDIT, ORDERS, RETRIABLE, TOPICS, Client, World
@@ -98,7 +97,6 @@ class ConsumerMember(Client):
         self.pattern = PATTERN if random.random() < 0.2 else None
         self.topics: tuple[str, ...] = random.choice([(ORDERS,), (ORDERS, AUDIT)])
         self.commit_version = 9
-        self.names: dict[bytes, str] = {}
         self._restart()
 
     def _restart(self) -> None:
@@ -195,7 +193,7 @@ class ConsumerMember(Client):
         self.epoch = epoch
 
     async def _apply_assignment(self, assignment: Any, asked: int) -> None:
-        names = [await self._name(topic.topic_id) for topic in assignment.topic_partitions]
+        names = [await self.topic_name(topic.topic_id) for topic in assignment.topic_partitions]
         self.assigned = {
             (name, index)
             for name, topic in zip(names, assignment.topic_partitions, strict=True)
@@ -210,14 +208,6 @@ class ConsumerMember(Client):
         self.positions |= dict.fromkeys(gained, 0)
         self.world.event(f"{self.name} {self.member_id[:4]} {self.epoch}: has {len(self.assigned)} partitions")
         await self._read()
-
-    async def _name(self, topic_id: bytes) -> str:
-        while topic_id not in self.names:
-            response = await self.call(MetadataRequest(topics=None), 12)
-            self.names |= {topic.topic_id: topic.name for topic in response.topics}
-            if topic_id not in self.names:
-                raise NoResponse
-        return self.names[topic_id]
 
     def _owned(self) -> list[_Owned]:
         ids = {name: topic_id for topic_id, name in self.names.items()}

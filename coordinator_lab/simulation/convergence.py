@@ -14,11 +14,12 @@ from coordinator.server.composition import Server
 from coordinator_lab.simulation import transaction_clients
 from coordinator_lab.simulation.classic_clients import ClassicMember
 from coordinator_lab.simulation.clients import Auditor, World
-from coordinator_lab.simulation.consumer_clients import ConsumerMember
+from coordinator_lab.simulation.consumer_clients import ConsumerMember, Partition
 from coordinator_lab.simulation.counters import CounterWorker
 from coordinator_lab.simulation.data_clients import Producer
 from coordinator_lab.simulation.meddler import Meddler
 from coordinator_lab.simulation.operator import Operator
+from coordinator_lab.simulation.share_clients import ShareMember
 from coordinator_lab.simulation.transaction_clients import Accountant, CommittedReader, Ledger
 from coordinator_lab.simulation.wire import NoResponse
 
@@ -38,6 +39,8 @@ class Workload:
     classic: list[ClassicMember] = field(default_factory=list)
     modern: list[ConsumerMember] = field(default_factory=list)
     """Members of the consumer protocol and of the streams protocol."""
+    shares: list[ShareMember] = field(default_factory=list)
+    """Members of share groups. A partition may belong to several of them."""
     producers: list[Producer | Accountant | CounterWorker] = field(default_factory=list)
 
     operators: list[Operator] = field(default_factory=list)
@@ -52,6 +55,13 @@ class Workload:
             groups.setdefault(consumer.group_id, ([], []))[1].append(consumer)
         return groups
 
+    def share_groups(self) -> dict[str, list[ShareMember]]:
+        """Group id -> members of the share group."""
+        groups: dict[str, list[ShareMember]] = {}
+        for member in self.shares:
+            groups.setdefault(member.group_id, []).append(member)
+        return groups
+
 
 class ConvergenceCheck:
     """Waits for convergence, counted from its creation."""
@@ -64,13 +74,16 @@ class ConvergenceCheck:
         ledger: Ledger,
         servers: Callable[[], list[Server]],
         sleep: Callable[[float], Awaitable[None]],
+        unfinished: Callable[[], list[str]],
     ) -> None:
+        """`unfinished()`: what share groups still have to do with the records that were there at its first call."""
         self.world = world
         self.workload = workload
         self.auditor = auditor
         self.ledger = ledger
         self._servers = servers
         self._sleep = sleep
+        self._unfinished = unfinished
         self._since_s = world.loop.time()
         self._served: list[list[bool]] = []
         self._served_since_s = self._since_s
@@ -91,7 +104,8 @@ class ConvergenceCheck:
 
     def _generations(self) -> dict[str, int]:
         generations = {member.name: member.generation for member in self.workload.classic}
-        return generations | {member.name: member.epoch for member in self.workload.modern}
+        members: list[ConsumerMember | ShareMember] = [*self.workload.modern, *self.workload.shares]
+        return generations | {member.name: member.epoch for member in members}
 
     def _unconverged(self) -> list[str]:
         """What has not converged yet, as far as clients and shards show."""
@@ -109,7 +123,9 @@ class ConvergenceCheck:
         found += [f"shard {index} has {count} requests that wait for a response" for index, count in waiting]
         found += [f"{each.name} makes no progress" for each in workload.producers if each.answered_s <= self._since_s]
         found += [f"{each.name} has not turned off {each.intervals}" for each in workload.operators if not each.is_done]
-        members: list[ClassicMember | ConsumerMember] = [*workload.classic, *workload.modern]
+        members: list[ClassicMember | ConsumerMember | ShareMember] = [
+            *workload.classic, *workload.modern, *workload.shares
+        ]  # fmt: skip
         found += [f"{each.name} ({each.member_id}) has no assignment" for each in members if not each.stable]
         for group_id, (classic, modern) in workload.groups().items():
             generations = {member.generation for member in classic}
@@ -124,7 +140,11 @@ class ConvergenceCheck:
             reached = min([*(each.generation for each in classic), *(each.epoch for each in modern)])
             if reached < forced:
                 found.append(f"{group_id} is in {reached}, although a rebalance to {forced} was acknowledged")
-        return found
+        for share_group_id, sharing in workload.share_groups().items():
+            assigned = set[Partition]().union(*(member.assigned for member in sharing))
+            if assigned != set[Partition]().union(*(member.wanted for member in sharing)):
+                found.append(f"{share_group_id} has {sorted(assigned)}")
+        return [*found, *self._unfinished()]
 
     def _moved_just_now(self, servers: Sequence[Server]) -> list[str]:
         """Whether members may not have noticed yet that their shard has moved, so that they join again later."""
@@ -155,6 +175,13 @@ class ConvergenceCheck:
                     reported = {(each.member_id, generation) for each in group.members}
                 if group.group_state != "Stable" or reported != known:
                     found.append(f"{group_id} is {group.group_state} with {sorted(reported)}, not {sorted(known)}")
+            for group_id, sharing in self.workload.share_groups().items():
+                group = await sharing[0].describe()
+                reported = {(each.member_id, each.member_epoch) for each in group.members}
+                known = {(each.member_id, group.group_epoch) for each in sharing}
+                known |= {(each.member_id, each.epoch) for each in sharing}
+                if reported != known:
+                    found.append(f"{group_id} has {sorted(reported)}, not {sorted(known)}")
         except NoResponse:
             return ["the server does not respond"]
         return found

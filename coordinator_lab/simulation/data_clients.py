@@ -81,9 +81,10 @@ class IdempotentClient(Client, ABC):
 class Producer(IdempotentClient):
     """Writes numbered values and retries each batch until it is acknowledged."""
 
-    def __init__(self, world: World, number: int, records: KnownRecords) -> None:
-        super().__init__(world, f"producer-{number}", PARTITIONS)
+    def __init__(self, world: World, name: str, records: KnownRecords, topic: str = EVENTS) -> None:
+        super().__init__(world, name, PARTITIONS)
         self.records = records
+        self.topic = topic
 
     async def _init_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
@@ -127,7 +128,7 @@ class Producer(IdempotentClient):
 
     async def _send(self, partition: int, batch: bytes) -> Any:
         topic = ProduceRequest.TopicProduceData(
-            name=EVENTS, partition_data=[ProduceRequest.PartitionProduceData(partition, batch)]
+            name=self.topic, partition_data=[ProduceRequest.PartitionProduceData(partition, batch)]
         )
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic])
         response = await self.call(request, self.random.randrange(3, 13))

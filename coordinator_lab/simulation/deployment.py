@@ -17,6 +17,7 @@ from coordinator_lab.simulation.plan import Plan
 from coordinator_lab.simulation.population import Population
 from coordinator_lab.simulation.report import Report
 from coordinator_lab.simulation.server_config import LOG_DIR, server_config
+from coordinator_lab.simulation.share_invariants import ShareHistory
 from coordinator_lab.simulation.wire import Access, Caller
 
 
@@ -28,6 +29,7 @@ class Surroundings(Protocol):
     network: SimulatedNetwork
     history: History
     expiry: Expiry
+    shares: ShareHistory
 
     def random(self, purpose: str) -> Random:
         """A generator for each purpose."""
@@ -72,7 +74,9 @@ class Deployment:
 
     def __init__(self, run: Surroundings, *, fastpath: bool) -> None:
         plan, clock = run.plan, LoopClock(run.loop.world_s)
-        self.invariants = Invariants(LOG_DIR, run.broken, run.expiry, clock.wall_ms, run.history.forced_epoch)
+        self.invariants = Invariants(
+            LOG_DIR, run.broken, run.expiry, clock.wall_ms, run.history.forced_epoch, run.shares
+        )
         machine = Machine(
             plan,
             server_config(plan),

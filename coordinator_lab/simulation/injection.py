@@ -50,7 +50,7 @@ class FailureInjector:
         self._random_events = random("events")
         self._event = event
         self._sleep = sleep
-        self.rules = RuleSetter(random("fault rules"))
+        self.rules = RuleSetter(random("fault rules"), has_share_groups=bool(plan.share_groups))
         for machine in machines:
             machine.disk.before_append = self._fail_event_logs
 

@@ -6,7 +6,8 @@
 - I3: records reported as durable are in the log after a crash.
 - I4: a log contains only records that were appended to it, each at its offset.
 - I6: see expiry.py. I16, I18, I31 and I33: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py.
-  I23 and I24: see epoch_invariants.py.
+  I23 and I24: see epoch_invariants.py. I44 to I49: see
+  share_invariants.py.
 
 For I2 and I4, every append to a shard's log is recorded when it happens. If a log continues from an earlier offset, because
 a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read by separate code: a walk over the
@@ -32,6 +33,7 @@ from coordinator_lab.simulation.epoch_invariants import EpochsOfMembers
 from coordinator_lab.simulation.event_log_invariants import EventLogInvariants
 from coordinator_lab.simulation.expiry import Appended, Expiry
 from coordinator_lab.simulation.history import FORCED, OnBroken
+from coordinator_lab.simulation.share_invariants import ShareHistory, ShareStateInvariants
 
 
 def read_batches(content: bytes) -> Iterator[tuple[BatchHeader, list[Appended]]]:
@@ -82,6 +84,7 @@ class Invariants:
         expiry: Expiry,
         wall_ms: Callable[[], int],
         forced_epoch: Callable[[str], int],
+        shares: ShareHistory,
     ) -> None:
         """`forced_epoch(group_id)`: the generation or epoch to which acknowledged rebalances from outside lead; 0 for none."""
         self.checks = 0
@@ -93,10 +96,12 @@ class Invariants:
         self._serde = Serde(Codec.of(None), RECORD_KEYS)
         self._appended: dict[int, list[Appended]] = {}
         self._durable: dict[int, int] = {}
+        self.share_states = ShareStateInvariants(log_dir, shares, read_batches)
         self._event_logs = EventLogInvariants(read_batches, content_of, self._appended, broken)
 
     def appended(self, folder: str, data: bytes) -> None:
         """Records batches that were appended to the log in a folder."""
+        self.share_states.appended(folder, data)
         if not folder.startswith(self._prefix):
             return
         index = int(folder[len(self._prefix) :])
@@ -151,6 +156,7 @@ class Invariants:
     def check(self, server: Server) -> None:
         """Checks a running server. Must be called between two callbacks."""
         derived_state_invariants.check(server, self._broken)
+        self.share_states.check(server)
         for shard in server.groups.shards:
             if (
                 shard.status in (Status.FAILED, Status.LOADING) or shard.has_unwritten

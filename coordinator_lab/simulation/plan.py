@@ -141,6 +141,9 @@ class Plan:
     mixed_resyncs: float = 0.0
     """`resyncs` for the classic members of mixed groups."""
 
+    share_groups: int = 0
+    """Share groups, with `members` members each; with several workers there are none."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -236,6 +239,7 @@ def draw(seed: int, span_s: float, workers: int = 0) -> Plan:
         hunts=Random(f"hunts {seed}").choice([0, 1, 2]),
         policy_changes=Random(f"policy changes {seed}").random() < 0.3,
         mixed_resyncs=Random(f"mixed resyncs {seed}").choice([0.0, 0.1, 0.3]),
+        share_groups=Random(f"share groups {seed}").choice([0, 1]),
         **_sharing(seed, workers),
     )
 

@@ -1,5 +1,6 @@
 """The clients of a run, as its plan says."""
 
+from random import Random
 from typing import Any
 
 from coordinator_lab.simulation import clients, counters, data_clients, transaction_clients
@@ -12,6 +13,8 @@ from coordinator_lab.simulation.metadata_clients import MetadataChanger
 from coordinator_lab.simulation.mixed_clients import mixed_members
 from coordinator_lab.simulation.operator import Operator
 from coordinator_lab.simulation.quota_clients import UNLIMITED, QuotaSetter, UnlimitedClient
+from coordinator_lab.simulation.share_clients import RecordDeleter, ShareMember, StaleWriter
+from coordinator_lab.simulation.share_invariants import PARCELS, ShareHistory
 from coordinator_lab.simulation.streams_clients import StreamsMember
 
 
@@ -25,6 +28,7 @@ class Population:
         records: data_clients.KnownRecords,
         ledger: transaction_clients.Ledger,
         counts: list[counters.CounterModel],
+        shares: ShareHistory,
     ) -> None:
         self.workload = Workload()
         self.auditor = clients.Auditor(world, "auditor")
@@ -34,6 +38,7 @@ class Population:
         self._add_members(ownership)
         if not world.plan.workers:  # their partitions have no records
             self._add_data_clients(records, ledger)
+            self._add_share_clients(shares, ownership)
         for count in counts:
             self.workload.producers.append(counters.CounterWorker(world, count, 0))
             self.others += [counters.CounterWorker(world, count, number) for number in range(1, counters.WORKERS)]
@@ -50,7 +55,7 @@ class Population:
 
     def __iter__(self) -> Any:
         workload = self.workload
-        return iter([*workload.classic, *workload.modern, *workload.producers, *self.others])
+        return iter([*workload.classic, *workload.modern, *workload.shares, *workload.producers, *self.others])
 
     def _add_members(self, ownership: Ownership) -> None:
         world, plan, workload = self._world, self._world.plan, self.workload
@@ -71,12 +76,21 @@ class Population:
 
     def _add_data_clients(self, records: data_clients.KnownRecords, ledger: transaction_clients.Ledger) -> None:
         world, workload = self._world, self.workload
-        workload.producers += [data_clients.Producer(world, number, records) for number in range(2)]
+        workload.producers += [data_clients.Producer(world, f"producer-{number}", records) for number in range(2)]
         self.others += [data_clients.Reader(world, number, records) for number in range(2)]
         count = world.plan.accountants
         workload.producers += [transaction_clients.Accountant(world, number, ledger) for number in range(count)]
         if count:
             self.others += [transaction_clients.CommittedReader(world, number, ledger) for number in range(2)]
+
+    def _add_share_clients(self, shares: ShareHistory, ownership: Ownership) -> None:
+        world, workload = self._world, self.workload
+        for number in range(world.plan.share_groups):
+            group = shares.group(f"share-{number}", Random(f"{world.plan.seed} share group {number}"))
+            workload.shares += [ShareMember(world, group, each, ownership) for each in range(world.plan.members)]
+        if workload.shares:
+            workload.producers.append(data_clients.Producer(world, "sender", shares.parcels, PARCELS))
+            self.others += [RecordDeleter(world, shares), StaleWriter(world, shares)]
 
     def _add_operators(self, counts: list[counters.CounterModel]) -> None:
         world, plan, workload = self._world, self._world.plan, self.workload
@@ -86,10 +100,10 @@ class Population:
         if plan.acts_s:
             ids = [each.name for each in workload.producers if isinstance(each, transaction_clients.Accountant)]
             ids += [count.transactional_id for count in counts]
-            workload.meddlers = [Meddler(world, "meddler", groups, ids)]
+            workload.meddlers = [Meddler(world, "meddler", groups | dict.fromkeys(workload.share_groups(), True), ids)]
         if plan.metadata_s:
             self.metadata = MetadataChanger(world, "metadata")
             self.others.append(self.metadata)
         if plan.quotas_s:
-            names = [each.name for each in (*workload.classic, *workload.modern, *workload.producers)]
+            names = [each.name for each in (*workload.classic, *workload.modern, *workload.shares, *workload.producers)]
             self.others += [QuotaSetter(world, "quotas", names), UnlimitedClient(world, UNLIMITED)]

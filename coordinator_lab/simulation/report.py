@@ -24,6 +24,8 @@ class Report:
     acknowledged: int = 0
     records: int = 0
     transactions: int = 0
+    delivered: int = 0
+    """Deliveries of records to members of share groups."""
     reads: int = 0
     assignments: int = 0
     expired: int = 0
@@ -55,6 +57,7 @@ class Report:
             "acknowledged",
             "records",
             "transactions",
+            "delivered",
             "reads",
             "assignments",
             "expired",

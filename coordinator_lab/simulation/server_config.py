@@ -10,8 +10,9 @@ from coordinator.config.settings import (
     ServerConfig,
 )
 from coordinator.groups.settings import GroupsConfig
+from coordinator.share_state.settings import ShareStateConfig
 from coordinator.transactions.settings import TransactionsConfig
-from coordinator_lab.simulation import clients, data_clients, transaction_clients
+from coordinator_lab.simulation import clients, data_clients, share_invariants, transaction_clients
 from coordinator_lab.simulation.plan import Plan
 from coordinator_lab.simulation.wire import ADMIN_PORT
 
@@ -44,6 +45,11 @@ def server_config(plan: Plan) -> ServerConfig:
             share_coordinator_state_topic_segment_bytes=plan.segment_bytes,
         ),
         transactions=TransactionsConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=2_000),
+        share_states=ShareStateConfig(
+            share_coordinator_snapshot_update_records_per_snapshot=10,
+            share_coordinator_cold_partition_snapshot_interval_ms=8_000,
+            share_coordinator_state_topic_prune_interval_ms=5_000,
+        ),
         groups=GroupsConfig(
             group_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
             group_new_member_join_timeout_ms=20_000,
@@ -60,10 +66,18 @@ def server_config(plan: Plan) -> ServerConfig:
             group_streams_initial_rebalance_delay_ms=plan.initial_rebalance_delay_ms,
             group_streams_num_standby_replicas=plan.num_standby_replicas,
             group_streams_fencing_policy=plan.fencing_policy,
+            group_share_session_timeout_ms=plan.session_ms,
+            group_share_min_session_timeout_ms=plan.session_ms,
+            group_share_assignment_interval_ms=plan.assignment_interval_ms,
+            group_share_initialize_retry_interval_ms=3_000,
+            group_share_min_record_lock_duration_ms=1_000,
         ),
         declared_topics=(
             *(DeclaredTopic(name=name, partitions=count) for name, count in clients.TOPICS.items()),
-            DeclaredTopic(name=data_clients.EVENTS, partitions=data_clients.PARTITIONS),
+            *(
+                DeclaredTopic(name=name, partitions=data_clients.PARTITIONS)
+                for name in (data_clients.EVENTS, share_invariants.PARCELS)
+            ),
             _LEDGER,
         ),
     )

@@ -27,6 +27,7 @@ from coordinator_lab.simulation.history import OnBroken
 from coordinator_lab.simulation.invariants import Invariants, content_of, durable_state, read_batches
 from coordinator_lab.simulation.marker_invariants import MarkerInvariants
 from coordinator_lab.simulation.server_config import LOG_DIR
+from coordinator_lab.simulation.share_invariants import ShareHistory
 from coordinator_lab.simulation.shared_store import INVARIANT as ONE_WRITER
 from coordinator_lab.simulation.shared_store import SharedStore
 
@@ -45,9 +46,10 @@ class SharedInvariants(Invariants):
         expiry: Expiry,
         wall_ms: Callable[[], int],
         forced_epoch: Callable[[str], int],
+        shares: ShareHistory,
     ) -> None:
         """As `Invariants`, for the workers of a store."""
-        super().__init__(LOG_DIR, broken, expiry, wall_ms, forced_epoch)
+        super().__init__(LOG_DIR, broken, expiry, wall_ms, forced_epoch, shares)
         self._store = store
         self._served: dict[str, int] = {}
         """Log -> the newest epoch by which a worker has taken a request for it."""

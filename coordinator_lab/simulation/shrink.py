@@ -58,8 +58,8 @@ def _changes(report: Report) -> Iterator[tuple[str, _Less]]:
     yield "span_s", lambda span_s: max(round(span_s / 2, 1), SPAN_S_MIN)
     if report.plan.workers:
         yield from (("workers", less) for less in _fewer(1))
-    for name in ("consumer_groups", "mixed_groups", "streams_groups", "groups", "members", "shards"):
-        least = 0 if name.startswith(("consumer", "mixed", "streams")) else 1
+    for name in ("consumer_groups", "mixed_groups", "streams_groups", "share_groups", "groups", "members", "shards"):
+        least = 0 if name.startswith(("consumer", "mixed", "streams", "share")) else 1
         yield from ((name, less) for less in _fewer(least))
     for each in fields(report.plan):
         if each.name in _OFF or (each.name.endswith("_s") and each.name not in _NO_FAILURES):

@@ -41,6 +41,7 @@ from coordinator_lab.simulation.population import Population
 from coordinator_lab.simulation.quota_clients import QuotaInvariants
 from coordinator_lab.simulation.report import Report
 from coordinator_lab.simulation.server_config import ADDRESS
+from coordinator_lab.simulation.share_invariants import PARCELS, ShareHistory
 from coordinator_lab.simulation.wire import Caller
 
 __all__ = ["Report", "Simulation", "run"]
@@ -89,10 +90,13 @@ class Simulation:
         self.history = History(self.broken)
         self.history.shards_are_held = bool(plan.workers)  # a shard loads for as long as the engine takes
         self.expiry = Expiry(self.history, plan.offsets_retention_minutes * 60_000, self._group_expired, self.broken)
+        self.ledger = transaction_clients.Ledger(self.broken)
+        self.shares = ShareHistory(self.broken, self.history.tick, self.loop.world_s, self.ledger)
         deployment = self._deployment = (
             ClusterDeployment(self, fastpath=fastpath) if plan.workers else Deployment(self, fastpath=fastpath)
         )
         self.machines, self.invariants, self.failures = deployment.machines, deployment.invariants, deployment.failures
+        self.shares.starts = lambda: sum(machine.starts for machine in self.machines)
         self.quotas = [QuotaInvariants(self.broken) for _ in self.machines]
         self.world = clients.World(
             loop=self.loop,
@@ -104,14 +108,13 @@ class Simulation:
             caller=deployment.caller,
         )
         self.records = data_clients.KnownRecords(self.broken)
-        self.ledger = transaction_clients.Ledger(self.broken)
         self.counts = [counters.CounterModel(number, self.broken) for number in range(plan.counters)]
         self._random_linger = self.random("linger")
         self._broken: str | None = None
         self._settled_s = float("inf")
         """From this time (of the loop) on, nothing may keep a request waiting."""
         self._ownership = Ownership(self.history, self.broken)
-        self.population = Population(self.world, self._ownership, self.records, self.ledger, self.counts)
+        self.population = Population(self.world, self._ownership, self.records, self.ledger, self.counts, self.shares)
         self._workload = self.population.workload
 
     def random(self, purpose: str) -> Random:
@@ -159,6 +162,7 @@ class Simulation:
         }
         report.records = self.records.acknowledged
         report.transactions = self.ledger.committed + sum(count.committed for count in self.counts)
+        report.delivered = sum(group.delivered for group in self.shares.groups.values())
         report.acknowledged, report.reads = self.history.acknowledged, self.history.reads
         report.assignments = self.history.assignments + self._ownership.assignments
         report.checks = self.invariants.checks
@@ -192,7 +196,13 @@ class Simulation:
             task.cancel()
         await self._heal()
         check = ConvergenceCheck(
-            self.world, self._workload, self.population.auditor, self.ledger, self._deployment.servers, self.sleep
+            self.world,
+            self._workload,
+            self.population.auditor,
+            self.ledger,
+            self._deployment.servers,
+            self.sleep,
+            self.invariants.share_states.unfinished,
         )
         await check.wait()
         for task in tasks:
@@ -318,8 +328,10 @@ def _has_failed(server: Server) -> bool:
 
 def _user_log_has_failed(topics: Topics) -> bool:
     declared = {
-        data_clients.EVENTS: data_clients.PARTITIONS, transaction_clients.LEDGER: transaction_clients.PARTITIONS,
-    }  # fmt: skip
+        data_clients.EVENTS: data_clients.PARTITIONS,
+        PARCELS: data_clients.PARTITIONS,
+        transaction_clients.LEDGER: transaction_clients.PARTITIONS,
+    }
     partitions = [topics.user_partition(name, index) for name, count in declared.items() for index in range(count)]
     return topics.metadata.has_failed or any(
         partition is not None and partition.state is State.FAILED for partition in partitions

@@ -112,7 +112,7 @@ def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatc
     promises, changes = MISTAKES[mistake]
     how = {
         "consumer_groups": 2, "mixed_groups": 0, "members": 3, "think_s": 0.3, "acts_s": 0.0, "rules_s": 0.0,
-        "quotas_s": 0.0, **changes,
+        "quotas_s": 0.0, "share_groups": 0, **changes,
     }  # fmt: skip
     mistake(monkeypatch)
     assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))

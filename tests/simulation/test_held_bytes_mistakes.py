@@ -43,4 +43,6 @@ def a_member_with_an_epoch_that_left_still_counts(patch: pytest.MonkeyPatch) -> 
 )
 def test_a_known_mistake_in_counting_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     mistake(monkeypatch)
-    assert_breaks("I33", (replace(draw(seed, 30.0), groups=2, consumer_groups=1) for seed in range(1, 6)))
+    assert_breaks(
+        "I33", (replace(draw(seed, 30.0), groups=2, consumer_groups=1, share_groups=0) for seed in range(1, 6))
+    )

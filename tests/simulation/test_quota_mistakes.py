@@ -25,7 +25,7 @@ def everybody_has_the_limit_of_the_default(patch):
 @pytest.mark.parametrize("mistake", [nobody_is_muted, everybody_has_the_limit_of_the_default])
 def test_a_known_mistake_in_quotas_is_caught(mistake, monkeypatch):
     mistake(monkeypatch)
-    how = {"quotas_s": 1.0, "acts_s": 0.0, "rules_s": 0.0, "forced_s": 0.0}
+    how = {"quotas_s": 1.0, "acts_s": 0.0, "rules_s": 0.0, "forced_s": 0.0, "share_groups": 0}
     assert_breaks("I34", (replace(draw(seed, 20.0), **how) for seed in range(1, 7)))
 
 

@@ -39,5 +39,6 @@ def test_a_known_mistake_in_resyncs_is_caught(mistake: Patch, monkeypatch: pytes
         "acts_s": 0.0,
         "rules_s": 0.0,
         "quotas_s": 0.0,
+        "share_groups": 0,
     }
     assert_breaks(MISTAKES[mistake], (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))

@@ -79,7 +79,7 @@ def test_everything_at_once():
         "eio_s": 25.0, "full_s": 15.0, "clock_jump_s": 8.0, "pause_s": 15.0, "stop_s": 25.0,
     }  # fmt: skip
     struck: dict[str, int] = {}
-    done = [0, 0, 0]
+    done = [0, 0, 0, 0]
     for seed in (1, 2, 3):
         plan = replace(
             draw(seed, 60.0),
@@ -87,6 +87,7 @@ def test_everything_at_once():
             downtime_s=0.5,
             think_s=0.3,
             members=3,
+            share_groups=1,
             events_fail=0.1,
             rules_s=1.0,
             **rates,
@@ -95,7 +96,8 @@ def test_everything_at_once():
         assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
         for name, count in report.failures.items():
             struck[name] = struck.get(name, 0) + count
-        done = [done[0] + report.acknowledged, done[1] + report.assignments, done[2] + report.records]
+        found = (report.acknowledged, report.assignments, report.records, report.delivered)
+        done = [before + more for before, more in zip(done, found, strict=True)]
     expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop", "events"}
     rules = {name for name in struck if name.startswith("rule")}
     assert struck.keys() - rules == expected
@@ -394,7 +396,7 @@ def test_a_known_mistake_is_caught(
     """Tests the simulation itself: a server with this mistake fails within a few seeds."""
     how = {
         "durability": "fsync", "downtime_s": 0.5, "members": 3, "think_s": 0.3, "acts_s": 0.0, "rules_s": 0.0,
-        "quotas_s": 0.0, **changes,
+        "quotas_s": 0.0, "share_groups": 0, **changes,
     }  # fmt: skip
     mutant(monkeypatch)
     assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))

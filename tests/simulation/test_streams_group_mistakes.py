@@ -84,7 +84,8 @@ def test_a_known_mistake_in_streams_groups_is_caught(mistake: Patch, monkeypatch
     promises, changes = MISTAKES[mistake]
     how = {
         "streams_groups": 2, "consumer_groups": 0, "mixed_groups": 0, "groups": 1, "members": 3, "think_s": 0.3,
-        "accountants": 0, "counters": 0, "acts_s": 0.0, "rules_s": 0.0, "quotas_s": 0.0, **changes,
+        "accountants": 0, "counters": 0, "acts_s": 0.0, "rules_s": 0.0, "quotas_s": 0.0, "share_groups": 0,
+        **changes,
     }  # fmt: skip
     mistake(monkeypatch)
     assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))

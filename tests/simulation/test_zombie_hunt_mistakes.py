@@ -29,7 +29,7 @@ HUNT: Mapping[str, Any] = {
     "hunts": 2, "policy_changes": False, "kill_s": 8.0, "downtime_s": 0.1, "rules_s": 0.0, "quotas_s": 0.0, "accountants": 0,
     "counters": 0, "think_s": 0.3,
 }  # fmt: skip
-_NO_GROUPS = {"groups": 1, "consumer_groups": 0, "streams_groups": 0, "mixed_groups": 0}
+_NO_GROUPS = {"groups": 1, "consumer_groups": 0, "streams_groups": 0, "mixed_groups": 0, "share_groups": 0}
 MIXED: Mapping[str, Any] = _NO_GROUPS | {"mixed_groups": 3, "members": 3, "mixed_resyncs": 0.3}
 RESYNCED: Mapping[str, Any] = MIXED | {
     "mixed_resyncs": 0.5, "session_ms": 12_000, "initial_rebalance_delay_ms": 0, "cut_s": 0.0, "stall_s": 0.0,

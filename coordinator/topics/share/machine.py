@@ -277,8 +277,8 @@ class ShareMachine:
         rest = known[-1].last + 1
         if count < records_max and rest <= last_offset:
             acquired += self._acquire_new(wanted, fetched, rest, last_offset, records_max - count, deadline_ms)
-        if acquired:
-            self._close_gaps_before(acquired[-1].last_offset + 1)
+        # If nothing was acquired, the gaps that were read have no records: compaction removed them.
+        self._close_gaps_before((acquired[-1].last_offset if acquired else last_offset) + 1)
         return acquired
 
     def _acquire_spans(self, spans: Iterable[Span], member_id: str, deadline_ms: int) -> list[Acquired]:
@@ -612,6 +612,9 @@ class ShareMachine:
                     self.delivery_complete_count -= span.count_from(self.start_offset) - span.count_from(offset)
         if self._archive(self.start_offset, offset - 1, RecordState.AVAILABLE, counts=False):
             self._may_have_available = True
+        if self._open_gaps is not None and self._open_gaps.start < offset:
+            # The next fetch would begin at deleted offsets, and get nothing, again and again.
+            self._close_gaps_before(offset)
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
 

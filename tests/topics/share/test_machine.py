@@ -365,6 +365,24 @@ def test_the_start_does_not_move_over_a_gap_that_may_have_records():
     assert partition.bounds == (30, 30, 0)
 
 
+def test_a_gap_of_deleted_records_is_not_fetched_again():
+    partition = Partition(Batch(6, 6, 0, 1), Batch(8, 8, 2, 1), start=6)
+    partition.machine.log_starts_at(8)
+    assert partition.machine.next_fetch_offset() == 9
+    assert partition.fetch(bytes_batches=1) == [(9, 9, 1)]
+    partition.ack(9, 9, ACCEPT)
+    assert partition.bounds == (10, 10, 0)
+
+
+def test_a_gap_without_records_is_not_fetched_again():
+    """A fetch that gets as much as one batch would find the same one for ever."""
+    partition = Partition(Batch(5, 6, 2, 1), Batch(8, 8, 2, 1), start=5, log=[(8, 8), (9, 12)])
+    assert partition.machine.next_fetch_offset() == 7
+    assert partition.fetch(bytes_batches=1) == []
+    assert partition.machine.next_fetch_offset() == 9
+    assert partition.fetch(bytes_batches=1) == [(9, 12, 1)]
+
+
 def test_a_state_from_before_its_start_is_cut():
     partition = Partition(Batch(0, 9, 2, 1), Batch(8, 14, 0, 2), start=5)
     assert partition.bounds == (10, 14, 0)
