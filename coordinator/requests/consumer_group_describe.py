@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import GROUP_ERRORS
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.kinds import Kind
-from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import ConsumerGroupDescribeResponse
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, Message
 from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
@@ -32,13 +34,22 @@ _DESCRIBES = DescribesKind(
     "The group has described topic(s) that the client is not authorized to describe.",
 )
 
+
+def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
+    _DESCRIBES.handle(server, exchange)
+
+
+def refuse(request: ConsumerGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
+    return _DESCRIBES.refuse(request.group_ids, error)
+
+
 API = Api(
     key=69,
     name="ConsumerGroupDescribe",
     versions=(0, 1),
     access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
-    handle=_DESCRIBES.handle,
-    refuse=_DESCRIBES.refuse,
+    handle=handle,
+    refuse=refuse,
     writes=False,
     errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
     elements=("group_ids",),

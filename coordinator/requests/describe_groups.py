@@ -93,7 +93,7 @@ def describe_groups(
 
 
 class DescribesKind:
-    """`handle` and `refuse` of an API that describes groups of one kind, if the server serves this kind.
+    """An API that describes groups of one kind, if the server serves this kind.
 
     A description with a topic of `topics_of` that the client may not describe becomes an error with the text `hidden`.
     """
@@ -130,8 +130,8 @@ class DescribesKind:
             hide=self._hide,
         )
 
-    def refuse(self, request: Any, error: KafkaError, _api_version: int) -> Message:
-        return self._response(groups=[self._refused(group_id, error.code) for group_id in request.group_ids])
+    def refuse(self, group_ids: Sequence[str], error: KafkaError) -> Message:
+        return self._response(groups=[self._refused(group_id, error.code) for group_id in group_ids])
 
     def _refused(self, group_id: str, error: ErrorCode, text: str | None = None) -> Any:
         return self._described(error_code=error, group_id=group_id, error_message=text)

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import GROUP_ERRORS
+from coordinator.api.exchange import Exchange
+from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
-from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import StreamsGroupDescribeResponse
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import Message, StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
@@ -35,13 +37,22 @@ _DESCRIBES = DescribesKind(
     "The described group uses topics that the client is not authorized to describe.",
 )
 
+
+def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
+    _DESCRIBES.handle(server, exchange)
+
+
+def refuse(request: StreamsGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
+    return _DESCRIBES.refuse(request.group_ids, error)
+
+
 API = Api(
     key=89,
     name="StreamsGroupDescribe",
     versions=(0, 1),
     access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
-    handle=_DESCRIBES.handle,
-    refuse=_DESCRIBES.refuse,
+    handle=handle,
+    refuse=refuse,
     writes=False,
     errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
     elements=("group_ids",),
