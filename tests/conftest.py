@@ -17,7 +17,7 @@ from tests.support.postgresql import Cluster
 from tests.support.recorded_storm import RecordedStorm, record
 from tests.support.server_process import ServerProcess
 from tests.support.starts import Guard, mark
-from tests.support.workers import divide, turn
+from tests.support.workers import close_group, divide, turn
 
 # A shell that starts the tests in the background has SIGINT ignored, and every process of a test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,6 +57,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return (yield from GUARD.watch(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+    result = yield
+    close_group(item, nextitem)
+    return result
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

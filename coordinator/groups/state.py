@@ -12,7 +12,7 @@ A group exists as long as anything is known about it: a record in the log, an of
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from coordinator.groups.assignors.assignor import Assignor
 from coordinator.groups.catalog import Catalog
@@ -26,6 +26,8 @@ from coordinator.groups.share_states import NO_SHARE_STATES, ShareStates
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.patterns import MatchPatterns, match_at_once
 from coordinator.runtime.result import Link, Record, Result, Timer, TimerKey
+
+G = TypeVar("G", bound=Group)
 
 
 class Migration(Protocol):
@@ -188,6 +190,11 @@ class Groups(ABC):
         group = self.by_id.get(group_id)
         if group is not None:
             group.note_link(member_id, link)
+
+    def find(self, group_id: str, kind: type[G]) -> G | None:
+        """The group of this id; None if there is no group, or one of another kind."""
+        group = self.by_id.get(group_id)
+        return group if isinstance(group, kind) else None
 
     # --- for replay ---------------------------------------------------------------------------------------------------
 

@@ -9,51 +9,38 @@ from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.config.features import serves
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from coordinator.requests.describe_groups import describe_groups, hide_by_topics, invalid_ids_first
+from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, Message
+from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
-_HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
-
-
-def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
-    if not serves(server.config, server.topics.registry, Kind.CONSUMER):
-        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
-        return
-
-    describe_groups(
-        server.groups,
-        exchange.request.group_ids,
-        exchange,
-        describe_consumer_group,
-        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
-        refused=_refused,
-        sort=invalid_ids_first,
-        hide=hide_by_topics(_topics_of, _hidden),
-    )
-
-
-def refuse(request: ConsumerGroupDescribeRequest, error: KafkaError, api_version: int) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[_refused(group_id, error.code) for group_id in request.group_ids])
-
-
-def _refused(group_id: str, error: ErrorCode, text: str | None = None) -> _Described:
-    return _Described(error_code=error, group_id=group_id, error_message=text)
-
-
-def _hidden(group_id: str) -> _Described:
-    return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN)
 
 
 def _topics_of(group: _Described) -> Iterator[str]:
     for member in group.members:
         for assignment in (member.assignment, member.target_assignment):
             yield from (topic.topic_name for topic in assignment.topic_partitions)
+
+
+_DESCRIBES = DescribesKind(
+    Kind.CONSUMER,
+    ConsumerGroupDescribeResponse,
+    _Described,
+    lambda _request, *of: describe_consumer_group(*of),
+    _topics_of,
+    "The group has described topic(s) that the client is not authorized to describe.",
+)
+
+
+def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> None:
+    _DESCRIBES.handle(server, exchange)
+
+
+def refuse(request: ConsumerGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
+    return _DESCRIBES.refuse(request.group_ids, error)
 
 
 API = Api(

@@ -5,7 +5,8 @@ group (KIP-1043), where earlier versions report it as Dead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import GROUP_ERRORS
@@ -13,7 +14,9 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names, ask_in_slices
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
+from coordinator.config.features import serves
 from coordinator.groups.classic.describe import describe_group
+from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -89,20 +92,62 @@ def describe_groups(
     ask_in_slices(exchange, permits, DESCRIBE_GROUP, group_ids, describe_allowed)
 
 
-def hide_by_topics(
-    topics_of: Callable[[D], Iterable[str]], refused: Callable[[str], D]
-) -> Callable[[Permits, list[D]], list[D]]:
-    """What `hide` may be: a description with a topic that the client may not describe becomes `refused(group id)`."""
+class DescribesKind:
+    """An API that describes groups of one kind, if the server serves this kind.
 
-    def hide(permits: Permits, descriptions: list[D]) -> list[D]:
-        named = {id(each): set(topics_of(each)) for each in descriptions}
+    A description with a topic of `topics_of` that the client may not describe becomes an error with the text `hidden`.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        response: Callable[..., Message],
+        described: Callable[..., Any],
+        describe: Callable[[Any, Groups, str], Any],
+        topics_of: Callable[[Any], Iterable[str]],
+        hidden: str,
+    ) -> None:
+        """`describe(request, groups, group id)` returns a `described`, of which `response` has a list."""
+        self._kind = kind
+        self._response = response
+        self._described = described
+        self._describe = describe
+        self._topics_of = topics_of
+        self._hidden = hidden
+
+    def handle(self, server: Server, exchange: Exchange[Any]) -> None:
+        if not serves(server.config, server.topics.registry, self._kind):
+            exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
+            return
+        describe_groups(
+            server.groups,
+            exchange.request.group_ids,
+            exchange,
+            partial(self._describe, exchange.request),
+            lambda groups: self._response(groups=groups),
+            refused=self._refused,
+            sort=_invalid_ids_first,
+            hide=self._hide,
+        )
+
+    def refuse(self, group_ids: Sequence[str], error: KafkaError) -> Message:
+        return self._response(groups=[self._refused(group_id, error.code) for group_id in group_ids])
+
+    def _refused(self, group_id: str, error: ErrorCode, text: str | None = None) -> Any:
+        return self._described(error_code=error, group_id=group_id, error_message=text)
+
+    def _hide(self, permits: Permits, descriptions: list[Any]) -> list[Any]:
+        named = {id(each): set(self._topics_of(each)) for each in descriptions}
         visible = allowed_names(permits, DESCRIBE_TOPIC, sorted(set().union(*named.values())))
-        return [each if named[id(each)] <= visible else refused(each.group_id) for each in descriptions]
+        return [
+            each
+            if named[id(each)] <= visible
+            else self._refused(each.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self._hidden)
+            for each in descriptions
+        ]
 
-    return hide
 
-
-def invalid_ids_first(group_ids: Sequence[str]) -> list[str]:
+def _invalid_ids_first(group_ids: Sequence[str]) -> list[str]:
     """Kafka answers ids that no group can have (empty ones) before it looks for groups."""
     return sorted(group_ids, key=bool)
 

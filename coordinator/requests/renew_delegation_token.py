@@ -3,43 +3,54 @@
 Its owner and its renewers may do it. The longest period, and the one for 0 or less, is `delegation.token.expiry.time.ms`.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from coordinator.api.declaration import Api, Overlay
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from coordinator.protocol.messages import Message, RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
-_NO_TIME = -1
+NO_TIME = -1
 
 
 def handle(server: Server, exchange: Exchange[RenewDelegationTokenRequest]) -> None:
+    request, principal = exchange.request, exchange.principal
+    renew = partial(server.delegation_tokens.renewal, request.hmac, request.renew_period_ms, principal)
+    set_expiry(server, exchange, renew, RenewDelegationTokenResponse)
+
+
+def set_expiry(
+    server: Server, exchange: Exchange[Any], decide: Callable[[], tuple[Message, int]], response: Callable[..., Message]
+) -> None:
+    """Writes the record that `decide` returns with its time of expiry, and answers this time. `decide` raises KafkaError."""
     server.delegation_tokens.check_request(exchange.principal)
-    server.topics.metadata.in_turn(lambda: _renew(server, exchange), exchange.refuse)
 
+    def change() -> None:
+        try:
+            record, expires_ms = decide()
+        except KafkaError as error:
+            exchange.reply(response(error_code=error.code))  # without a time, as by Kafka's controller
+            return
 
-def _renew(server: Server, exchange: Exchange[RenewDelegationTokenRequest]) -> None:
-    request, tokens = exchange.request, server.delegation_tokens
-    try:
-        record = tokens.renewal(request.hmac, request.renew_period_ms, exchange.principal)
-        expires_ms = record.expiration_timestamp
-    except KafkaError as error:
-        exchange.reply(RenewDelegationTokenResponse(error_code=error.code))  # without a time, as by Kafka's controller
-        return
+        def done(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                exchange.reply(response(expiry_timestamp_ms=expires_ms))
+            else:
+                exchange.refuse(code)
 
-    def done(code: ErrorCode) -> None:
-        if code is ErrorCode.NONE:
-            exchange.reply(RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms))
-        else:
-            exchange.refuse(code)
+        server.topics.metadata.commit([record], done)
 
-    server.topics.metadata.commit([record], done)
+    server.topics.metadata.in_turn(change, exchange.refuse)
 
 
 def refuse(_request: RenewDelegationTokenRequest, error: KafkaError, _api_version: int) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=_NO_TIME)
+    return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
 
 
-_ERRORS = frozenset({
+ERRORS = frozenset({
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
     ErrorCode.DELEGATION_TOKEN_NOT_FOUND, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, ErrorCode.DELEGATION_TOKEN_EXPIRED,
     ErrorCode.NOT_CONTROLLER,
@@ -52,6 +63,6 @@ API = Api(
     access=(),
     handle=handle,
     refuse=refuse,
-    errors=_ERRORS,
+    errors=ERRORS,
     overlay=Overlay.HIDDEN,
 )

@@ -5,52 +5,19 @@ description; here it is always answered as not stored.
 """
 
 from collections.abc import Iterator
-from functools import partial
 
 from coordinator.api.declaration import HERE, Api, Coordinator
 from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
-from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-from coordinator.requests.describe_groups import describe_groups, hide_by_topics, invalid_ids_first
+from coordinator.protocol.messages import Message, StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
-_HIDDEN = "The described group uses topics that the client is not authorized to describe."
-
-
-def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
-    request = exchange.request
-    if not serves(server.config, server.topics.registry, Kind.STREAMS):
-        exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
-        return
-
-    describe_groups(
-        server.groups,
-        request.group_ids,
-        exchange,
-        partial(describe_streams_group, wants_description=request.include_topology_description),
-        lambda groups: StreamsGroupDescribeResponse(groups=groups),
-        refused=_refused,
-        sort=invalid_ids_first,
-        hide=hide_by_topics(_topics_of, _hidden),
-    )
-
-
-def refuse(request: StreamsGroupDescribeRequest, error: KafkaError, api_version: int) -> StreamsGroupDescribeResponse:
-    return StreamsGroupDescribeResponse(groups=[_refused(group_id, error.code) for group_id in request.group_ids])
-
-
-def _refused(group_id: str, error: ErrorCode, text: str | None = None) -> _Described:
-    return _Described(error_code=error, group_id=group_id, error_message=text)
-
-
-def _hidden(group_id: str) -> _Described:
-    return _refused(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN)
 
 
 def _topics_of(group: _Described) -> Iterator[str]:
@@ -59,6 +26,24 @@ def _topics_of(group: _Described) -> Iterator[str]:
         yield from part.repartition_sink_topics
         yield from (topic.name for topic in part.repartition_source_topics)
         yield from (topic.name for topic in part.state_changelog_topics)
+
+
+_DESCRIBES = DescribesKind(
+    Kind.STREAMS,
+    StreamsGroupDescribeResponse,
+    _Described,
+    lambda request, *of: describe_streams_group(*of, wants_description=request.include_topology_description),
+    _topics_of,
+    "The described group uses topics that the client is not authorized to describe.",
+)
+
+
+def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
+    _DESCRIBES.handle(server, exchange)
+
+
+def refuse(request: StreamsGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
+    return _DESCRIBES.refuse(request.group_ids, error)
 
 
 API = Api(

@@ -95,8 +95,10 @@ class DelegationTokens:
             token_id=base64.urlsafe_b64encode(uuid).rstrip(b"=").decode(),
         )
 
-    def renewal(self, password: bytes, period_ms: int, principal: Principal) -> DelegationTokenRecord:
-        """The record that renews a token: for the period, if it is positive, at most for `delegation.token.expiry.time.ms`.
+    def renewal(self, password: bytes, period_ms: int, principal: Principal) -> tuple[DelegationTokenRecord, int]:
+        """The record that renews a token, and until when (ms).
+
+        For the period, if it is positive, at most for `delegation.token.expiry.time.ms`.
 
         Raises DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
         """
@@ -104,7 +106,8 @@ class DelegationTokens:
         token = self._find(password)
         self._check_alive(token)
         self._check_renewer(token, principal)
-        return self._expiring(token, min(period_ms, self._expiry_time_ms) if period_ms > 0 else self._expiry_time_ms)
+        record = self._expiring(token, min(period_ms, self._expiry_time_ms) if period_ms > 0 else self._expiry_time_ms)
+        return record, record.expiration_timestamp
 
     def expiration(
         self, password: bytes, period_ms: int, principal: Principal

@@ -90,44 +90,8 @@ def produce(
     """
     if request.transactional_id is None and has_transactional_batches(request):
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    response = ProduceResponse()
-    left = 1
-    failed = False
-
-    def on_done(partition_response: _PartitionResponse, error: ErrorCode) -> None:
-        nonlocal left, failed
-        if error is not ErrorCode.NONE:
-            failed = True
-            partition_response.error_code = error
-            partition_response.base_offset, partition_response.log_append_time_ms = -1, -1
-        left -= 1
-        if not left:
-            reply(response, failed)
-
-    plain: list[Entry] = []
-    transactional: list[Entry] = []
-    for (topic_name, topic_id), partitions in _last_records(request).items():
-        topic_response = ProduceResponse.TopicProduceResponse(name=topic_name, topic_id=topic_id)
-        name = topic_name if api_version < _IDS_SINCE else topics.topic_name(topic_id)
-        denied = name is not None and not is_allowed(name)
-        for index, records in partitions.items():
-            partition_response = _PartitionResponse(index=index, base_offset=-1)
-            topic_response.partition_responses.append(partition_response)
-            left += 1
-            done = partial(on_done, partition_response)
-            try:
-                partition = _partition(topics, name, index, denied=denied)
-                if topics.may_move and request.acks == _ALL and topics.lacks_replicas(name or "", index):
-                    raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)  # noqa: TRY301 - as the other refusals
-                batch = _batch(records, api_version, request.acks)
-            except Refused as refusal:
-                refusal.describe(partition_response)
-                done(refusal.code)
-            else:
-                entry = Entry(name or "", partition, batch, partition_response, done)
-                (transactional if batch.needs_verification else plain).append(entry)
-        if topic_response.partition_responses:
-            response.responses.append(topic_response)
+    answer = _Answer(reply)
+    plain, transactional = _entries(topics, request, api_version, is_allowed, answer)
     now_ms = topics.clock.wall_ms()
     if transactional and len({entry.producer for entry in transactional}) > 1:
         message = "Transactional records contained more than one producer ID"
@@ -136,7 +100,6 @@ def produce(
 
     def append_all(walked: Mapping[int, Refused | None]) -> Iterator[None]:
         """`walked`: the batches whose records have been looked into, by the id of their entry."""
-        nonlocal left
         good = [entry for entry in plain if not _refused(entry, walked)]
         left_of_piece = _PIECE_RECORDS
         for entry in good:
@@ -155,9 +118,7 @@ def produce(
             batches.begin()
             if not batches.finished:
                 wait()
-        left -= 1
-        if not left:
-            reply(response, failed)
+        answer.release()
 
     long = [entry for entry in (*plain, *transactional) if needs_walk(entry)]
     if long:
@@ -165,6 +126,65 @@ def produce(
         _walk_all(topics, long, now_ms, lambda walked: run(append_all(walked)))
     else:
         run(append_all({}))
+
+
+class _Answer:
+    """The response, which is sent when its last partition has its outcome and all appends have been asked for."""
+
+    __slots__ = ("_has_errors", "_left", "_reply", "response")
+
+    def __init__(self, reply: Callable[[ProduceResponse, bool], None]) -> None:
+        self.response = ProduceResponse()
+        self._reply = reply
+        self._left = 1
+        self._has_errors = False
+
+    def expect(self, partition_response: _PartitionResponse) -> Callable[[ErrorCode], None]:
+        """Returns the function that is called with the partition's outcome."""
+        self._left += 1
+        return partial(self._done, partition_response)
+
+    def _done(self, partition_response: _PartitionResponse, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._has_errors = True
+            partition_response.error_code = error
+            partition_response.base_offset, partition_response.log_append_time_ms = -1, -1
+        self.release()
+
+    def release(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._reply(self.response, self._has_errors)
+
+
+def _entries(
+    topics: Topics, request: ProduceRequest, api_version: int, is_allowed: IsAllowed, answer: _Answer
+) -> tuple[list[Entry], list[Entry]]:
+    """The batches to append: those of no transaction, and those of transactions. The others are refused in the answer."""
+    plain: list[Entry] = []
+    transactional: list[Entry] = []
+    for (topic_name, topic_id), partitions in _last_records(request).items():
+        topic_response = ProduceResponse.TopicProduceResponse(name=topic_name, topic_id=topic_id)
+        name = topic_name if api_version < _IDS_SINCE else topics.topic_name(topic_id)
+        denied = name is not None and not is_allowed(name)
+        for index, records in partitions.items():
+            partition_response = _PartitionResponse(index=index, base_offset=-1)
+            topic_response.partition_responses.append(partition_response)
+            done = answer.expect(partition_response)
+            try:
+                partition = _partition(topics, name, index, denied=denied)
+                if topics.may_move and request.acks == _ALL and topics.lacks_replicas(name or "", index):
+                    raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS)  # noqa: TRY301 - as the other refusals
+                batch = _batch(records, api_version, request.acks)
+            except Refused as refusal:
+                refusal.describe(partition_response)
+                done(refusal.code)
+            else:
+                entry = Entry(name or "", partition, batch, partition_response, done)
+                (transactional if batch.needs_verification else plain).append(entry)
+        if topic_response.partition_responses:
+            answer.response.responses.append(topic_response)
+    return plain, transactional
 
 
 def _walk_all(

@@ -37,8 +37,12 @@ SETTINGS = {
     "transaction.max.timeout.ms": "120000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-OURS = {"group.share.heartbeat.interval.ms": "5000", "group.share.min.heartbeat.interval.ms": "5000"}
-"""Kafka would show in the configs of a share group that these were set."""
+OURS = {
+    "group.share.heartbeat.interval.ms": "5000",
+    "group.share.min.heartbeat.interval.ms": "5000",
+    "admin.control.enable": "true",
+}
+"""Kafka would show in the configs of a share group that the intervals were set; waits advance the clock."""
 KAFKAS = ((0, "ready?"), (1, "ready?"), (2, "ready?:AAAAAAAAAAAAAAAAAAAAAQ:0"))
 DIALECTS = ("kip-792", "client-side-assignment")
 

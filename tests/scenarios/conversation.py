@@ -165,7 +165,7 @@ class Conversation:
         """Performs one step; returns the answer's text, or None for a step without an answer."""
         text = step.text
         if match := re.fullmatch(r"wait (\d+)ms", text):
-            time.sleep(int(match[1]) / 1000)
+            self.wait(int(match[1]))
         elif match := re.fullmatch(r"let (\w+) = (.*)", text):
             self.lets[match[1]] = parse(match[2])
             with contextlib.suppress(StoryError):  # answers show a value by its name if it can be evaluated already
@@ -197,6 +197,18 @@ class Conversation:
         else:
             raise StoryError(f"{self.story.path.name}:{step.line}: cannot read {text!r}")
         return None
+
+    def wait(self, time_ms: int) -> None:
+        """Time passes: the clock of our server jumps, timer by timer, and runs on.
+
+        Not after a restart, when the first request of admin HTTP takes as long as a short timeout.
+        """
+        if self.story.restarts or not self.broker.admin:
+            time.sleep(time_ms / 1000)
+            return
+        for change in ({"mode": "manual"}, {"advance_ms": time_ms}, {"mode": "real"}):
+            answer = self.post("/v1/clock", change)
+            assert "status: 200" in answer, answer
 
     def post(self, path: str, body: dict[str, Any]) -> str:
         """A command by admin HTTP; the answer is its JSON, with the status."""

@@ -42,8 +42,7 @@ def with_act(story: Story, member: str, how: str) -> Story:
     steps[last] = Step(0, f"act /v1/groups/g/members/{member}/{how} -")
     steps = [step for step in steps if not step.text.startswith("wait ")]
     clock = [Step(0, f"act /v1/clock {mode}") for mode in ("manual", "real")]
-    settings = story.settings | {"admin.control.enable": "true"}
-    return replace(story, steps=[clock[0], *steps, clock[1]], settings=settings)
+    return replace(story, steps=[clock[0], *steps, clock[1]])
 
 
 @pytest.mark.parametrize("how", ["evict", "expire-session"])

@@ -1,6 +1,6 @@
 """The simulation catches known mistakes in consumer groups, and failing plans are shrunk."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +17,12 @@ from coordinator_lab.simulation.epoch_invariants import EpochsOfMembers
 from coordinator_lab.simulation.plan import Plan, draw
 from coordinator_lab.simulation.shrink import shrink
 from coordinator_lab.simulation.simulator import Report
-from tests.support.mistakes import assert_breaks
+from tests.support.mistakes import Patch, assert_breaks, shown_by
 
 pytestmark = pytest.mark.long
 
 RETURNS = {"statics": 1.0, "think_s": 0.1}
 """Static members leave for a while and return, often."""
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
@@ -58,6 +57,7 @@ def a_clock_set_back_delays_assignments(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "target_stands", target_stands)
 
 
+@shown_by(3)
 def a_downgrade_forgets_owners(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(downgrade, "_assignment", lambda *_: b"")
 
@@ -115,7 +115,7 @@ def test_a_known_mistake_in_consumer_groups_is_caught(mistake: Patch, monkeypatc
         "quotas_s": 0.0, "share_groups": 0, **changes,
     }  # fmt: skip
     mistake(monkeypatch)
-    assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))
+    assert_breaks(mistake, promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))
 
 
 # --- shrinking --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The simulation catches bytes of groups that are counted wrongly."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,11 +7,9 @@ import pytest
 from coordinator.groups.classic.round import Round
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator_lab.simulation.plan import draw
-from tests.support.mistakes import assert_breaks
+from tests.support.mistakes import Patch, assert_breaks
 
 pytestmark = pytest.mark.long
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_classic_member_that_left_still_counts(patch: pytest.MonkeyPatch) -> None:
@@ -43,6 +40,5 @@ def a_member_with_an_epoch_that_left_still_counts(patch: pytest.MonkeyPatch) -> 
 )
 def test_a_known_mistake_in_counting_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     mistake(monkeypatch)
-    assert_breaks(
-        "I33", (replace(draw(seed, 30.0), groups=2, consumer_groups=1, share_groups=0) for seed in range(1, 6))
-    )
+    plans = (replace(draw(seed, 30.0), groups=2, consumer_groups=1, share_groups=0) for seed in range(1, 6))
+    assert_breaks(mistake, "I33", plans)

@@ -1,6 +1,6 @@
 """The simulation catches known mistakes in how a leader's resync is served."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,18 +8,18 @@ import pytest
 
 from coordinator.groups.classic import resync
 from coordinator_lab.simulation.plan import draw
-from tests.support.mistakes import assert_breaks
+from tests.support.mistakes import Patch, assert_breaks, shown_by
 
 pytestmark = pytest.mark.long
 
-Patch = Callable[[pytest.MonkeyPatch], None]
 
-
+@shown_by(3)
 def nobody_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     real = resync.Resync
     patch.setattr(resync, "Resync", lambda *given, **how: real(*given, **how | {"called": {}, "awaited": {}}))
 
 
+@shown_by(2)
 def the_new_assignments_are_not_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resync, "completed_generation", lambda group, fence: [])
 
@@ -41,4 +41,4 @@ def test_a_known_mistake_in_resyncs_is_caught(mistake: Patch, monkeypatch: pytes
         "quotas_s": 0.0,
         "share_groups": 0,
     }
-    assert_breaks(MISTAKES[mistake], (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))
+    assert_breaks(mistake, MISTAKES[mistake], (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))

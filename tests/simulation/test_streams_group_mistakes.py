@@ -1,6 +1,6 @@
 """The simulation catches known mistakes in streams groups."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +12,12 @@ from coordinator.groups.streams.group import StreamsGroup
 from coordinator.groups.streams.update import StreamsUpdate
 from coordinator_lab.simulation.epoch_invariants import EpochsOfMembers
 from coordinator_lab.simulation.plan import draw
-from tests.support.mistakes import assert_breaks
+from tests.support.mistakes import Patch, assert_breaks, shown_by
 
 pytestmark = pytest.mark.long
 
 RETURNS = {"statics": 1.0, "think_s": 0.1}
 """Static members leave for a while and return, often."""
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
@@ -26,6 +25,7 @@ def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamsGroup, "owner", lambda self, subtopology_id, number: None)
 
 
+@shown_by(4)
 def revocation_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """A member that must revoke tasks is assumed to have done so."""
     patch.setattr(reconcile, "_has_given_up", lambda owned, tasks: True)
@@ -45,6 +45,7 @@ def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamsUpdate, "disarm_all_of", lambda self, member_id: None)
 
 
+@shown_by(4)
 def assigned_tasks_are_sent_only_once(patch: pytest.MonkeyPatch) -> None:
     """Found by this simulation; Kafka behaves the same."""
     patch.setattr(heartbeat, "_lacks_some", lambda request, member: False)
@@ -88,4 +89,4 @@ def test_a_known_mistake_in_streams_groups_is_caught(mistake: Patch, monkeypatch
         **changes,
     }  # fmt: skip
     mistake(monkeypatch)
-    assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))
+    assert_breaks(mistake, promises, (replace(draw(seed, 40.0), **how) for seed in range(1, 21)))

@@ -21,7 +21,7 @@ from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator_lab.simulation import simulator
 from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore
 from coordinator_lab.simulation.plan import draw
-from tests.support.mistakes import assert_breaks
+from tests.support.mistakes import assert_breaks, shown_by
 
 pytestmark = pytest.mark.long
 
@@ -98,6 +98,7 @@ def an_unknown_outcome_is_a_success(patch):
     patch.setattr(EngineWriter, "_appended", hopeful)
 
 
+@shown_by(3)
 def a_snapshot_stands_for_one_piece_too_many(patch):
     cover = MemoryStore.cover
 
@@ -270,7 +271,7 @@ def plans(changes):
 )
 def test_a_known_mistake_of_workers_is_caught(mistake, promises, changes, monkeypatch):
     mistake(monkeypatch)
-    assert_breaks(promises, plans(changes))
+    assert_breaks(mistake, promises, plans(changes))
 
 
 @pytest.mark.parametrize("changes", [{}, METADATA])

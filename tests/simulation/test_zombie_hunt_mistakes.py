@@ -1,6 +1,6 @@
 """Zombie hunts catch known mistakes in who may commit what (I42, I43), most of them at the seams between kinds of groups."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,8 @@ from coordinator.groups.streams.group import StreamsGroup
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import TxnOffsetCommitRequest
 from coordinator_lab.simulation.plan import draw
-from tests.support.mistakes import assert_breaks
+from tests.support.mistakes import Patch, assert_breaks, shown_by
 
-Patch = Callable[[pytest.MonkeyPatch], None]
 SEEDS = 50
 
 SAFETY, LIVENESS, REFUSED = "I42", "I43", "I24"
@@ -66,11 +65,13 @@ def no_earlier_epoch_is_accepted(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+@shown_by(3)
 def partitions_were_assigned_long_ago(patch: pytest.MonkeyPatch) -> None:
     real = ConsumerMember.assignment_epoch
     patch.setattr(ConsumerMember, "assignment_epoch", lambda *given: real(*given) and 1)
 
 
+@shown_by(3)
 def tasks_were_assigned_long_ago(patch: pytest.MonkeyPatch) -> None:
     real = StreamsCommitter.assignment_epoch
     patch.setattr(StreamsCommitter, "assignment_epoch", lambda *given: real(*given) and 1)
@@ -121,6 +122,7 @@ def repeated_commits_have_any_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repeated_commit, "fence_commit", fence_commit)
 
 
+@shown_by(4)
 def no_member_commits_in_transactions(patch: pytest.MonkeyPatch) -> None:
     def fence_commit_in_transaction(*_: Any) -> None:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -182,4 +184,4 @@ def test_a_known_mistake_about_commits_is_hunted_down(mistake: Patch, monkeypatc
     mistake(monkeypatch)
     changes, promises = MISTAKES[mistake]
     how = HUNT | changes
-    assert_breaks(promises, (replace(draw(seed, 40.0), **how) for seed in range(1, SEEDS + 1)))
+    assert_breaks(mistake, promises, (replace(draw(seed, 40.0), **how) for seed in range(1, SEEDS + 1)))

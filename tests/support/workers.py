@@ -1,7 +1,7 @@
 """Tests in several processes of pytest-xdist: which of them share a process, in which order they begin, and which run alone."""
 
 import fcntl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,10 @@ OWNED = {
     "postgresql_cluster": "postgresql_cluster",
     "database": "database",
 }
-"""Session fixtures that take long to start, and the group of the tests that use them: one process starts them once."""
+"""Session fixtures that take long to start, and the group of the tests that use them: one process starts them once.
+
+They stop when their group ends: an idle broker takes a twentieth of a core, and a run has several.
+"""
 FIRST = ("spark", "kafka", "java", "database", "browser", "process")
 """Tests with these markers begin first, so that short tests remain for whichever process has time at the end."""
 
@@ -28,11 +31,25 @@ def divide(items: list[pytest.Item]) -> None:
     ranks: dict[str, int] = {}
     for item in items:
         ranks[_key(item)] = min(ranks.get(_key(item), len(FIRST)), _rank(item))
-    items.sort(key=lambda item: ranks[_key(item)])
+    places = {key: place for place, key in enumerate(ranks)}
+    items.sort(key=lambda item: (ranks[_key(item)], places[_key(item)]))
+
+
+def close_group(item: pytest.Item, next_item: pytest.Item | None) -> None:
+    """Stops what the tests of the item's group shared, unless the next test is of this group, too."""
+    if next_item is None or _key(next_item) == _key(item):
+        return
+    for name in OWNED:
+        for fixture in item.session._fixturemanager._arg2fixturedefs.get(name, ()):
+            fixture.finish(item._request)  # type: ignore[attr-defined]
 
 
 def _group(item: pytest.Item) -> str:
-    fixtures: Iterable[str] = getattr(item, "fixturenames", ())
+    fixtures = {*getattr(item, "fixturenames", ())}
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        # A fixture may be asked for by the value of a parameter.
+        asked = [value for value in item.callspec.params.values() if isinstance(value, str)]
+        fixtures |= {*asked, *(f"{name}_cluster" for name in asked)}
     return next((OWNED[name] for name in OWNED if name in fixtures), item.nodeid.partition("::")[0])
 
 

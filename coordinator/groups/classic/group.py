@@ -22,7 +22,6 @@ from coordinator.groups.classic.round import Round
 from coordinator.groups.classic.states import State
 from coordinator.groups.fence import NO_FENCE, Fence
 from coordinator.groups.held_bytes import STORED_MEMBER_BYTES
-from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import (
     ClassicGroupForcedRebalanceValue,
@@ -31,7 +30,6 @@ from coordinator.protocol.messages import (
 )
 
 _NO_TIME = -1
-_KIND = Kind.CLASSIC
 
 
 class ClassicGroup(Round):
@@ -141,10 +139,7 @@ def _record_bytes(generation: GroupMetadataValue | ClassicGroupGenerationValue |
 
 def find_classic_group(groups: Groups, group_id: str) -> ClassicGroup | None:
     """The classic group of this id; None if there is no group, or one of another kind."""
-    group = groups.by_id.get(group_id)
-    if group is None or group.kind is not _KIND:
-        return None
-    return group  # type: ignore[return-value]  # the kind says the class
+    return groups.find(group_id, ClassicGroup)
 
 
 def classic_group_or_new(groups: Groups, group_id: str) -> ClassicGroup:

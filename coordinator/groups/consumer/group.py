@@ -32,7 +32,6 @@ from coordinator.groups.state import Groups
 from coordinator.runtime.result import TimerKey
 
 NO_PARTITIONS: Partitions = {}
-_KIND = Kind.CONSUMER
 _NO_OWNERS: Mapping[int, str] = {}
 
 
@@ -73,7 +72,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
         "target_partition_count",
     )
 
-    kind = _KIND
+    kind = Kind.CONSUMER
     protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, fence: Fence) -> None:
@@ -274,10 +273,7 @@ def _add(counts: dict[str, int], key: str, by: int) -> None:
 
 def find_consumer_group(groups: Groups, group_id: str) -> ConsumerGroup | None:
     """The consumer group of this id; None if there is no group, or one of another kind."""
-    group = groups.by_id.get(group_id)
-    if group is None or group.kind is not _KIND:
-        return None
-    return group  # type: ignore[return-value]  # the kind says the class
+    return groups.find(group_id, ConsumerGroup)
 
 
 def consumer_group_or_new(groups: Groups, group_id: str) -> ConsumerGroup:

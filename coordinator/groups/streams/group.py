@@ -43,7 +43,6 @@ from coordinator.runtime.result import TimerKey
 _Holders = dict[str, dict[int, set[str]]]
 """Subtopology id -> number -> ids of the members that have a copy."""
 
-_KIND = Kind.STREAMS
 _NOBODY: frozenset[str] = frozenset()
 _NO_OWNERS: Mapping[int, str] = {}
 _NO_HOLDERS: Mapping[int, set[str]] = {}
@@ -78,8 +77,8 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
         "warmup",
     )
 
-    kind = _KIND
-    protocol_type = _KIND.label
+    kind = Kind.STREAMS
+    protocol_type = Kind.STREAMS.label
 
     def __init__(self, group_id: str) -> None:
         # It comes in the place of an empty group, if any: there is nobody who could have lost something.
@@ -276,10 +275,7 @@ def _remove(holders: _Holders, tasks: Tasks, member_id: str) -> None:
 
 def find_streams_group(groups: Groups, group_id: str) -> StreamsGroup | None:
     """The streams group of this id; None if there is no group, or one of another kind."""
-    group = groups.by_id.get(group_id)
-    if group is None or group.kind is not _KIND:
-        return None
-    return group  # type: ignore[return-value]  # the kind says the class
+    return groups.find(group_id, StreamsGroup)
 
 
 def streams_group_or_new(groups: Groups, group_id: str) -> StreamsGroup:
