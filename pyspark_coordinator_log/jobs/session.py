@@ -44,10 +44,6 @@ The classes are Spark's own, as pip installed them, and verifying them takes a s
 """
 
 
-CONNECT = "sc://"
-"""The beginning of the URL of a Spark Connect server."""
-
-
 def is_submitted() -> bool:
     """Whether `spark-submit` started this process, which then has its Java already."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
@@ -70,7 +66,7 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
     values = dict(DEFAULTS)
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
     if master is not None:
-        builder = builder.remote(master) if master.startswith(CONNECT) else builder.master(master)
+        builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             # For workers and data source lookup: the Python that has this package, not the first python3 in PATH.

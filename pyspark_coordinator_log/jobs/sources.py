@@ -161,8 +161,7 @@ def _packets(batches: ArrowBatches) -> ArrowBatches:
         rows = pa.Table.from_batches([batch])
         for each in rows.group_by(list(_PACKET.names[:2])).aggregate([]).to_pylist():
             here = rows.filter((pc.field("log_id") == each["log_id"]) & (pc.field("shard") == each["shard"]))
-            packet = pickle.dumps(here.combine_chunks().to_batches())
-            yield pa.RecordBatch.from_pylist([{**each, "packet": packet}], _PACKET)
+            yield pa.RecordBatch.from_pylist([{**each, "packet": pickle.dumps(here.to_batches())}], _PACKET)
 
 
 def _packets_in(
@@ -174,15 +173,10 @@ def _packets_in(
     Segments and batches outside of the period are not read.
     """
     given = {"since": since_ms, "until": until_ms, "groups": json.dumps(list(groups)) if groups else None}
-    parsed = parse({**options, **{name: str(value) for name, value in given.items() if value is not None}})
+    parsed = parse({**options} | {name: str(value) for name, value in given.items() if value is not None})
     tasks, how = planning.tasks(parsed), parsed.reading(judging.EVENTS)
     rows = [
-        {
-            "id": number,
-            "log_id": log_id,
-            "shard": shard,
-            "packet": pickle.dumps(_Places(tuple(parts), how, tuple(undone))),
-        }
+        {"id": number, "log_id": log_id, "shard": shard, "packet": pickle.dumps(_Places(tuple(parts), how, undone))}
         for number, task in enumerate(tasks)
         for (log_id, shard), parts in groupby(task, lambda part: (part.log_id, part.folder.shard))
     ]
@@ -196,7 +190,7 @@ class _Places:
 
     parts: tuple[Range, ...]
     how: Reading
-    undone: tuple[gaps.Undone, ...]
+    undone: Sequence[gaps.Undone]
 
     def __iter__(self) -> ArrowBatches:
         for part in self.parts:
@@ -337,11 +331,7 @@ def _complete_from_rows(spark: SparkSession, bounds: Sequence[Sequence[Any]]) ->
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
-    """A view with only these columns. Columns that are not requested are not decoded.
-
-    The data source would do the same, but starts Python processes to look it up, create it and plan it, which takes longer than
-    reading a small log.
-    """
+    """A view with only these columns. To create the data source would take longer than to read a small log."""
     parsed = parse({**options, "path": path, "view": view})
     tasks, how = planning.tasks(parsed), parsed.reading(names)
 

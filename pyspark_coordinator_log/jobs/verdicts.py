@@ -24,6 +24,7 @@ broken invariants (findings.py) and the table itself come from one pass, which t
 
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +46,6 @@ from pyspark_coordinator_log.jobs.judging import Bounds, JudgedBatch, judge
 
 ArrowBatches = Iterator[Any]
 """Iterators over Arrow record batches."""
-_HISTORY = "log_id string, shard int, history binary"
 _TIME = "time_ms"
 _SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome")
 
@@ -73,40 +73,35 @@ class VerdictPass:
             *MEMBER_COLUMNS, "from_offset", "to_offset", "topic_key", "partition", "since",
             F.col("acquired.epoch").alias("acquired"),
         )  # fmt: skip
-        history = members.groupBy(*SHARD).cogroup(held.groupBy(*SHARD)).applyInArrow(_pack, _HISTORY)
+        held = held.toDF(*held.columns)  # Columns of its own: both may come from the same frame.
+        history = (
+            members.groupBy(*SHARD)
+            .cogroup(held.groupBy(*SHARD))
+            .applyInArrow(_pack, "log_id string, shard int, history binary")
+        )
         found = [row.asDict() for row in self.complete_from.collect()]
         bounds = {(row["log_id"], row["shard"]): Bounds(row["complete_from"], row.get("settled_from")) for row in found}
         return materialize(history), bounds
 
     def rows(self) -> DataFrame:
         """The table: one row per partition of each CommitDecided event."""
-
-        def verdict_rows(judged: Iterator[JudgedBatch]) -> ArrowBatches:
-            for each in judged:
-                yield each.as_table()
-
-        return self._judged(verdict_rows, from_arrow_schema(judging.SCHEMA))
+        schema = from_arrow_schema(judging.SCHEMA)
+        return self._judged(lambda judged: (each.as_table() for each in judged), schema)
 
     def findings(self, into: Path | None = None) -> DataFrame:
         """The findings (findings.FINDINGS). With a folder, the tasks also write the rows there, by day."""
 
         def collected(judged: Iterator[JudgedBatch]) -> ArrowBatches:
-            noted = Findings()
-            for each in judged:
-                yield from noted.add(each)
-            yield from noted.end()
-
-        def written(judged: Iterator[JudgedBatch]) -> ArrowBatches:
             noted, context = Findings(), TaskContext.get()
-            assert into is not None
             assert context is not None
-            with DayFiles(into, context.partitionId(), _TIME, _SOUGHT) as files:
+            with nullcontext() if into is None else DayFiles(into, context.partitionId(), _TIME, _SOUGHT) as files:
                 for each in judged:
-                    files.add(each.batch())
+                    if files is not None:
+                        files.add(each.batch())
                     yield from noted.add(each)
             yield from noted.end()
 
-        return self._judged(collected if into is None else written, from_arrow_schema(FINDINGS))
+        return self._judged(collected, from_arrow_schema(FINDINGS))
 
     def _judged(self, function: Callable[[Iterator[JudgedBatch]], ArrowBatches], schema: StructType) -> DataFrame:
         """Applies a function to what the tasks judge."""
@@ -130,10 +125,8 @@ class VerdictPass:
 
 
 def _pack(shard: tuple[Any, ...], members: Any, held: Any) -> Any:
-    history = pickle.dumps(AssignmentHistory(members, held))
-    return pa.table(
-        {"log_id": [shard[0].as_py()], "shard": pa.array([shard[1].as_py()], pa.int32()), "history": [history]}
-    )
+    row = {"log_id": shard[0], "shard": shard[1], "history": pickle.dumps(AssignmentHistory(members, held))}
+    return pa.table({name: [value] for name, value in row.items()})
 
 
 def sums(findings: DataFrame) -> Sums:
