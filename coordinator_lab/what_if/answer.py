@@ -25,6 +25,10 @@ _ROWS = (
 )
 
 
+GOOD = 0.2
+"""Measures of the replay that differ from the recorded ones by more are named."""
+
+
 class Answer(NamedTuple):
     """The three outcomes, what they were computed with, and what was assumed."""
 
@@ -112,8 +116,8 @@ def _assumptions(known: Behaviour, then: Settings, now: Settings, given: Sequenc
             else ", and not before they give up partitions"
         ),
         "records are read evenly between two commits, and as fast as they were then",
-        "each consumer takes as long to follow a rebalance as it took in the recorded one that is nearest"
-        if any(each.rejoins for each in known.consumers)
+        "each consumer takes as long to follow a rebalance, after its heartbeat, as in the recorded one that is nearest"
+        if any(each.delays for each in known.consumers)
         else "consumers follow a rebalance at once: no event shows how long they take",
     ]
     if any(each.kind is Away.SILENT for consumer in known.consumers for each in consumer.absences):
@@ -128,11 +132,28 @@ def _assumptions(known: Behaviour, then: Settings, now: Settings, given: Sequenc
         found.append("nobody was late for long without being removed: the events do not show it")
     if known.derived:
         found.append("each member that went had left: Kafka's log does not say whether it left, expired or was removed")
-    if CONSUMER in {then.protocol, now.protocol}:
-        found.append("the time without an owner is a rough estimate for consumer groups")
-    if now.protocol == CONSUMER and then.protocol == CLASSIC:
-        found.append("to give up partitions takes as long as to join did, after the heartbeat that asks for it")
+    if any(each.kind in {Away.SILENT, Away.KILLED} for consumer in known.consumers for each in consumer.absences):
+        found.append("who falls silent or is killed works for half an interval of heartbeats after the last one")
+    if now.protocol != then.protocol:
+        found.append("each consumer takes as long to follow a rebalance, after its heartbeat, as it usually did")
+        found.append(
+            "when heartbeats come decides how long a rebalance of a consumer group takes: it may differ by a third"
+        )
+    if CONSUMER == then.protocol == now.protocol:
+        late = sum(len(each.late) for each in known.consumers)
+        found.append(f"{late} commits came late, after their member had another epoch; as many come late again")
+    elif now.protocol == CONSUMER:
+        found.append("no commit comes late, after its member has another epoch")
     return found
+
+
+def deviations(found: Answer) -> dict[str, float]:
+    """How much each measure of the unchanged replay differs from the recorded one, as a share of the greater one."""
+    replayed = found.replayed.as_values()
+    return {
+        name: round(abs(value - replayed[name]) / (max(value, replayed[name]) or 1), 3)
+        for name, value in found.recorded.as_values().items()
+    }
 
 
 def as_values_of(found: Answer) -> dict[str, Any]:
@@ -144,20 +165,31 @@ def as_values_of(found: Answer) -> dict[str, Any]:
         "recorded": found.recorded.as_values(),
         "replayed_unchanged": found.replayed.as_values(),
         "replayed_changed": found.changed.as_values(),
-        "proof": {"recorded_rebalances": found.recorded.rebalances, "replayed_at_the_same_time": found.matched},
+        "proof": {
+            "recorded_rebalances": found.recorded.rebalances,
+            "replayed_at_the_same_time": found.matched,
+            "differences": deviations(found),
+        },
         "assumptions": list(found.assumptions),
     }
 
 
 def as_text(found: Answer) -> str:
     """The answer for people."""
+    differs = deviations(found)
     columns = [each.as_values() for each in (found.recorded, found.replayed, found.changed)]
     rows = [(text, *(_number(column[name]) for column in columns)) for name, text in _ROWS]
     then, now = as_values(found.settings_then), as_values(found.settings_now)
     differences = [f"{name}: {then[name]} -> {now[name]}" for name in then if then[name] != now[name]]
     proof = (
         f"Proof: with the settings unchanged, {found.matched} of {found.recorded.rebalances} recorded rebalances start within "
-        f"{NEAR_MS // 1000} s of their time, and the replay has {found.replayed.rebalances} in all."
+        f"{NEAR_MS // 1000} s of their time, and the replay has {found.replayed.rebalances} in all.\n"
+    )
+    wrong = [f"{text} ({differs[name]:.0%})" for name, text in _ROWS if differs[name] > GOOD]
+    proof += (
+        f"Do not rely on what differs by more than {GOOD:.0%}: {', '.join(wrong)}."
+        if wrong
+        else f"No measure differs by more than {GOOD:.0%}."
     )
     return "\n\n".join(
         [

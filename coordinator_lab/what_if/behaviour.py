@@ -18,6 +18,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.rebalance_causes import NOT_IN_KAFKAS_LOG
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
+    AssignmentAcknowledgedValue,
     AssignmentDeliveredValue,
     CommitDecidedValue,
     MemberExpiredValue,
@@ -28,10 +29,11 @@ from coordinator.protocol.messages import (
     RebalanceOvertakenValue,
 )
 from coordinator_lab.what_if.recording import Events, Window
+from coordinator_lab.what_if.settings import Settings
 
 POLL_TIMEOUT = "poll timeout"
 """In the reason of a leave of Java's consumer that has exceeded max.poll.interval.ms."""
-_DEFAULT_DELAY_MS = 3_000
+_DEFAULT_DELAY_MS, _DEFAULT_COMMIT_MS = 3_000, 5_000
 _ENDED = ("closed", "reset")
 Partition = tuple[str, int]
 Rebalanced = (RebalanceCompletedValue, RebalanceOvertakenValue)
@@ -60,11 +62,20 @@ class Absence(NamedTuple):
     """From its return until it joined again."""
 
 
-class Rejoin(NamedTuple):
-    """How long a consumer took from the start of a rebalance until it joined."""
+class Delay(NamedTuple):
+    """How long a consumer took to follow a rebalance, from the heartbeat that said so, and when the rebalance began."""
 
     started_ms: int
     took_ms: int
+    """Below 0: its heartbeats are more frequent than by default."""
+
+
+class Late(NamedTuple):
+    """A commit of an earlier epoch than its member's (consumer groups)."""
+
+    time_ms: int
+    is_after_loss: bool
+    """The member had lost a partition since."""
 
 
 @dataclass(slots=True)
@@ -75,6 +86,8 @@ class Life:
     instance_id: str | None
     client: tuple[str, str]
     joined_ms: int | None
+    port: int = 0
+    """Of the connection over which it joined; 0 if it is not known."""
     end: Any = None
     """MemberLeft, MemberExpired or MemberFenced; None: it stayed."""
     returned_ms: int | None = None
@@ -93,16 +106,26 @@ class Consumer:
     client: tuple[str, str]
     instance_id: str | None
     first_ms: int
+    member_ids: list[str]
+    """Of its processes. A member of a consumer group chooses its own, and assignors go by them."""
     absences: list[Absence] = field(default_factory=list)
-    rejoins: list[Rejoin] = field(default_factory=list)
+    delays: list[Delay] = field(default_factory=list)
+    """Classic: until it joined. Consumer: until it worked on the assignment."""
+    late: list[Late] = field(default_factory=list)
+    commit_ms: int | None = None
+    """Between two of its commits; None: it made no two."""
 
-    def rejoin_ms(self, at_ms: int, default_ms: int) -> int:
-        """How long it takes to join a rebalance that starts at a time: as long as in the recorded one that is nearest."""
-        if not self.rejoins:
+    def delay_ms(self, at_ms: int, default_ms: int) -> int:
+        """How long it takes to follow a rebalance at a time: as long as in the recorded one that is nearest."""
+        if not self.delays:
             return default_ms
-        place = bisect_left(self.rejoins, (at_ms, -1))
-        near = self.rejoins[max(0, place - 1) : place + 1]
+        place = bisect_left(self.delays, (at_ms, -1))
+        near = self.delays[max(0, place - 1) : place + 1]
         return min(near, key=lambda each: abs(each.started_ms - at_ms)).took_ms
+
+    def median_delay_ms(self, default_ms: int) -> int:
+        """How long it usually takes to follow a rebalance."""
+        return round(median(each.took_ms for each in self.delays)) if self.delays else default_ms
 
 
 class Progress:
@@ -145,15 +168,35 @@ class Behaviour:
     """Topic -> number of partitions, as far as they were assigned or committed."""
     progress: Progress
     commit_ms: int
-    """Between two commits of a member."""
+    """Between two commits of any member."""
     commits_on_revocation: bool
-    rejoin_ms: int
-    """Of a consumer that took part in no recorded rebalance."""
+    delay_ms: int
+    """`Consumer.delay_ms` of a consumer that took part in no recorded rebalance."""
     session_timeout_ms: int | None
     rebalance_timeout_ms: int | None
     initial_delay_ms: int | None
     derived: bool
     """The events were derived from a Kafka's log, which does not say why a member went."""
+
+
+def assigned(event: AssignmentDeliveredValue | AssignmentAcknowledgedValue) -> set[Partition]:
+    """The partitions of an assignment."""
+    return {(topic.topic_name, index) for topic in event.topics for index in topic.partitions}
+
+
+def heartbeat_ms(kind: Kind, session_ms: int) -> int:
+    """The interval of heartbeats: Kafka's default, which in a classic group is at most a third of the session."""
+    return 5_000 if kind is Kind.CONSUMER else min(3_000, session_ms // 3)
+
+
+def next_heartbeat(assigned_ms: int, at_ms: int, interval_ms: int) -> int:
+    """The first heartbeat at or after a time; they begin an interval after the assignment."""
+    return assigned_ms + max(1, -((assigned_ms - at_ms) // interval_ms)) * interval_ms
+
+
+def silent_since(event: MemberExpiredValue) -> int:
+    """When an expired member stopped, as far as its last request shows: on average half an interval of heartbeats later."""
+    return event.time_ms - event.timeout_ms + heartbeat_ms(Kind(event.group_kind), event.timeout_ms) // 2
 
 
 def accepted(event: CommitDecidedValue) -> Iterable[tuple[Partition, int]]:
@@ -169,21 +212,28 @@ def behaviour(events: Events, window: Window, max_poll_ms: int) -> Behaviour:
     events = [each for each in events if each.time_ms <= window.to_ms]
     lives = _lives(events)
     starts = {life.member_id: life for life in lives}
-    rejoins = _rejoins(events, starts)
-    consumers = [_consumer(chain, rejoins, window, max_poll_ms) for chain in _chains(lives)]
+    kind = _kind(events)
+    timeouts = {name: _most_frequent(_timeouts(events, name)) for name in ("session", "rebalance")}
+    joined = _rejoins(events, starts)
+    delays = revocations = _since_heartbeat(joined, events, timeouts["session"])
+    if kind is Kind.CONSUMER:
+        delays, revocations = _followed(events), _followed(events, losses_only=True)
+    late, commits = _late(events), _commit_times(events)
+    consumers = [_consumer(chain, delays, late, window, max_poll_ms) for chain in _chains(lives)]
+    for consumer in consumers:
+        consumer.commit_ms = _commit_interval(commits.get(each, []) for each in consumer.member_ids)
     consumers = [each for each in consumers if each.first_ms < window.to_ms and _is_there(each, window)]
-    took = [each.took_ms for some in rejoins.values() for each in some]
-    commits = _commit_times(events)
+    took = [each.took_ms for some in delays.values() for each in some]
     return Behaviour(
-        kind=_kind(events),
+        kind=kind,
         consumers=consumers,
         topics=_topics(events),
         progress=Progress(events),
-        commit_ms=_commit_interval(commits),
-        commits_on_revocation=_commits_on_revocation(rejoins, commits),
-        rejoin_ms=round(median(took)) if took else 0,
-        session_timeout_ms=_most_frequent(_timeouts(events, "session")),
-        rebalance_timeout_ms=_most_frequent(_timeouts(events, "rebalance")),
+        commit_ms=_commit_interval(commits.values()) or _DEFAULT_COMMIT_MS,
+        commits_on_revocation=_commits_on_revocation(revocations if kind is Kind.CONSUMER else joined, commits),
+        delay_ms=round(median(took)) if took else 0,
+        session_timeout_ms=timeouts["session"],
+        rebalance_timeout_ms=timeouts["rebalance"],
         initial_delay_ms=_initial_delay(events),
         derived=any(getattr(each, "reason", None) == NOT_IN_KAFKAS_LOG for each in events),
     )  # fmt: skip
@@ -222,7 +272,9 @@ def _lives(events: Events) -> list[Life]:
         member_id = getattr(event, "member_id", None)
         if isinstance(event, MemberJoinedValue):
             client = (event.client_id or "", event.client_host)
-            lives[event.member_id] = Life(event.member_id, event.group_instance_id, client, event.time_ms)
+            lives[event.member_id] = Life(
+                event.member_id, event.group_instance_id, client, event.time_ms, event.client_port
+            )
             found.append(lives[event.member_id])
         elif not member_id:
             continue
@@ -278,15 +330,21 @@ def _is_same(before: Life, after: Life) -> bool:
     return before.client == after.client and after.client != ("", "")
 
 
-def _consumer(chain: list[Life], rejoins: dict[str, list[Rejoin]], window: Window, max_poll_ms: int) -> Consumer:
+def _consumer(
+    chain: list[Life], delays: dict[str, list[Delay]], late: dict[str, list[Late]], window: Window, max_poll_ms: int
+) -> Consumer:
     first = chain[0]
     joined_ms = window.from_ms if first.joined_ms is None else first.joined_ms
-    consumer = Consumer(first.member_id, first.client, first.instance_id, joined_ms)
+    member_ids = list(dict.fromkeys(life.member_id for life in chain))
+    consumer = Consumer(first.member_id, first.client, first.instance_id, joined_ms, member_ids)
     for life, following in zip(chain, [*chain[1:], None], strict=True):
-        consumer.rejoins += rejoins.get(life.member_id, [])
         if life.end is not None:
             consumer.absences.append(_absence(life, following, max_poll_ms))
-    consumer.rejoins.sort()
+    for member_id in member_ids:
+        consumer.delays += delays.get(member_id, [])
+        consumer.late += late.get(member_id, [])
+    consumer.delays.sort()
+    consumer.late.sort()
     return consumer
 
 
@@ -304,7 +362,9 @@ def _absence(life: Life, following: Life | None, max_poll_ms: int) -> Absence:
         return Absence(Away.SILENT, from_ms, returned_ms, after_ms)
     if isinstance(end, MemberFencedValue):
         return Absence(Away.KILLED, ended_ms, joined_ms)
-    if POLL_TIMEOUT in (end.reason or "").lower():
+    # A client that gives no reason is known by the connection over which it comes back, as in `groups why`.
+    goes_on = following is not None and life.port > 0 and life.port == following.port
+    if POLL_TIMEOUT in (end.reason or "").lower() or (goes_on and not end.reason):
         return Absence(Away.BUSY, ended_ms - max_poll_ms, joined_ms)
     return Absence(Away.CLOSED, ended_ms, joined_ms)
 
@@ -319,9 +379,9 @@ def _initial_delay(events: Events) -> int | None:
     return _DEFAULT_DELAY_MS if lowest is not None and lowest % _DEFAULT_DELAY_MS == 0 else lowest
 
 
-def _rejoins(events: Events, lives: dict[str, Life]) -> dict[str, list[Rejoin]]:
+def _rejoins(events: Events, lives: dict[str, Life]) -> dict[str, list[Delay]]:
     """Member id -> the rebalances that it joined as a member that was there before."""
-    found: dict[str, list[Rejoin]] = {}
+    found: dict[str, list[Delay]] = {}
     for event in events:
         if not isinstance(event, Rebalanced) or event.duration_ms < 0:
             continue
@@ -331,7 +391,54 @@ def _rejoins(events: Events, lives: dict[str, Life]) -> dict[str, list[Rejoin]]:
             if life is None or (life.joined_ms is not None and life.joined_ms >= started_ms):
                 continue
             if life.ended_ms is None or life.ended_ms > started_ms + took_ms:
-                found.setdefault(wait.member_id, []).append(Rejoin(started_ms, took_ms))
+                found.setdefault(wait.member_id, []).append(Delay(started_ms, took_ms))
+    return found
+
+
+def _since_heartbeat(joined: dict[str, list[Delay]], events: Events, session_ms: int | None) -> dict[str, list[Delay]]:
+    """The delays without the wait for the heartbeat, which follows from the end of the rebalance before."""
+    ends = sorted(each.time_ms for each in events if isinstance(each, RebalanceCompletedValue))
+    interval_ms = heartbeat_ms(Kind.CLASSIC, session_ms or Settings().session_timeout_ms)
+    found: dict[str, list[Delay]] = {}
+    for member_id, delays in joined.items():
+        for each in delays:
+            place = bisect_left(ends, each.started_ms)
+            hears_ms = next_heartbeat(ends[place - 1], each.started_ms, interval_ms) if place else each.started_ms
+            found.setdefault(member_id, []).append(Delay(each.started_ms, each.started_ms + each.took_ms - hears_ms))
+    return found
+
+
+def _followed(events: Events, *, losses_only: bool = False) -> dict[str, list[Delay]]:
+    """Member id -> the assignments of a consumer group that it received, did not have, and reported to have.
+
+    `losses_only`: those that take partitions away.
+    """
+    found: dict[str, list[Delay]] = {}
+    received: dict[str, int] = {}
+    has: dict[str, set[Partition]] = {}
+    for event in events:
+        member_id = getattr(event, "member_id", None) or ""
+        if isinstance(event, AssignmentDeliveredValue):
+            given, before = assigned(event), has.get(member_id, set())
+            if before - given or (given != before and not losses_only):
+                received.setdefault(member_id, event.time_ms)
+        elif isinstance(event, AssignmentAcknowledgedValue):
+            has[member_id] = assigned(event)
+            if (at_ms := received.pop(member_id, None)) is not None:
+                found.setdefault(member_id, []).append(Delay(at_ms, event.time_ms - at_ms))
+        elif isinstance(event, MemberLeftValue | MemberExpiredValue):
+            received.pop(member_id, None)
+            has.pop(member_id, None)
+    return found
+
+
+def _late(events: Events) -> dict[str, list[Late]]:
+    found: dict[str, list[Late]] = {}
+    for event in events:
+        is_consumers = isinstance(event, CommitDecidedValue) and event.group_kind == Kind.CONSUMER
+        if is_consumers and 0 < event.generation_id_or_member_epoch < event.member_epoch:
+            late = Late(event.time_ms, event.revocation_epoch >= event.generation_id_or_member_epoch)
+            found.setdefault(event.member_id, []).append(late)
     return found
 
 
@@ -343,16 +450,16 @@ def _commit_times(events: Events) -> dict[str, list[int]]:
     return found
 
 
-def _commit_interval(commits: dict[str, list[int]]) -> int:
-    gaps = [after - before for times in commits.values() for before, after in pairwise(times)]
-    return max(100, round(median(gaps))) if gaps else 5_000
+def _commit_interval(commits: Iterable[list[int]]) -> int | None:
+    gaps = [after - before for times in commits for before, after in pairwise(times)]
+    return max(100, round(median(gaps))) if gaps else None
 
 
-def _commits_on_revocation(rejoins: dict[str, list[Rejoin]], commits: dict[str, list[int]]) -> bool:
+def _commits_on_revocation(delays: dict[str, list[Delay]], commits: dict[str, list[int]]) -> bool:
     """Whether most members that joined a rebalance again had committed just before."""
     votes = [
         any(each.started_ms <= time_ms <= each.started_ms + each.took_ms for time_ms in commits[member_id])
-        for member_id, some in rejoins.items()
+        for member_id, some in delays.items()
         if member_id in commits
         for each in some
     ]

@@ -2,12 +2,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from coordinator.groups import classic_protocol
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
+from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -27,21 +28,23 @@ from coordinator.protocol.subscription import (
     parse_assignment,
     parse_subscription,
 )
-from coordinator_lab.what_if.behaviour import Consumer, Partition
+from coordinator_lab.what_if.behaviour import Consumer, Partition, heartbeat_ms, next_heartbeat
 from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, COOPERATIVE
 
 if TYPE_CHECKING:
     from coordinator_lab.what_if.replay import World
 
 GROUP = "replayed"
-_HEARTBEAT_MS, _CONSUMER_HEARTBEAT_MS = 3_000, 5_000
-"""heartbeat.interval.ms and group.consumer.heartbeat.interval.ms, by default."""
 _JOIN, _SYNC, _BEAT, _LEAVE, _COMMIT, _CONSUMER_BEAT = 9, 5, 4, 5, 9, 1
 """API versions."""
 _FENCED = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID}
 )  # fmt: skip
 _RETRY_MS = 100
+_TURN_MS = 10
+"""Between an assignment and the next join of its member. Without it, that join would overtake the SyncGroups of the others."""
+_LATE_MS = 10_000
+"""A commit of an earlier epoch arrives at most so long after the epoch changed."""
 
 
 class Member(ABC):
@@ -63,7 +66,7 @@ class Member(ABC):
         self._awake.set()
         self._paused_ms = 0
         self._rejoins_at_ms = 0
-        self._commits_at_ms = 0
+        self._commits_at_ms, self._commit_ms = 0, consumer.commit_ms or world.behaviour.commit_ms
         self._rebalance = asyncio.Event()
         self._rebalance_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -75,7 +78,10 @@ class Member(ABC):
         self.stop()
         self._reset()
         create = asyncio.get_running_loop().create_task
-        self._tasks = [create(self._take_part()), create(self._beat_on()), create(self._commit_on())]
+        self._tasks = [create(each) for each in self._duties()]
+
+    def _duties(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._take_part(), self._beat_on(), self._commit_on()]
 
     def stop(self) -> None:
         if self._tasks and self.member_id:
@@ -99,10 +105,11 @@ class Member(ABC):
         self.stop()
 
     def pause(self) -> None:
-        self._paused_ms = self.world.now_ms
+        """Sends nothing any more. It works on for half an interval of heartbeats (see `silent_since`)."""
+        self._paused_ms = self.world.now_ms + self._heartbeat_ms // 2
         self._awake.clear()
         if self.member_id:
-            self.world.note_work(self.member_id, is_working=False)
+            self.world.note_work(self.member_id, is_working=False, at_ms=self._paused_ms)
 
     async def resume(self, rejoins_after_ms: int) -> None:
         """Continues where it was paused. First it commits what it had read, as a consumer does that does not know better."""
@@ -128,7 +135,7 @@ class Member(ABC):
         """Commits at an interval that begins again with each assignment."""
         while True:
             if self.world.now_ms >= self._commits_at_ms:
-                self._commits_at_ms = self.world.now_ms + self.world.behaviour.commit_ms
+                self._commits_at_ms = self.world.now_ms + self._commit_ms
                 with suppress(KafkaError):
                     await self.commit()
             await self.world.until(self._commits_at_ms)
@@ -137,14 +144,15 @@ class Member(ABC):
     def _take(self, partitions: set[Partition]) -> None:
         """Works on these partitions from now on."""
         self.partitions = partitions
-        self._commits_at_ms = self.world.now_ms + self.world.behaviour.commit_ms
+        self._commits_at_ms = self.world.now_ms + self._commit_ms
 
-    async def commit(self, read_ms: int | None = None) -> None:
-        """Commits what it had read at a time, by default now. Raises KafkaError."""
+    async def commit(self, read_ms: int | None = None, former: tuple[int, set[Partition]] | None = None) -> None:
+        """Commits what it had read at a time, by default now. `former`: of an earlier epoch. Raises KafkaError."""
+        epoch, partitions = (self.epoch, self.partitions) if former is None else former
         progress, catalog = self.world.behaviour.progress, self.world.catalog
         time_ms = self.world.now_ms if read_ms is None else read_ms
         topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
-        for name, index in sorted(self.partitions.intersection(progress.partitions)):
+        for name, index in sorted(partitions.intersection(progress.partitions)):
             entry = topics.setdefault(
                 name, OffsetCommitRequest.OffsetCommitRequestTopic(name, catalog.topic_id(name) or b"", [])
             )
@@ -152,7 +160,11 @@ class Member(ABC):
             entry.partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(index, offset, -1, ""))
         if topics:
             request = OffsetCommitRequest(
-                GROUP, self.epoch, self.member_id, self.instance_id, topics=list(topics.values())
+                GROUP,
+                epoch,
+                self.member_id,
+                self.instance_id,
+                topics=list(topics.values()),
             )
             await self._ask(commit, request, _COMMIT)
 
@@ -184,14 +196,18 @@ class Member(ABC):
     async def _leave(self) -> None:
         """Leaves the group in an orderly way."""
 
-    async def _revoke(self, started_ms: int) -> None:
-        """Waits as long as the consumer takes to follow a rebalance, and until it polls."""
+    async def _follow_rebalance(self, started_ms: int, heard_ms: int, *, gives_up: bool) -> None:
+        """Waits as long as the consumer takes to follow a rebalance of which it heard at a time, and until it polls."""
         behaviour = self.world.behaviour
-        await self.world.until(started_ms + self.consumer.rejoin_ms(started_ms, behaviour.rejoin_ms))
+        recorded = MEMBERS[CONSUMER if behaviour.kind is Kind.CONSUMER else CLASSIC]
+        delay_ms = self.consumer.delay_ms(started_ms, behaviour.delay_ms)
+        if not isinstance(self, recorded):
+            delay_ms = max(0, self.consumer.median_delay_ms(behaviour.delay_ms))
+        await self.world.until(heard_ms + delay_ms)
         await self._awake.wait()
         await self.world.until(self._rejoins_at_ms)
         await self.polls.wait()
-        if behaviour.commits_on_revocation:
+        if gives_up and behaviour.commits_on_revocation:
             with suppress(KafkaError):
                 await self.commit()
 
@@ -201,7 +217,8 @@ class ClassicMember(Member):
 
     def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
         super().__init__(world, consumer, number)
-        self._heartbeat_ms = min(_HEARTBEAT_MS, world.settings.session_timeout_ms // 3)
+        self._heartbeat_ms = heartbeat_ms(Kind.CLASSIC, world.settings.session_timeout_ms)
+        self._assigned_ms = 0
         self._is_cooperative = world.settings.rebalance_protocol == COOPERATIVE
         self._is_joining = False
 
@@ -232,10 +249,12 @@ class ClassicMember(Member):
             has_revoked = await self._join()
             self._is_joining = False
             if has_revoked:
+                await asyncio.sleep(_TURN_MS / 1000)
                 continue
             await self._rebalance.wait()
             if self.member_id:
-                await self._revoke(self._rebalance_ms)
+                heard_ms = next_heartbeat(self._assigned_ms, self._rebalance_ms, self._heartbeat_ms)
+                await self._follow_rebalance(self._rebalance_ms, heard_ms, gives_up=True)
             else:
                 await self._awake.wait()
                 await self.world.until(self._rejoins_at_ms)
@@ -268,6 +287,7 @@ class ClassicMember(Member):
                 for index in indexes
             }
             has_revoked = self._is_cooperative and not self.partitions <= given
+            self._assigned_ms = self.world.now_ms
             self._take(given)
             return has_revoked
 
@@ -338,15 +358,36 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
 
 
 class ConsumerMember(Member):
-    """A member of a consumer group. It learns a change by a heartbeat, and gives partitions up as fast as it joined before."""
+    """A member of a consumer group. It learns a change by a heartbeat, and follows it when it polls."""
 
-    _heartbeat_ms = _CONSUMER_HEARTBEAT_MS
+    _heartbeat_ms = heartbeat_ms(Kind.CONSUMER, 0)
 
     def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
         super().__init__(world, consumer, number)
         self._processes = 0
         self._given: set[Partition] = set()
         """The assignment that it heard of last."""
+        self._former: tuple[int, set[Partition]] = 0, set()
+        """Its epoch before, and what it had then."""
+        self._has_lost, self._changed_ms = False, 0
+        """Whether it lost a partition when that epoch ended, and when that was."""
+        self._gives_up = False
+
+    def _duties(self) -> list[Coroutine[Any, Any, None]]:
+        return [*super()._duties(), self._commit_late()]
+
+    async def _commit_late(self) -> None:
+        """Commits with its former epoch, when a commit was on its way while the epoch changed."""
+        for late in self.consumer.late:
+            if late.time_ms < self.world.now_ms:
+                continue
+            await self.world.until(late.time_ms)
+            until_ms = late.time_ms + _LATE_MS
+            while self._has_lost and not late.is_after_loss and self.world.now_ms < until_ms:
+                await self.world.until(self.world.now_ms + _RETRY_MS)
+            if self._awake.is_set() and self._former[0] > 0 and late.time_ms <= self._changed_ms + _LATE_MS:
+                with suppress(KafkaError):
+                    await self.commit(former=self._former)
 
     def _reset(self) -> None:
         self.member_id, self.epoch, self.partitions, self._given = "", 0, set(), set()
@@ -372,14 +413,15 @@ class ConsumerMember(Member):
     async def _follow(self) -> None:
         """Joins and follows its assignment until it is fenced. Raises KafkaError."""
         if not self.member_id:
-            self._processes += 1
-            self.member_id = f"{self.consumer.name}-{self._processes}"
+            ids, self._processes = self.consumer.member_ids, self._processes + 1
+            self.member_id = ids[self._processes - 1] if self._processes <= len(ids) else f"{ids[-1]}-{self._processes}"
         if self.epoch == 0:
             await self._heartbeat(reports=True)
         while self.epoch > 0:
-            if self.partitions - self._given:
-                await self._revoke(self.world.now_ms)
             if self.partitions != self._given:
+                now_ms, gives_up = self.world.now_ms, bool(self.partitions - self._given)
+                await self._follow_rebalance(now_ms, now_ms, gives_up=gives_up)
+                self._gives_up = bool(self.partitions - self._given)
                 self._take(set(self._given))
                 await self._heartbeat(reports=True)
                 continue
@@ -407,6 +449,10 @@ class ConsumerMember(Member):
                 self.epoch, self.partitions, self._given = 0, set(), set()
                 self._rebalance.set()
             raise
+        if reply.member_epoch != self.epoch:
+            self._former = self.epoch, set(self.partitions)
+            self._has_lost, self._changed_ms = self._gives_up, self.world.now_ms
+            self._gives_up = False
         self.epoch = reply.member_epoch
         if reply.assignment is not None:
             self._given = {

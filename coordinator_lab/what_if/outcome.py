@@ -17,7 +17,7 @@ from coordinator.protocol.messages import (
     OffsetsRewoundValue,
     RebalanceStartedValue,
 )
-from coordinator_lab.what_if.behaviour import Partition, Progress, Rebalanced, accepted
+from coordinator_lab.what_if.behaviour import Partition, Progress, Rebalanced, accepted, assigned, silent_since
 from coordinator_lab.what_if.recording import Events, Window
 from coordinator_lab.what_if.replay import Work
 
@@ -169,7 +169,7 @@ def _steps(events: Events, work: Iterable[Work], *, is_eager: bool) -> Iterator[
     for number, event in enumerate(events):
         if isinstance(event, MemberExpiredValue | MemberLeftValue | MemberFencedValue):
             if isinstance(event, MemberExpiredValue) and event.timeout == "session" and event.timeout_ms > 0:
-                silent_ms = event.time_ms - event.timeout_ms
+                silent_ms = silent_since(event)
                 yield silent_ms, _STOPPED, number, Work(silent_ms, event.member_id, is_working=False)
             yield event.time_ms, _GONE, number, event
         elif isinstance(event, Rebalanced) and is_eager and event.duration_ms >= 0:
@@ -193,9 +193,8 @@ def _take(owners: _Owners, item: Any, now_ms: int, *, acknowledges: bool) -> Non
         if item.error_code == ErrorCode.FENCED_INSTANCE_ID:
             owners.give(item.member_id, set(), now_ms)
     elif isinstance(item, AssignmentDeliveredValue | AssignmentAcknowledgedValue):
-        given = {(topic.topic_name, index) for topic in item.topics for index in topic.partitions}
-        if isinstance(item, AssignmentDeliveredValue) and item.group_kind and acknowledges:
-            given |= owners.of(item.member_id)  # it has them until it says that it does not
-        owners.give(item.member_id, given, now_ms)
+        if item.group_kind and acknowledges and isinstance(item, AssignmentDeliveredValue):
+            return  # It works on them when it says so.
+        owners.give(item.member_id, assigned(item), now_ms)
     elif isinstance(item, CommitDecidedValue):
         owners.commit(item)

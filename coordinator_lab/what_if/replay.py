@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
+from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import GroupsConfig
 from coordinator.protocol.errors import KafkaError
@@ -17,7 +18,7 @@ from coordinator.protocol.messages import RebalanceStartedValue
 from coordinator.protocol.releases import AS_NEWEST
 from coordinator.runtime.result import NO_LINK, Result, Timer
 from coordinator_lab.simulation.loop import SimulatedLoop
-from coordinator_lab.what_if.behaviour import Absence, Away, Behaviour, Consumer
+from coordinator_lab.what_if.behaviour import Absence, Away, Behaviour, Consumer, heartbeat_ms
 from coordinator_lab.what_if.members import MEMBERS, Member
 from coordinator_lab.what_if.recording import Events, Window
 from coordinator_lab.what_if.settings import Settings
@@ -117,8 +118,8 @@ class World:
         self._apply(result)
         return await exchange.reply if result.reply is None else result.reply
 
-    def note_work(self, member_id: str, *, is_working: bool) -> None:
-        self.work.append(Work(self.now_ms, member_id, is_working))
+    def note_work(self, member_id: str, *, is_working: bool, at_ms: int | None = None) -> None:
+        self.work.append(Work(self.now_ms if at_ms is None else at_ms, member_id, is_working))
 
     def _apply(self, result: Result) -> None:
         for record in result.records:
@@ -196,7 +197,9 @@ async def _run(behaviour: Behaviour, settings: Settings, window: Window) -> Repl
 
 def _since(consumer: Consumer, begin_ms: int) -> Consumer | None:
     """The consumer's behaviour from a time on; None if it was gone for good by then."""
-    first_ms, absences = max(consumer.first_ms, begin_ms), []
+    first_ms, absences = consumer.first_ms, []
+    if first_ms < begin_ms:  # Heartbeats stay in step.
+        first_ms = begin_ms + (first_ms - begin_ms) % heartbeat_ms(Kind.CONSUMER, 0)
     for absence in consumer.absences:
         if absence.from_ms >= first_ms:
             absences.append(absence)

@@ -1,9 +1,8 @@
 """The history of member epochs and partition owners: two interval tables with point-in-time lookup.
 
-This is the small side of the join: it grows with rebalances, not with commits. So it is broadcast to the tasks that read
-the commits, as sorted integers, and each commit finds its interval by binary search. The commits, typically a hundred times
-more, are neither sorted nor moved. (Window functions over both sides would sort every commit twice, at ten times the
-cost.)
+This is the small side of the join: it grows with rebalances, not with commits. So Spark takes it to the tasks that read
+the commits, as sorted integers of one shard, and each commit finds its interval by binary search. The commits, typically a
+hundred times more, are not sorted. (Window functions over both sides would sort every commit twice, at ten times the cost.)
 
 An interval is found by its subject (a member, or a member and partition) and its start. Subjects are numbered, and starts
 are replaced by their rank among all start offsets, so `subject * ranks + rank` is a single integer. It cannot overflow below
@@ -124,7 +123,7 @@ class Ownerships:
 
 
 class AssignmentHistory:
-    """The intervals of all members and of the partitions they held. Broadcast to the tasks.
+    """The intervals of all members of a shard and of the partitions they held.
 
     `members`: one row per record about a member, with MEMBER_COLUMNS, from_offset, to_offset, epoch, revocation_epoch, holds.
     `held`: one row per partition and run of records that describe it identically: MEMBER_COLUMNS, from_offset, to_offset,
@@ -162,6 +161,14 @@ class AssignmentHistory:
         )
         self._acquired = integers(_column(held, "acquired"))[self._held.order]
         self._since = integers(_column(held, "since"))[self._held.order]
+
+    @classmethod
+    def empty(cls) -> "AssignmentHistory":
+        """The history of a shard without members."""
+        names = (*MEMBER_COLUMNS, "from_offset", "to_offset", "epoch", "revocation_epoch", "holds", "topic_key", "partition",
+                 "since", "acquired")  # fmt: skip
+        nothing = pa.table({name: pa.array([], pa.int64()) for name in names})
+        return cls(nothing, nothing)
 
     def numbers(self, who: Sequence[tuple[Any, ...]]) -> Ints:
         """The internal number of each member; -1 if unknown."""

@@ -67,10 +67,10 @@ from pyspark_coordinator_log.jobs.sources import (
     ARCHIVE_NOTE,
     COMPLETE_FROM,
     KAFKA_LOG,
-    CommitEventRows,
     complete_from,
     event_folder,
     kafka_partitions,
+    packets_of,
 )
 from pyspark_coordinator_log.source import FORMAT, DefaultSource
 
@@ -488,7 +488,7 @@ class History:
         runs = materialize(intervals.merge_runs(held))
         owned = intervals.merge_ownerships(runs)
         settled = shards.select("log_id", "shard", "complete_from", "settled_from")
-        judging = verdicts.VerdictPass(CommitEventRows(rows.where("not is_state")), members, runs, settled)
+        judging = verdicts.VerdictPass(packets_of(rows.where("not is_state")), members, runs, settled)
 
         def new(frame: DataFrame, column: str) -> DataFrame:
             """Rows that began or ended with this batch's records."""

@@ -17,6 +17,7 @@ In a compacted log the beginning is lost: rows that start before `complete_from`
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.utils import is_remote
 
 from pyspark_coordinator_log.jobs.vocabulary import CLASSIC, CONSUMER
 
@@ -42,7 +43,7 @@ HELD = f"array<struct<topic_key: string, partition: int, since: int, pending: bo
 
 def is_local(spark: SparkSession) -> bool:
     """Whether driver and tasks run on this machine and share its disk."""
-    return (spark.sparkContext.master or "").startswith("local")
+    return not is_remote() and str(spark.conf.get("spark.master")).startswith("local")
 
 
 def materialize(frame: DataFrame) -> DataFrame:

@@ -9,15 +9,19 @@ here, so that no other module sees them.
 """
 
 import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from coordinator.groups import rebalance_causes
@@ -31,7 +35,7 @@ from pyspark_coordinator_log.jobs.intervals import materialize
 from pyspark_coordinator_log.jobs.verdicts import ArrowBatches
 from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log.options import parse
-from pyspark_coordinator_log.reading import read
+from pyspark_coordinator_log.reading import Range, Reading, read
 
 _PLACE = ("log_id", "shard", "offset", "timestamp_ms")
 _COMMON = (
@@ -65,6 +69,7 @@ COMMIT_COLUMNS = (
 MARKER_COLUMNS = ("log_id", "shard", "offset", "producer_id", "producer_epoch", "is_control", "control_type")
 _SELDOM_COLUMNS = tuple(dict.fromkeys((*EVENT_COLUMNS, *gaps.OPENING_COLUMNS)))
 COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
+_PACKET = pa.schema([("log_id", pa.string()), ("shard", pa.int32()), ("packet", pa.binary())])
 END_OFFSETS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end_offset", pa.int64())])
 KAFKA_WITHIN_S = 10.0
 KAFKA_LOG = "kafka"
@@ -85,8 +90,8 @@ class LogSource:
     commits: DataFrame
     events: DataFrame | None
     """At least the events about members, rebalances and invalid assignments."""
-    commit_events: "CommitEvents | None"
-    """The events about commits, for verdicts.py."""
+    commits_decided: Callable[..., DataFrame] | None
+    """The events about commits, as `packets_of` makes them; takes its limits."""
     markers: DataFrame | None
     openings: Sequence[gaps.Row] | None
     """The event log's entries about itself."""
@@ -109,7 +114,7 @@ class LogSource:
             state=of(self.state, None),
             commits=of(self.commits, since_ms),
             events=None if self.events is None else of(self.events, since_ms),
-            commit_events=None if self.commit_events is None else self.commit_events.for_period(since_ms, until_ms),
+            commits_decided=self._decided(since_ms=since_ms, until_ms=until_ms),
             # The ends are those of today.
             end_offsets=self.end_offsets if until_ms is None else None,
             since_ms=since_ms,
@@ -123,10 +128,13 @@ class LogSource:
         def of(frame: DataFrame | None) -> Any:
             return None if frame is None else frame.where(F.col("group").isin(*groups))
 
-        commit_events = None if self.commit_events is None else self.commit_events.for_groups(groups)
+        decided = self._decided(groups=groups)
         return replace(
-            self, state=of(self.state), commits=of(self.commits), events=of(self.events), commit_events=commit_events
+            self, state=of(self.state), commits=of(self.commits), events=of(self.events), commits_decided=decided
         )
+
+    def _decided(self, **selected: Any) -> Callable[..., DataFrame] | None:
+        return None if self.commits_decided is None else partial(self.commits_decided, **selected)
 
     def has_group(self, group: str) -> bool:
         """Whether anything in the log is about this group. It reads until it finds something."""
@@ -139,87 +147,55 @@ def _in_period(rows: DataFrame, since_ms: int | None, until_ms: int | None) -> D
     return rows if until_ms is None else rows.where(F.col("timestamp_ms") < until_ms)
 
 
-class CommitEvents(Protocol):
-    """Commit events, to be processed by a function over Arrow batches (see verdicts.py)."""
+def packets_of(
+    events: DataFrame, groups: Sequence[str] = (), since_ms: int | None = None, until_ms: int | None = None
+) -> DataFrame:
+    """The commits among some events, for `verdicts.VerdictPass`. A packet has the rows of one Arrow batch and shard."""
+    rows = events.where(F.col("group").isin(*groups)) if groups else events
+    rows = _in_period(rows, since_ms, until_ms).where(F.col("type") == COMMIT_DECIDED)
+    return rows.select(*judging.EVENTS).mapInArrow(_packets, from_arrow_schema(_PACKET))
 
-    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
-        """Applies the function to batches with the columns `judging.EVENTS`."""
 
-    def for_groups(self, groups: Sequence[str]) -> "CommitEvents":
-        """Only the events of some groups."""
+def _packets(batches: ArrowBatches) -> ArrowBatches:
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        for each in rows.group_by(list(_PACKET.names[:2])).aggregate([]).to_pylist():
+            here = rows.filter((pc.field("log_id") == each["log_id"]) & (pc.field("shard") == each["shard"]))
+            yield pa.RecordBatch.from_pylist([{**each, "packet": pickle.dumps(here.to_batches())}], _PACKET)
 
-    def for_period(self, since_ms: int | None, until_ms: int | None) -> "CommitEvents":
-        """Only the events of `[since_ms, until_ms)`."""
+
+def _packets_in(
+    spark: SparkSession, options: Mapping[str, str], undone: Sequence[gaps.Undone], *,
+    groups: Sequence[str] = (), since_ms: int | None = None, until_ms: int | None = None,
+) -> DataFrame:  # fmt: skip
+    """The commits of a log, for `verdicts.VerdictPass`. A packet says where they are, and each task of the plan is a partition.
+
+    Segments and batches outside of the period are not read.
+    """
+    given = {"since": since_ms, "until": until_ms, "groups": json.dumps(list(groups)) if groups else None}
+    parsed = parse({**options} | {name: str(value) for name, value in given.items() if value is not None})
+    tasks, how = planning.tasks(parsed), parsed.reading(judging.EVENTS)
+    rows = [
+        {"id": number, "log_id": log_id, "shard": shard, "packet": pickle.dumps(_Places(tuple(parts), how, undone))}
+        for number, task in enumerate(tasks)
+        for (log_id, shard), parts in groupby(task, lambda part: (part.log_id, part.folder.shard))
+    ]
+    places = spark.createDataFrame(pa.Table.from_pylist(rows, _PACKET.append(pa.field("id", pa.int64()))))
+    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).join(F.broadcast(places), "id").drop("id")
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEventRows:
-    """Commit events in a DataFrame."""
+class _Places:
+    """Ranges of a log; to iterate reads their events."""
 
-    events: DataFrame
-
-    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
-        """As `CommitEvents`."""
-        return self.events.where(F.col("type") == COMMIT_DECIDED).select(*judging.EVENTS).mapInArrow(function, schema)
-
-    def for_groups(self, groups: Sequence[str]) -> CommitEvents:
-        """As `CommitEvents`."""
-        return CommitEventRows(self.events.where(F.col("group").isin(*groups)))
-
-    def for_period(self, since_ms: int | None, until_ms: int | None) -> CommitEvents:
-        """As `CommitEvents`."""
-        return CommitEventRows(_in_period(self.events, since_ms, until_ms))
-
-
-@dataclass(frozen=True, slots=True)
-class CommitEventsInLog:
-    """Commit events in log files. The tasks read them directly, so Spark sees only the results."""
-
-    spark: SparkSession
-    options: Mapping[str, str]
+    parts: tuple[Range, ...]
+    how: Reading
     undone: Sequence[gaps.Undone]
 
-    def __call__(self, function: Callable[[ArrowBatches], ArrowBatches], schema: StructType) -> DataFrame:
-        """As `CommitEvents`."""
-        undone = tuple(self.undone)
-
-        def confirmed_only(events: ArrowBatches) -> ArrowBatches:
-            return function(gaps.batch_without_undone(batch, undone) for batch in events)
-
-        return _in_tasks(self.spark, {**self.options, "view": columns.EVENTS}, judging.EVENTS, confirmed_only, schema)
-
-    def for_groups(self, groups: Sequence[str]) -> CommitEvents:
-        """As `CommitEvents`."""
-        return replace(self, options={**self.options, "groups": json.dumps(list(groups))})
-
-    def for_period(self, since_ms: int | None, until_ms: int | None) -> CommitEvents:
-        """As `CommitEvents`; segments and batches outside are not read."""
-        period = {"since": since_ms, "until": until_ms}
-        given = {name: str(limit) for name, limit in period.items() if limit is not None}
-        return replace(self, options={**self.options, **given})
-
-
-def _in_tasks(
-    spark: SparkSession, options: Mapping[str, str], names: Sequence[str], function: Callable[[ArrowBatches], ArrowBatches],
-    schema: StructType,
-) -> DataFrame:  # fmt: skip
-    """Applies a function to a view's batches inside the tasks that read them, so that Spark never sees rows it does not need.
-
-    The data source would do the same, but starts Python processes to look it up, create it and plan it, which takes longer than
-    reading a small log.
-    """
-    parsed = parse(options)
-    tasks, how = planning.tasks(parsed), parsed.reading(names)
-
-    def batches(numbers: ArrowBatches) -> ArrowBatches:
-        for number in numbers:
-            for each in number.column(0).to_pylist():
-                for part in tasks[each]:
-                    yield from read(part, how)
-
-    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(
-        lambda numbers: function(batches(numbers)), schema
-    )
+    def __iter__(self) -> ArrowBatches:
+        for part in self.parts:
+            for batch in read(part, self.how):
+                yield gaps.batch_without_undone(batch, self.undone)
 
 
 def check_log(path: str) -> None:
@@ -269,26 +245,32 @@ def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str])
     """
     counts = kafka_partitions(bootstrap)
     state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
-    events = openings = firsts = None
+    events = None
     if EVENT_TOPIC in counts:
-        event_rows = adapter.read_offsets_topic(
-            spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings
-        )
-        all_events = adapter.from_kafka(event_rows, columns.EVENTS, KAFKA_LOG)
-        openings = gaps.openings(all_events)
-        events = gaps.without_undone(all_events, gaps.undone(openings))
-        firsts = gaps.first_events(all_events)
+        rows = adapter.read_offsets_topic(spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings)
+        events = adapter.from_kafka(rows, columns.EVENTS, KAFKA_LOG)
     return LogSource(
         name=bootstrap,
-        commit_events=None if events is None else CommitEventRows(events),
         state=adapter.from_kafka(state, columns.STATE, KAFKA_LOG),
         commits=adapter.from_kafka(state, columns.COMMITS, KAFKA_LOG),
-        events=events,
         markers=None,
-        openings=openings,
-        first_events=firsts,
         complete_from=_complete_from_rows(spark, []),
+        **_events_in(events),
     )
+
+
+def _events_in(rows: DataFrame | None) -> dict[str, Any]:
+    """What `LogSource` has of the rows of an event log; None: there is none."""
+    if rows is None:
+        return dict.fromkeys(("events", "commits_decided", "openings", "first_events"))
+    openings = gaps.openings(rows)
+    events = gaps.without_undone(rows, gaps.undone(openings))
+    return {
+        "events": events,
+        "commits_decided": partial(packets_of, events),
+        "openings": openings,
+        "first_events": gaps.first_events(rows),
+    }
 
 
 class NoTopic(Exception):
@@ -349,9 +331,17 @@ def _complete_from_rows(spark: SparkSession, bounds: Sequence[Sequence[Any]]) ->
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
-    """A view with only these columns. Columns that are not requested are not decoded."""
-    view_options = {**options, "path": path, "view": view}
-    return _in_tasks(spark, view_options, names, lambda records: records, _fields(view, names))
+    """A view with only these columns. To create the data source would take longer than to read a small log."""
+    parsed = parse({**options, "path": path, "view": view})
+    tasks, how = planning.tasks(parsed), parsed.reading(names)
+
+    def batches(numbers: ArrowBatches) -> ArrowBatches:
+        for number in numbers:
+            for each in number.column(0).to_pylist():
+                for part in tasks[each]:
+                    yield from read(part, how)
+
+    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(batches, _fields(view, names))
 
 
 def _fields(view: str, names: Sequence[str]) -> StructType:
@@ -362,16 +352,16 @@ def _fields(view: str, names: Sequence[str]) -> StructType:
 def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
     folder = event_folder(path)
     if folder is None:
-        return {"events": None, "commit_events": None, "openings": None, "first_events": None}
+        return _events_in(None)
     seldom = {**options, "keyTypes": _types((*gaps.ABOUT_ITSELF, *_IN_GROUPS, ASSIGNMENT_INVALID))}
     # Everything but commits: read once, because the reader has to pass by all commits for it.
     events = materialize(_view(spark, path, columns.EVENTS, seldom, _SELDOM_COLUMNS))
     openings = gaps.openings(events)
     undone = gaps.undone(openings)
-    commits = {**options, "path": path, "keyTypes": _types((COMMIT_DECIDED,))}
+    commits = {**options, "path": path, "view": columns.EVENTS, "keyTypes": _types((COMMIT_DECIDED,))}
     return {
         "events": gaps.without_undone(events, undone),
-        "commit_events": CommitEventsInLog(spark, commits, undone),
+        "commits_decided": partial(_packets_in, spark, commits, undone),
         "openings": openings,
         "first_events": [
             gaps.FirstEvent(folder.log_id(), shard, *first)
@@ -413,22 +403,14 @@ def from_archive(spark: SparkSession, path: str) -> LogSource:
 
     history = kept(columns.HISTORY, columns.HISTORY)
     state = history.where("is_state").select(*columns.SCHEMAS[columns.STATE].names)
-    events = openings = firsts = None
-    if note["has_events"]:
-        all_events = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
-        openings = gaps.openings(all_events)
-        events = gaps.without_undone(all_events, gaps.undone(openings))
-        firsts = gaps.first_events(all_events)
+    events = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
     return LogSource(
         name=path,
         state=state,
-        commit_events=None if events is None else CommitEventRows(events),
-        first_events=firsts,
         commits=kept(columns.COMMITS, columns.COMMITS),
-        events=events,
         markers=kept(columns.RAW, "markers") if note["has_markers"] else None,
-        openings=openings,
         complete_from=_complete_from_rows(spark, note["complete_from"]),
+        **_events_in(events if note["has_events"] else None),
     )
 
 

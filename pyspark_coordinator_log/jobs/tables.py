@@ -102,9 +102,9 @@ class Derived:
     def _judged(self) -> tuple[DataFrame, DataFrame] | None:
         """The verdicts, and the findings derived from them."""
         source = self.source
-        if source.commit_events is None:
+        if source.commits_decided is None:
             return None
-        judging = verdicts.VerdictPass(source.commit_events, self._members, self.runs, source.complete_from)
+        judging = verdicts.VerdictPass(source.commits_decided(), self._members, self.runs, source.complete_from)
         if self.judge is not None:
             return self.judge(judging)
         return self.keep("commit_verdicts", judging.rows()), self.keep("found", judging.findings())

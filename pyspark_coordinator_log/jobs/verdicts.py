@@ -17,17 +17,20 @@ where the group requires ownership), else *wrong*. History takes precedence over
 and for streams groups, whose records contain tasks instead of partitions, only the event is available; the column `evidence`
 says which was used.
 
-Commits are judged where they are read: the intervals (assignment_history.py) are broadcast to the tasks, which judge each
-batch as they read it (judging.py). No commit is sorted, moved or read twice: the sums of policy_replay, the broken
-invariants (findings.py) and the table itself come from one pass, which this module implements.
+Commits are judged where they are read: Spark joins each shard's intervals (assignment_history.py) to the tasks that read its
+commits, which judge each batch as they read it (judging.py). No commit is sorted or read twice: the sums of policy_replay, the
+broken invariants (findings.py) and the table itself come from one pass, which this module implements.
 """
 
+import pickle
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -38,12 +41,11 @@ from pyspark_coordinator_log.jobs import judging
 from pyspark_coordinator_log.jobs.assignment_history import MEMBER_COLUMNS, AssignmentHistory
 from pyspark_coordinator_log.jobs.files import DayFiles
 from pyspark_coordinator_log.jobs.findings import FINDINGS, Findings, Sums
+from pyspark_coordinator_log.jobs.intervals import SHARD, materialize
 from pyspark_coordinator_log.jobs.judging import Bounds, JudgedBatch, judge
 
 ArrowBatches = Iterator[Any]
 """Iterators over Arrow record batches."""
-CommitEvents = Callable[[Callable[[ArrowBatches], ArrowBatches], StructType], DataFrame]
-"""Applies a function to the batches of commit events, wherever they are: `judging.EVENTS` in, rows of the schema out."""
 _TIME = "time_ms"
 _SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome")
 
@@ -52,72 +54,79 @@ _SOUGHT = ("shard", "group", "offset", "state_offset", _TIME, "truth", "outcome"
 class VerdictPass:
     """One pass over the decided commits.
 
+    `packets`: (log_id, shard, packet); a packet is pickled, and iterates over batches of commit events (`judging.EVENTS`).
     `members`: member intervals; `runs`: the partitions the members held (intervals.py). `complete_from` may have a column
     `settled_from`: the intervals do not cover the state before that offset, except that they show how each ownership still
     open then began.
     """
 
-    commit_events: CommitEvents
+    packets: DataFrame
     members: DataFrame
     runs: DataFrame
     complete_from: DataFrame
 
     @cached_property
-    def _known(self) -> tuple[Any, dict[tuple[str, int], Bounds]]:
+    def _known(self) -> tuple[DataFrame, dict[tuple[str, int], Bounds]]:
         holds = F.col("held").isNotNull().alias("holds")
-        members = self.members.select(
-            *MEMBER_COLUMNS, "from_offset", "to_offset", "epoch", "revocation_epoch", holds
-        ).toArrow()
+        members = self.members.select(*MEMBER_COLUMNS, "from_offset", "to_offset", "epoch", "revocation_epoch", holds)
         held = self.runs.select(
             *MEMBER_COLUMNS, "from_offset", "to_offset", "topic_key", "partition", "since",
             F.col("acquired.epoch").alias("acquired"),
-        ).toArrow()  # fmt: skip
+        )  # fmt: skip
+        held = held.toDF(*held.columns)  # Columns of its own: both may come from the same frame.
+        history = (
+            members.groupBy(*SHARD)
+            .cogroup(held.groupBy(*SHARD))
+            .applyInArrow(_pack, "log_id string, shard int, history binary")
+        )
         found = [row.asDict() for row in self.complete_from.collect()]
         bounds = {(row["log_id"], row["shard"]): Bounds(row["complete_from"], row.get("settled_from")) for row in found}
-        return self.members.sparkSession.sparkContext.broadcast(AssignmentHistory(members, held)), bounds
+        return materialize(history), bounds
 
     def rows(self) -> DataFrame:
         """The table: one row per partition of each CommitDecided event."""
-        judged = self._judged()
-
-        def verdict_rows(events: ArrowBatches) -> ArrowBatches:
-            for each in judged(events):
-                yield each.as_table()
-
-        return self.commit_events(verdict_rows, from_arrow_schema(judging.SCHEMA))
+        schema = from_arrow_schema(judging.SCHEMA)
+        return self._judged(lambda judged: (each.as_table() for each in judged), schema)
 
     def findings(self, into: Path | None = None) -> DataFrame:
         """The findings (findings.FINDINGS). With a folder, the tasks also write the rows there, by day."""
-        judged = self._judged()
 
-        def collected(events: ArrowBatches) -> ArrowBatches:
-            noted = Findings()
-            for each in judged(events):
-                yield from noted.add(each)
-            yield from noted.end()
-
-        def written(events: ArrowBatches) -> ArrowBatches:
+        def collected(judged: Iterator[JudgedBatch]) -> ArrowBatches:
             noted, context = Findings(), TaskContext.get()
-            assert into is not None
             assert context is not None
-            with DayFiles(into, context.partitionId(), _TIME, _SOUGHT) as files:
-                for each in judged(events):
-                    files.add(each.batch())
+            with nullcontext() if into is None else DayFiles(into, context.partitionId(), _TIME, _SOUGHT) as files:
+                for each in judged:
+                    if files is not None:
+                        files.add(each.batch())
                     yield from noted.add(each)
             yield from noted.end()
 
-        return self.commit_events(collected if into is None else written, from_arrow_schema(FINDINGS))
+        return self._judged(collected, from_arrow_schema(FINDINGS))
 
-    def _judged(self) -> Callable[[ArrowBatches], Iterator[JudgedBatch]]:
-        history, bounds = self._known
+    def _judged(self, function: Callable[[Iterator[JudgedBatch]], ArrowBatches], schema: StructType) -> DataFrame:
+        """Applies a function to what the tasks judge."""
+        known, bounds = self._known
 
-        def judged(events: ArrowBatches) -> Iterator[JudgedBatch]:
-            for batch in events:
-                each = judge(batch, history.value, bounds)
-                if each is not None:
-                    yield each
+        def judged(rows: ArrowBatches) -> Iterator[JudgedBatch]:
+            history: tuple[Any, AssignmentHistory] | None = None
+            for row in (row for batch in rows for row in batch.to_pylist()):
+                shard = row["log_id"], row["shard"]
+                if history is None or history[0] != shard:
+                    packed = row["history"]
+                    history = shard, AssignmentHistory.empty() if packed is None else pickle.loads(packed)  # noqa: S301 - of _pack
+                for batch in pickle.loads(row["packet"]):  # noqa: S301 - of this job
+                    each = judge(batch, history[1], bounds)
+                    if each is not None:
+                        yield each
 
-        return judged
+        # The side that is broadcast is small, and the packets stay in the partitions that they are in.
+        joined = self.packets.join(F.broadcast(known), list(SHARD), "left")
+        return joined.mapInArrow(lambda rows: function(judged(rows)), schema)
+
+
+def _pack(shard: tuple[Any, ...], members: Any, held: Any) -> Any:
+    row = {"log_id": shard[0], "shard": shard[1], "history": pickle.dumps(AssignmentHistory(members, held))}
+    return pa.table({name: [value] for name, value in row.items()})
 
 
 def sums(findings: DataFrame) -> Sums:

@@ -1,6 +1,7 @@
 """The job script as given to `spark-submit`: invalid input is one line and exit code 2, before Spark starts."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,12 @@ def test_delta_tables_without_deltalake_are_refused_before_anything_is_written(t
     assert done.returncode == 2
     assert done.stderr == "coordinator: --format delta: deltalake is not installed; run: pip install deltalake\n"
     assert not out.exists()
+
+
+def test_no_job_needs_the_context_of_a_classic_session():
+    """Spark Connect has neither a context, nor RDDs, nor the driver's JVM."""
+    package = Path(job.__file__).parents[1]
+    modules = {path.name: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    assert "verdicts.py" in modules
+    classic = re.compile(r"\.sparkContext\b|\.rdd\b|\._jvm\b|\._jdf\b|\._jsc\b|\._jsparkSession\b")
+    assert [name for name, text in modules.items() if classic.search(text)] == []

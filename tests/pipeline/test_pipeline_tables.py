@@ -56,7 +56,7 @@ def moved() -> History:
 def judging(spark: Any, state: Any, events: Any, complete: int = 0) -> verdicts.VerdictPass:
     members, bound = intervals.member_intervals(state), complete_from(spark, complete)
     runs = intervals.merge_runs(intervals.held_partitions(intervals.merge_unchanged(members), bound))
-    return verdicts.VerdictPass(sources.CommitEventRows(events), members, runs, bound)
+    return verdicts.VerdictPass(sources.packets_of(events), members, runs, bound)
 
 
 def owned_in(judged: verdicts.VerdictPass) -> Any:
