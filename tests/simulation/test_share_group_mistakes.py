@@ -157,4 +157,4 @@ def test_a_known_mistake_in_share_groups_is_caught(mistake: Patch, monkeypatch: 
     promises, changes = MISTAKES[mistake]
     mistake(monkeypatch)
     how = SHARE_GROUPS | changes
-    assert_breaks(promises, (replace(draw(seed, 20.0), **how) for seed in range(1, 11)))
+    assert_breaks(mistake, promises, (replace(draw(seed, 20.0), **how) for seed in range(1, 11)))
