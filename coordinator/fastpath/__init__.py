@@ -11,7 +11,7 @@ records and the event are created and encoded. A start then replays millions of 
 
     module            what it does                                                            proved equal in tests/fastpath/
     byte_template     recognizes messages that differ from an earlier one only in some        test_byte_template.py
-                      fixed-width integers, with one mask; reads or fills in the integers
+                      fixed-width integers, by comparing the rest; reads or fills in these
                       with one `struct` call
     record_template   the same for log records, wherever in a batch they begin                test_record_template.py
     repeated_commit   a connection's OffsetCommits are matched with an earlier one;           test_repeated_commit.py

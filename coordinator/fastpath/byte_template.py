@@ -12,7 +12,6 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 _LAYOUTS_CACHED = 1_024
-_from_bytes = int.from_bytes
 
 
 class Match(NamedTuple):
@@ -25,30 +24,29 @@ class Match(NamedTuple):
 class MatchTemplate:
     """Recognizes messages that equal a sample outside the variable fields, and reads those fields."""
 
-    __slots__ = ("_common", "_mask", "_read", "served", "size_bytes")
+    __slots__ = ("_common", "_read", "_read_common", "served", "size_bytes")
 
     made = staticmethod(partial(tuple.__new__, Match))
     """Creates a match without calling its constructor."""
 
     def __init__(self, sample: bytes, other: bytes, codes: Mapping[int, str]) -> None:
         """`codes`: a field's size in bytes -> its big-endian `struct` code, such as 8 -> "q"."""
-        mask = bytearray(b"\xff" * len(sample))
-        layout = ">"
+        layout = common = ">"
         at = 0
-        for start, size in _variable_fields(sample, other):
-            mask[start : start + size] = bytes(size)
-            layout += f"{start - at}x{codes[size]}"
+        for start, size in [*_variable_fields(sample, other), (len(sample), 0)]:
+            layout += f"{start - at}x{codes.get(size, '')}"
+            common += f"{start - at}s{size}x"
             at = start + size
         self.served = 0
         """Messages that matched."""
         self.size_bytes = len(sample)
-        self._mask = _from_bytes(mask)
-        self._common = _from_bytes(sample) & self._mask
-        self._read = _struct(f"{layout}{len(sample) - at}x").unpack
+        self._read_common = _struct(common).unpack
+        self._common = self._read_common(sample)
+        self._read = _struct(layout).unpack
 
     def match(self, message: bytes) -> Any:
         """The `Match` of a message of the sample's size; None if it differs from the sample in another field."""
-        if _from_bytes(message) & self._mask == self._common:
+        if self._read_common(message) == self._common:
             self.served += 1
             return self.made((self, self._read(message)))
         return None

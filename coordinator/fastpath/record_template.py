@@ -27,8 +27,8 @@ class RecordTemplate:
         self._near: _PlacedTemplate | None = None
         self._far: _PlacedTemplate | None = None
 
-    def add_to(self, batch: BatchBuilder, *columns: Sequence[int]) -> bool:
-        """Adds the records to the batch; returns False, and adds nothing, if they do not fit the template at this place.
+    def add_to(self, batch: BatchBuilder, *columns: Sequence[int]) -> list[bytes] | None:
+        """Adds the records to the batch, and returns their values. Adds nothing, if they do not fit the template at this place.
 
         `columns`: for each variable field, its value in every record.
         """
@@ -39,13 +39,14 @@ class RecordTemplate:
         elif first >= NEAR and end <= len(DELTAS):
             template = self._far or self._make_far()
         else:
-            return False
+            return None
         parts = template.parts
         parts[template.deltas] = DELTAS[first:end]
         for where, column in zip(template.columns, columns):  # noqa: B905 - costs time on every commit
             parts[where] = column
-        batch.add_encoded(template.pack(*parts), count)
-        return True
+        encoded = template.pack(*parts)
+        batch.add_encoded(encoded, count)
+        return [encoded[where] for where in template.values]
 
     def _make_near(self) -> "_PlacedTemplate":
         sample, other = self._samples()
@@ -62,13 +63,16 @@ class RecordTemplate:
 class _PlacedTemplate(FillTemplate):
     """A template for offset deltas of one size. All records have the same number of parts, and the delta is the first field."""
 
-    __slots__ = ("columns", "deltas")
+    __slots__ = ("columns", "deltas", "values")
 
     def __init__(self, sample: Pairs, at: int, other: Pairs, other_at: int, codes: Mapping[int, str]) -> None:
         super().__init__(_encoded(sample, at), _encoded(other, other_at), codes)
         count = len(sample)
         stride = (len(self.parts) - 1) // count
         self.deltas, *self.columns = (slice(field, None, stride) for field in self.fields[: len(self.fields) // count])
+        # At the end of a record: the count of headers.
+        ends = (len(_encoded(sample[:number], at)) - 1 for number in range(1, count + 1))
+        self.values = [slice(end - len(value), end) for end, (_, value) in zip(ends, sample, strict=True)]
 
 
 def _encoded(records: Pairs, first: int) -> bytes:

@@ -33,7 +33,7 @@ from coordinator.groups.offsets.rewound import go_back, rewound_facts
 from coordinator.groups.offsets.store import shared_partition
 from coordinator.groups.offsets.topic_existence import fill_in_topics
 from coordinator.groups.offsets.validate_partitions import validate_partitions
-from coordinator.groups.offsets.value import EMPTY, NO_TOPIC_ID, TAGS_BYTES, VERSION, tags
+from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.state import Groups
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
@@ -61,8 +61,6 @@ _OTHER_TIME_MS = (1 << 63) - 1
 _OFFSETS, _EPOCHS = slice(1, None, 2), slice(2, None, 2)
 """Their places among the values of a match, the first of which is the correlation id."""
 _CORRELATION_ID = Struct(">i").unpack_from
-_VALUE = Struct(f">hqiBq{TAGS_BYTES}s").pack
-"""A record's value, which ends with its tagged fields."""
 
 
 class RepeatedCommit(Match):
@@ -110,15 +108,12 @@ class CommitTemplate(MatchTemplate):
         "records",
         "request",
         "route",
-        "tags",
     )
 
     made = staticmethod(partial(tuple.__new__, RepeatedCommit))
     answer: bytes
     """The body of the answer that accepts every partition."""
     partitions: list[tuple[str, int]]
-    tags: list[bytes]
-    """The tagged fields of each partition's record."""
     records: RecordTemplate
 
     def __init__(
@@ -153,17 +148,13 @@ class CommitTemplate(MatchTemplate):
         request = self.request
         if not fill_in_topics(request, catalog, by_id=route.version >= offset_commit.TOPIC_IDS_SINCE):
             return False
-        topic_ids = [catalog.topic_id(topic.name) or NO_TOPIC_ID for topic in request.topics]
-        if NO_TOPIC_ID in topic_ids:
+        if NO_TOPIC_ID in [catalog.topic_id(topic.name) or NO_TOPIC_ID for topic in request.topics]:
             return False
         self.answer = route.encode(validate_partitions(request, ANSWERS, 0, 0, None)[0])
         self.records = RecordTemplate(partial(_samples, request), self.count, _RECORD_CODES)
         topics = request.topics
         self.partitions = [
             shared_partition(topic.name, each.partition_index) for topic in topics for each in topic.partitions
-        ]
-        self.tags = [
-            tags(topic_id) for topic, topic_id in zip(topics, topic_ids, strict=True) for _ in topic.partitions
         ]
         self.accepted = None
         self.catalog_version = catalog.version
@@ -264,7 +255,7 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
 class RepeatedOffsets(Records):
     """The records of a repeated commit."""
 
-    __slots__ = ("_epochs", "_now_ms", "_offsets", "_template")
+    __slots__ = ("_epochs", "_now_ms", "_offsets", "_template", "_values")
 
     def __init__(
         self, template: CommitTemplate, offsets: tuple[int, ...], epochs: tuple[int, ...], now_ms: int
@@ -273,6 +264,8 @@ class RepeatedOffsets(Records):
         self._offsets = offsets
         self._epochs = epochs
         self._now_ms = now_ms
+        self._values: list[bytes] | None = None
+        """Those of the encoded records, if the template encoded them."""
 
     def __len__(self) -> int:
         return self._template.count
@@ -281,21 +274,19 @@ class RepeatedOffsets(Records):
         return iter(self.ordinary())
 
     def replay(self, state: Groups) -> None:
-        template, now_ms, offsets = self._template, self._now_ms, state.offsets
+        template, values, offsets = self._template, self._values, state.offsets
         committed = offsets.by_group.get(template.group_id)
-        if committed is None or template.group_id in offsets.pending.by_group:
+        if committed is None or values is None or template.group_id in offsets.pending.by_group:
             self.ordinary().replay(state)
             return
         count = len(committed)
-        for partition, tagged, offset, epoch in zip(  # noqa: B905 - costs time on every commit
-            template.partitions, template.tags, self._offsets, self._epochs
-        ):
-            committed[partition] = _VALUE(VERSION, offset, epoch, EMPTY, now_ms, tagged)
+        committed.update(zip(template.partitions, values))  # noqa: B905 - costs time on every commit
         offsets.count += len(committed) - count
 
     def add_to(self, batch: BatchBuilder) -> None:
         template = self._template
-        if not template.records.add_to(batch, self._offsets, self._epochs, [self._now_ms] * template.count):
+        self._values = template.records.add_to(batch, self._offsets, self._epochs, [self._now_ms] * template.count)
+        if self._values is None:
             self.ordinary().add_to(batch)
 
     def ordinary(self) -> OffsetCommits:

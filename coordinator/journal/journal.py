@@ -107,7 +107,6 @@ class Journal(TurnJournal):
         self._observe = observe
         self._gathered: list[bytes] = []
         """Prefix and batches of each part, alternately."""
-        self._gathered_bytes = 0
         self._gathered_ends: dict[JournalWriter, int] = {}
         """Writers of the gathered batches, and the ends of their logs."""
         self._under_way: dict[JournalWriter, int] | None = None
@@ -290,9 +289,7 @@ class Journal(TurnJournal):
 
     def add(self, writer: JournalWriter, batches: bytes) -> None:
         """Adds batches that the log has appended."""
-        prefix = entries.part_prefix(writer.name, batches)
-        self._gathered += (prefix, batches)
-        self._gathered_bytes += len(prefix) + len(batches)
+        self._gathered += (entries.part_prefix(writer.name, batches), batches)
         self._gathered_ends[writer] = writer.log.end_offset
         if self._observe is not None:
             self._observe(writer.log.folder, batches)
@@ -302,7 +299,7 @@ class Journal(TurnJournal):
         """Writes the gathered batches, unless an entry is under way or there is no room: then it is called again."""
         if not self._gathered or self._under_way is not None or self._active is None or self.failed is not None:
             return
-        if not self._make_room(entries.HEADER_BYTES + self._gathered_bytes):
+        if not self._make_room(entries.HEADER_BYTES + sum(map(len, self._gathered))):
             return
         slot, ends = self._active.slot, self._gathered_ends
         assert slot.header is not None
@@ -329,7 +326,7 @@ class Journal(TurnJournal):
             self._written(None, len(entry))
 
     def _forget_gathered(self) -> None:
-        self._gathered, self._gathered_bytes, self._gathered_ends = [], 0, {}
+        self._gathered, self._gathered_ends = [], {}
 
     def _written(self, outcome: Any, entry_bytes: int) -> None:
         if self.failed is not None:

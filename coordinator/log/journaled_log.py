@@ -17,7 +17,7 @@ from coordinator.log.batch import BatchHeader, read_header, split
 from coordinator.log.catalog import KnownLog
 from coordinator.log.journal_overlap import conflict_reason, find_conflict
 from coordinator.log.log import DamagedLog, Log, LogSettings
-from coordinator.log.segment import Segment, segment_name
+from coordinator.log.segment import segment_name
 from coordinator.log.sync_job import SyncJob
 from coordinator.world.disk import Disk
 
@@ -136,15 +136,11 @@ class JournaledLog(Log):
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _is_full(self, _active: Segment, _more_bytes: int, _next_offset: int, _timestamp: int) -> bool:
-        """Never: the journal decides when the next segment begins (`wants_segment`)."""
-        return False
-
     @property
     def wants_segment(self) -> bool:
         """Whether the active segment is full, so that `begin_segment` should be called."""
         active = self.segments[-1]
-        return super()._is_full(active, 0, self.end_offset, active.max_timestamp)
+        return self._is_full(active, 0, self.end_offset, active.max_timestamp)
 
     def begin_segment(self) -> None:
         """Closes the active segment at the durable offset and starts the next one, unless nothing in it is durable.

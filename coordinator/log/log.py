@@ -317,7 +317,11 @@ class Log:
         base_offset = self.end_offset
         assert int.from_bytes(batch[:8]) == base_offset, "a batch must have the offset at which it is appended"
         segments = self.segments
-        if not segments or self._is_full(segments[-1], len(batch), base_offset + record_count, max_timestamp):
+        # Of a log that is written behind, the journal decides when the next segment begins.
+        if not segments or (
+            not self.writes_behind
+            and self._is_full(segments[-1], len(batch), base_offset + record_count, max_timestamp)
+        ):
             self._roll()
         active = segments[-1]
         try:

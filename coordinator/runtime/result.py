@@ -15,7 +15,7 @@ A timer is a delay and not a deadline: sessions use the monotonic clock and reco
 neither.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -43,10 +43,11 @@ class Producer(NamedTuple):
     epoch: int
 
 
-class Records(ABC):
+class Records:
     """The records of a very frequent operation, with their own faster ways to replay and encode them.
 
-    Iteration gives plain records; replaying and encoding these has the same effect.
+    Iteration gives plain records; replaying and encoding these has the same effect. It is no ABC, because `isinstance` of
+    one costs time on every commit.
     """
 
     __slots__ = ()

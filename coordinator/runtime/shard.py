@@ -125,6 +125,7 @@ PERMITS = {
     _S.ELSEWHERE: Permits(_E.NOT_COORDINATOR, "drop", writes=False, next=frozenset({_S.LOADING, _S.ACTIVE})),
 }
 _ACTIVE = Status.ACTIVE  # Looking up a name in an enum costs measurable time in every request.
+_NO_RECORDS = Result().records  # Of most results; to ask `Records` for their length costs time in every commit.
 
 
 class Shard(Generic[S]):
@@ -352,22 +353,22 @@ class Shard(Generic[S]):
 
     def _apply(self, result: Result, encoded: EncodedRecords, now_ms: int) -> None:
         """Carries out everything that a result asks for, except its own reply. `encoded`: of `_encode_records`."""
-        decided_at = self._offset_written
-        if result.records:
+        decided_at, records = self._offset_written, result.records
+        if records is not _NO_RECORDS:
             if result.producer is None:
                 batch, before = self._writes.batch, self._writes.batch.count
-                if not before and not self._writes.closed:
-                    self._at_turn_end(self.flush)
-                if isinstance(result.records, Records):
-                    result.records.replay(self.state)
-                    result.records.add_to(batch)
+                if isinstance(records, Records):
+                    records.add_to(batch)
+                    records.replay(self.state)
                 else:
-                    for record in result.records:
+                    for record in records:
                         self.state.replay(record)
                     batch.add_all(encoded)
+                if not before and batch.count and not self._writes.closed:
+                    self._at_turn_end(self.flush)
                 self._offset_written += batch.count - before
-            else:
-                self._append_transactional(result.records, encoded, result.producer)
+            elif records:
+                self._append_transactional(records, encoded, result.producer)
         if result.marker is not None:
             self._append_marker(result.marker)
         for key, delay_ms in result.timers:
@@ -466,7 +467,7 @@ class Shard(Generic[S]):
 
     def flush(self) -> None:
         """Writes the records of this turn to the log, then its events to the event log."""
-        if self.has_unwritten and PERMITS[self.status].writes:
+        if self.has_unwritten and (self.status is _ACTIVE or PERMITS[self.status].writes):
             data, record_count = self._writes.take(self._offset_written)
             self.parked.wait_for(self._offset_written, self._clock.machine_ms())
             self._watch_parked()

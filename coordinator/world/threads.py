@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 Done = Callable[[Any], None]
@@ -22,21 +23,32 @@ class Threads(Protocol):
 
 
 class ThreadPool:
-    """The real implementation: a small thread pool."""
+    """The real implementation: a small thread pool. An executor's future for each sync would cost as much as a commit."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="disk")
+        self._queue: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
+        self._threads = [Thread(target=self._work, name=f"disk-{each}", daemon=True) for each in range(threads)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, function: Callable[[], Any], done: Done) -> None:
-        self._pool.submit(self._work, function, done)
+        self._queue.put((function, done))
 
-    def _work(self, function: Callable[[], Any], done: Done) -> None:
-        try:
-            outcome = function()
-        except BaseException as error:  # noqa: BLE001 - passed to `done`, which decides
-            outcome = error
-        self._loop.call_soon_threadsafe(done, outcome)
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            function, done = work
+            try:
+                outcome = function()
+            except BaseException as error:  # noqa: BLE001 - passed to `done`, which decides
+                outcome = error
+            try:
+                self._loop.call_soon_threadsafe(done, outcome)
+            except RuntimeError:
+                return  # the loop was closed while the function ran
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True)
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()

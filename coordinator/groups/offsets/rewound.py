@@ -31,8 +31,7 @@ def go_back(groups: Groups, group_id: str, partitions: Iterable[Partition], offs
     """Whether one of the offsets is earlier than what the group has committed for its partition."""
     committed = groups.offsets.by_group.get(group_id)
     if committed is not None:
-        for partition, offset in zip(partitions, offsets):  # noqa: B905 - costs time on every repeated commit
-            before = committed.get(partition)
+        for before, offset in zip(map(committed.get, partitions), offsets):  # noqa: B905 - costs time on every commit
             if before is not None and offset < read_offset(before)[0]:
                 return True
     return False
