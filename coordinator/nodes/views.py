@@ -1,6 +1,7 @@
 """The server as the requests to one of its brokers see it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, cast
 
 from coordinator.api.server import Server
@@ -9,6 +10,7 @@ from coordinator.nodes.brokers import Brokers
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Operation, R, S, Shard, ShardRequest, Status
+from coordinator.share_state import questions
 from coordinator.share_state.coordinator import ShareCoordinator
 from coordinator.topics import names
 from coordinator.topics.internal_partition import InternalPartition
@@ -77,6 +79,7 @@ class _View:
         self.groups = self._router(server.groups, names.CONSUMER_OFFSETS)
         self.transactions = self._router(server.transactions, names.TRANSACTION_STATE)
         self.share_states = ShareCoordinator(self._router(server.share_states.router, names.SHARE_GROUP_STATE))
+        self.share_states.elsewhere = partial(_ask, server.share_states)
         self.share_partitions = server.share_partitions.of_broker(self.topics, server.share_states)
 
     def __getattr__(self, name: str) -> Any:
@@ -91,6 +94,12 @@ class _View:
             return self._brokers.leads(self.node_id, topic, index)
 
         return Router([cast(Shard[S], ShardOfBroker(shard, is_here)) for shard in router.shards])
+
+
+def _ask(states: ShareCoordinator, _shard: int, asked: Any, done: Callable[[Any], None]) -> None:
+    """Asks the shard at the broker that has it, as a broker asks the share coordinator."""
+    question = questions.BY_ASKED[type(asked)]
+    states.submit(question.operation, asked, done, writes=question.writes)
 
 
 def as_broker(server: Server, brokers: Brokers, broker_id: int, endpoints: Callable[[], Sequence[Endpoint]]) -> Server:

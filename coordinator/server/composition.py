@@ -99,6 +99,7 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.threads import Done, Threads
 
 if TYPE_CHECKING:
+    from coordinator.api.server import Server as ServerOfRequests
     from coordinator.nodes.brokers import Brokers
     from coordinator.overlay.overlay import Overlay
     from coordinator.quotas.enforcement import ClientQuotas
@@ -202,6 +203,7 @@ class Server:
         self.topics.has_room = self.memory.has_room
         registry = self.topics.registry
         self.brokers = self._make_brokers()
+        self._as_brokers: dict[int, ServerOfRequests] = {}
         self.emulates = config.emulate
         """The release of Kafka that clients see, at listeners that have none of their own."""
         if self.brokers is not None:
@@ -900,11 +902,17 @@ class Server:
         if self.brokers is None:
             # Templates know the newest release only.
             return Dispatcher(self, apis, codec, learners if release == NEWEST else {}, self.authorizer)
-        from coordinator.nodes.views import as_broker  # noqa: PLC0415 - as in _make_brokers
-
-        broker = as_broker(self, self.brokers, self.config.node_ids[number], partial(self._endpoints, number))
         # Templates of requests would answer before anyone asks whether the group is at this broker.
-        return Dispatcher(broker, apis, codec, authorizer=self.authorizer)
+        return Dispatcher(self._as_broker(self.brokers, number), apis, codec, authorizer=self.authorizer)
+
+    def _as_broker(self, brokers: "Brokers", number: int) -> "ServerOfRequests":
+        """This server as one of its brokers, which all listeners of that broker share: it leads share partitions."""
+        if number not in self._as_brokers:
+            from coordinator.nodes.views import as_broker  # noqa: PLC0415 - as in _make_brokers
+
+            endpoints = partial(self._endpoints, number)
+            self._as_brokers[number] = as_broker(self, brokers, self.config.node_ids[number], endpoints)
+        return self._as_brokers[number]
 
     def _apis_of(self, release: str) -> Mapping[int, Api[Any]]:
         """The APIs of a release of Kafka."""
