@@ -30,7 +30,12 @@ GROUPS = [f"group-{number}" for number in range(6)]
 ELSEWHERE = {14, 15, 16}
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH = 25, 113
-SETTINGS = LONG_SESSIONS | {"offsets.topic.num.partitions": SHARDS, "transaction.state.log.num.partitions": SHARDS}
+SETTINGS = LONG_SESSIONS | {
+    "offsets.topic.num.partitions": SHARDS,
+    "transaction.state.log.num.partitions": SHARDS,
+    # A delayed assignment would come after the members look settled.
+    "group.consumer.assignment.interval.ms": 0,
+}
 
 
 class Storm:
