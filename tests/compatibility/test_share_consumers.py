@@ -26,7 +26,7 @@ committed: [done]
 lock: 30000
 released, renewed: b#2 d#1
 first of two: a#1 b#1
-second of two: c#1 d#1
+second of two: 2 others
 """
 
 

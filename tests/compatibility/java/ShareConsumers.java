@@ -85,7 +85,7 @@ public class ShareConsumers {
             }
             implicit(producer, name + "-implicit");
             explicit(name + "-explicit");
-            two(name + "-two");
+            two(producer, name + "-two");
             prepare(admin, producer, name + "-crash");
         }
     }
@@ -137,13 +137,19 @@ public class ShareConsumers {
         }
     }
 
-    /** What one member holds, the other does not get. */
-    private static void two(String name) {
+    /** What one member holds, the other does not get. The client may fetch two records ahead, so that two more are needed. */
+    private static void two(KafkaProducer<String, String> producer, String name) throws Exception {
+        for (String value : List.of("e", "f")) {
+            producer.send(new ProducerRecord<>(name, 0, null, value));
+        }
+        producer.flush();
         Map<String, Object> one = Map.of("share.acquire.mode", "record_limit", "max.poll.records", 2);
         try (Member first = new Member(name, one); Member second = new Member(name, one)) {
-            List<ConsumerRecord<String, String>> records = first.next();
-            show("first of two", records);
-            show("second of two", second.next());
+            List<String> records = first.next().stream().map(ShareConsumers::text).toList();
+            System.out.println("first of two: " + String.join(" ", records));
+            List<String> others = second.next().stream().map(ShareConsumers::text).toList();
+            boolean areOthers = others.stream().allMatch(each -> each.endsWith("#1") && !records.contains(each));
+            System.out.println("second of two: " + others.size() + (areOthers ? " others" : " of the first's: " + others));
         }
     }
 
