@@ -25,7 +25,7 @@ from coordinator.fastpath.event_encoding import AcceptedTemplate
 from coordinator.fastpath.record_template import Pairs, RecordTemplate
 from coordinator.fastpath.renumbering import inverted, renumbered
 from coordinator.groups.catalog import Catalog
-from coordinator.groups.commit_events import commit_facts
+from coordinator.groups.commit_events import refused_commit_facts
 from coordinator.groups.fencing import fence_commit
 from coordinator.groups.offsets.commit import ANSWERS
 from coordinator.groups.offsets.records import OffsetCommits
@@ -236,7 +236,7 @@ def commit_repeated(groups: Groups, commit: RepeatedCommit, context: RequestCont
     try:
         origin, timers = fence_commit(groups, template.request, context)
     except KafkaError as error:
-        error.facts = commit_facts(groups, commit.message(), context, error.code)
+        error.facts = refused_commit_facts(groups, commit.message(), context, error.code, ())
         raise
     offsets = values[_OFFSETS]
     groups.counters.offsets += template.count

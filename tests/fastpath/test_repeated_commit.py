@@ -122,6 +122,7 @@ class World(EventWorld):
             state.counters.offsets,
             state.counters.fenced,
             state.by_id.keys(),
+            [(fact.name, fact.fields) for fact in self.facts],
         )
 
 
