@@ -47,6 +47,7 @@ class WorkerConnection(asyncio.Protocol):
             "beat": self._beat,
             "leave": self._leave,
             "workers": self._workers,
+            "seen_workers": self._seen_workers,
             "owners": self._owners,
             "replay": self._replay,
             "read": self._read,
@@ -141,16 +142,17 @@ class WorkerConnection(asyncio.Protocol):
 
     def _beat(self, fields: dict[str, Any], answer: Answer) -> None:
         self._store.members.beat(Worker(*fields["worker"]), self)
-        answer(self._store.members.next_death_ms(fields["beat_timeout_ms"], self))
+        answer(None)
 
     def _leave(self, fields: dict[str, Any], answer: Answer) -> None:
         self._store.members.leave(Worker(*fields["worker"]).id)
         answer(None)
 
     def _workers(self, fields: dict[str, Any], answer: Answer) -> None:
-        members, limit_ms, within_ms = self._store.members, fields["beat_timeout_ms"], fields["within_ms"]
-        found = members.living(limit_ms) if within_ms is None else members.seen(within_ms)
-        answer((found, members.next_death_ms(limit_ms, self)))
+        answer(self._store.members.living(fields["beat_timeout_ms"]))
+
+    def _seen_workers(self, fields: dict[str, Any], answer: Answer) -> None:
+        answer(self._store.members.seen(fields["within_ms"]))
 
     def _owners(self, _fields: dict[str, Any], answer: Answer) -> None:
         answer(self._store.owners())
