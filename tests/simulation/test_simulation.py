@@ -53,7 +53,7 @@ def test_every_invariant_holds_whatever_fails(seed: int):
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
 
 
-@pytest.mark.parametrize("seed", [2, 8, 11])
+@pytest.mark.parametrize("seed", [2, 3, 11])
 def test_every_invariant_holds_while_fault_rules_act(seed: int):
     """Errors without effect, lost, delayed, held and throttled requests and answers, coordinators that are away."""
     report = simulator.run(replace(draw(seed, 20.0), rules_s=0.3))
