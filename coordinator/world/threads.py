@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from queue import SimpleQueue
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 Done = Callable[[Any], None]
@@ -23,32 +22,21 @@ class Threads(Protocol):
 
 
 class ThreadPool:
-    """The real implementation: a small thread pool. An executor's future for each sync would cost as much as a commit."""
+    """The real implementation: a small thread pool."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         self._loop = loop
-        self._queue: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
-        self._threads = [Thread(target=self._work, name=f"disk-{each}", daemon=True) for each in range(threads)]
-        for thread in self._threads:
-            thread.start()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="disk")
 
     def submit(self, function: Callable[[], Any], done: Done) -> None:
-        self._queue.put((function, done))
+        self._pool.submit(self._work, function, done)
 
-    def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
-            function, done = work
-            try:
-                outcome = function()
-            except BaseException as error:  # noqa: BLE001 - passed to `done`, which decides
-                outcome = error
-            try:
-                self._loop.call_soon_threadsafe(done, outcome)
-            except RuntimeError:
-                return  # the loop was closed while the function ran
+    def _work(self, function: Callable[[], Any], done: Done) -> None:
+        try:
+            outcome = function()
+        except BaseException as error:  # noqa: BLE001 - passed to `done`, which decides
+            outcome = error
+        self._loop.call_soon_threadsafe(done, outcome)
 
     def close(self) -> None:
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._pool.shutdown(wait=True)
