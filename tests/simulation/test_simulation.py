@@ -239,7 +239,7 @@ def parked_joins_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClassicGroup, "unpark_join", unpark_join)
 
 
-@shown_by(3)
+@shown_by(19)
 def readers_see_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "high_watermark", property(lambda self: self.next_offset))
 
