@@ -247,10 +247,7 @@ class ShareLeader:
         Calls `done` with the number of records when that is durable, or cannot be made so.
         """
         count = self.machine.end_locks(member_id, self.now_ms())
-        if count:
-            self._end_locks(LOCK_ENDED, lambda: done(count))
-        else:
-            done(0)
+        self._end_locks(LOCK_ENDED, lambda: done(count))
 
     def _end_locks(self, cause: str, done: Callable[[], None]) -> None:
         """Ends the locks that are due."""
@@ -260,6 +257,8 @@ class ShareLeader:
         if batches:
             self._write(batches, partial(self._expired, done))
             self.wake()
+        else:
+            done()
 
     def _report_locks(self, cause: str) -> None:
         ended = self.machine.ended_locks
