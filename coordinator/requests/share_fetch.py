@@ -7,10 +7,10 @@ request that ends its session fetches nothing, and the member gives back the res
 are too many is refused when the time has passed that it was ready to wait, so that it does not ask in a loop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from coordinator.api.declaration import Api, ErrorPlaces, IsHit, Overlay, Patched, QuotaType, Seen
 from coordinator.api.error_families import COORDINATOR_ERRORS, LEADER_ERRORS
@@ -32,6 +32,8 @@ from coordinator.security.access import READ_GROUP, READ_TOPIC
 from coordinator.topics.share.fetch import Data, FetchWanted, ShareFetch, refusal, rotated
 from coordinator.topics.share.machine import Wanted
 from coordinator.topics.share.sessions import FINAL, INITIAL, PartitionKey, ShareSession, next_epoch
+
+T = TypeVar("T")
 
 _RENEWS_SINCE = 2
 _RECORD_LIMIT = 1
@@ -213,8 +215,16 @@ def _response(found: Mapping[PartitionKey, Data]) -> ShareFetchResponse:
 
 def _add_acknowledged(response: ShareFetchResponse, results: Results) -> None:
     """Adds what became of the acknowledgements: to the partitions that are there, and behind them."""
+    for data, error in _partitions_in(response, results):
+        if error is not None:
+            data.acknowledge_error_code = error.code
+            data.acknowledge_error_message = error.message or None
+
+
+def _partitions_in(response: ShareFetchResponse, wanted: Mapping[PartitionKey, T]) -> Iterator[tuple[Data, T]]:
+    """These partitions of the response, to which those are added that it lacks, with what is given for each."""
     topics = {topic.topic_id: topic for topic in response.responses}
-    for key, error in results.items():
+    for key, given in wanted.items():
         topic = topics.get(key.topic_id)
         if topic is None:
             topic = topics[key.topic_id] = ShareFetchResponse.ShareFetchableTopicResponse(key.topic_id)
@@ -223,9 +233,7 @@ def _add_acknowledged(response: ShareFetchResponse, results: Results) -> None:
         if data is None:
             data = Data(partition_index=key.partition, records=b"")
             topic.partitions.append(data)
-        if error is not None:
-            data.acknowledge_error_code = error.code
-            data.acknowledge_error_message = error.message or None
+        yield data, given
 
 
 def refuse(request: ShareFetchRequest, error: KafkaError, api_version: int) -> ShareFetchResponse:
@@ -270,17 +278,8 @@ def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched | None:
 
     def patch(response: Any) -> None:
         response.error_code = ErrorCode.NONE  # the rule's error takes the place of one of the session
-        topics = {topic.topic_id: topic for topic in response.responses}
-        for key in hit:
-            topic = topics.get(key.topic_id)
-            if topic is None:
-                topic = topics[key.topic_id] = ShareFetchResponse.ShareFetchableTopicResponse(key.topic_id)
-                response.responses.append(topic)
-            data = next((each for each in topic.partitions if each.partition_index == key.partition), None)
-            if data is None:
-                topic.partitions.append(refusal(key.partition, code))
-            else:
-                data.error_code = code
+        for data, _ in _partitions_in(response, dict.fromkeys(hit)):
+            data.error_code = code
 
     return Patched(request, patch)
 

@@ -6,8 +6,7 @@
 - I3: records reported as durable are in the log after a crash.
 - I4: a log contains only records that were appended to it, each at its offset.
 - I6: see expiry.py. I16, I18, I31 and I33: see derived_state_invariants.py. I21 and I22: see event_log_invariants.py.
-  I23 and I24: see epoch_invariants.py. I44 to I49: see
-  share_invariants.py.
+  I23 and I24: see epoch_invariants.py. I44 to I49: see share_invariants.py.
 
 For I2 and I4, every append to a shard's log is recorded when it happens. If a log continues from an earlier offset, because
 a crash or a full disk cost it its tail, the recorded tail is dropped too. The log is read by separate code: a walk over the

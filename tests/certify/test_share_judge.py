@@ -128,6 +128,8 @@ def test_a_partition_of_which_nothing_is_settled_stands_still():
     finding = case.finding(STALL)
     assert (finding.outcome, finding.count) == ("broken", 15)
     assert finding.evidence[0] == "in-0: 15.0 s from +0.0 s on: 9 records were delivered, 9 accepted"
+    case = Case(protocol="share", allows=Allows(stall_s=5)).acquire(4, A, 0, 9).acknowledge(25, A, 0, 9)
+    assert case.finding(STALL).outcome == "broken", "delivered before the event, and settled long after it"
 
 
 def test_a_program_that_never_settles_a_record_is_found_before_the_event():

@@ -342,9 +342,9 @@ def _down_ms(history: History, from_ms: int, to_ms: int) -> int:
 
 
 def _marks(deliveries: Deliveries, partition: int, from_ms: int, to_ms: int) -> Sequence[int]:
-    """The start, the moments in which records were settled, and the end."""
+    """The start, if records had been delivered by then, the moments in which records were settled, and the end."""
     times = sorted({each.entry.time_ms for each in deliveries.settled(partition, ACCEPT, REJECT).values()})
-    before = [from_ms] if times and times[0] <= from_ms else []
+    before = [from_ms] if any(each.at_ms <= from_ms for each in deliveries.sent[partition]) else []
     return [*before, *(each for each in times if from_ms < each <= to_ms), to_ms]
 
 
