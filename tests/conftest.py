@@ -101,6 +101,13 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    """What is entered or called here ends with the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
 def coordinator_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """A factory of running servers: `coordinator_process(settings={...})`; each is stopped when the test ends.
 

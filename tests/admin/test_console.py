@@ -33,12 +33,6 @@ def server(tmp_path_factory) -> Iterator[ServerProcess]:
         yield server
 
 
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
 def produce(link: Connection, partition: int, batch: bytes, transactional_id: str | None = None) -> None:
     data = [{"name": "t", "partition_data": [{"index": partition, "records": batch}]}]
     answer = link.call("Produce", 9, acks=-1, timeout_ms=9_000, transactional_id=transactional_id, topic_data=data)

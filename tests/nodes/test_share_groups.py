@@ -16,12 +16,6 @@ LEAVE = -1
 
 
 @pytest.fixture
-def closing():
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
 def server(tmp_path: Path, closing: ExitStack) -> ThrowawayServer:
     """Three brokers with two listeners each."""
     own = {"nodes": 3, "listeners": "[127.0.0.1:0, 127.0.0.1:0]", "offsets.topic.num.partitions": 5}
