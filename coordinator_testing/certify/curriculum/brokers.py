@@ -11,7 +11,7 @@ from contextlib import suppress
 from coordinator.operations.client import Client, refuse_error
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, FindCoordinatorRequest
 from coordinator_testing.certify.case import Truncation
-from coordinator_testing.certify.event import Allows, NotApplicable, Protocol, Source, event
+from coordinator_testing.certify.event import PROTOCOLS, Allows, NotApplicable, Protocol, Source, event
 from coordinator_testing.certify.judge.entries import rows
 from coordinator_testing.certify.programs import now_ms
 from coordinator_testing.certify.records import ANSWERED_WITHIN_S
@@ -20,7 +20,6 @@ from coordinator_testing.control import NotReached
 
 BROKERS = 3
 BOTH: tuple[Protocol, ...] = ("classic", "consumer")
-OWNERS: tuple[Protocol, ...] = (*BOTH, "streams")
 _SEED = 1
 """The broker whose address the instances were given: it stays up, so that they can begin again."""
 
@@ -55,7 +54,7 @@ _LEADER = Source(
 
 @event(
     "coordinator-moves-to-another-broker",
-    protocols=OWNERS,
+    protocols=PROTOCOLS,
     happens="Another broker becomes the group's coordinator while the group is stable; the old one answers NOT_COORDINATOR.",
     right_client="finds the new coordinator, and goes on there as the member that it was",
     provoked="POST /v1/brokers/{id}/lead of the group",
@@ -133,7 +132,7 @@ async def coordinator_moves_after_the_assignment(stage: Stage) -> None:
 
 @event(
     "coordinator-broker-down",
-    protocols=OWNERS,
+    protocols=PROTOCOLS,
     happens="The broker that coordinates the group and leads partitions goes down, and is back 5 s later.",
     right_client="finds the new coordinator and the new leaders, and goes on as the member that it was",
     provoked="the coordinator moves to a broker that no instance was given; POST /v1/brokers/{id}/down, then up",
@@ -158,7 +157,7 @@ async def coordinator_broker_down(stage: Stage) -> None:
 
 @event(
     "leaders-move",
-    protocols=BOTH,
+    protocols=(*BOTH, "share"),
     happens="Another broker becomes the leader of each partition, twice: the old one answers NOT_LEADER_OR_FOLLOWER, and the "
     "epoch that a client knows is FENCED_LEADER_EPOCH.",
     right_client="finds the new leaders, and reads on from its positions",
