@@ -77,7 +77,7 @@ const PHRASES = {
   MemberFenced: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}`,
   RequestRefused: (e, who) => `${e.api} of ${who(e.member_id)} was refused: ${errorName(e.error_code)}${e.error_message ? `, ${e.error_message}` : ""}`,
   OffsetsRewound: (e, who) => `${e.cause}${e.member_id ? ` (${who(e.member_id)})` : ` (${e.client_id ?? "no client id"})`}: ${rewound(e)}`,
-  AcquisitionLockExpired: (e, who) => `${e.cause || "the lock ended"}: ${delivered(e)} of ${who(e.member_id)} can be delivered again`,
+  AcquisitionLockExpired: (e, who) => `${e.cause || "the lock ended"} of ${who(e.member_id)} on ${delivered(e)}`,
   RecordsArchived: (e, who) => `${delivered(e)} of ${who(e.member_id)} will not be delivered again: ${e.cause}`,
   RecordsReleased: (e, who) => `${who(e.member_id)} gave back ${delivered(e)}: ${e.cause}`,
   SharePartitionsInitialized: (e) => `${e.principal ? `${e.principal} set the start of` : "the group can read"} ${count(assigned(e), "partition")}: `
@@ -127,7 +127,7 @@ function rewound(event) {
   return `${first}${partitions.length > 3 ? ` and ${partitions.length - 3} more` : ""}; ${count(records, "record")} again`;
 }
 
-// Records of a share group: "3 records of orders-0 (7 to 9, delivered twice)".
+// Records of a share group: "3 records of orders-0 (7 to 9, delivered 2 times)".
 function delivered(event) {
   const { first_offset: first, delivery_count: times } = event.ranges[0];
   const last = event.ranges.at(-1).last_offset;
