@@ -100,7 +100,6 @@ class _Alter:
         self._exchange.run_in_slices(ask_in_pieces(asks, self._initialized), even_if_lost=True)
 
     def _initialized(self, errors: Mapping[tuple[bytes, int], ErrorCode]) -> None:
-        self._server.share_partitions.forget_group(self._group_id)
         failed = {key: error for key, error in errors.items() if error}
         for topic_id, topic in self._topics.items():
             for each in topic.partitions:

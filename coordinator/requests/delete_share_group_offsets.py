@@ -92,7 +92,6 @@ class _Delete:
         self._exchange.run_in_slices(ask_in_pieces(asks, self._answered), even_if_lost=True)
 
     def _answered(self, errors: Mapping[tuple[bytes, int], ErrorCode]) -> None:
-        self._server.share_partitions.forget_group(self._group_id)
         by_topic: dict[bytes, ErrorCode] = {}
         for (topic_id, _), error in errors.items():
             by_topic[topic_id] = by_topic.get(topic_id) or error

@@ -60,7 +60,9 @@ def _acknowledge(server: Server, exchange: Exchange[ShareAcknowledgeRequest], is
         )
         if request.share_session_epoch == FINAL:
             manager.end_session(key)
-        add_leader_hints(server, exchange, response, lambda topic: topic.partitions, "partition_index")
+        add_leader_hints(
+            server, exchange, response, lambda topic: topic.partitions, "partition_index", of_one_broker=True
+        )
         exchange.reply(response)
 
     Acknowledge(server, exchange, request.topics, is_denied).begin(reply)

@@ -200,7 +200,14 @@ class _Handling:
         _add_acknowledged(response, self._acknowledged)
         if request.share_session_epoch == FINAL:
             self._manager.end_session(session.key)
-        add_leader_hints(self._server, self._exchange, response, lambda topic: topic.partitions, "partition_index")
+        add_leader_hints(
+            self._server,
+            self._exchange,
+            response,
+            lambda topic: topic.partitions,
+            "partition_index",
+            of_one_broker=True,
+        )
         self._exchange.reply_in_parts(response)
 
 

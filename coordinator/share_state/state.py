@@ -22,6 +22,7 @@ NEGATIVE_LEADER_EPOCH = "The leader epoch cannot be a negative number."
 NEGATIVE_STATE_EPOCH = "The state epoch cannot be a negative number."
 FENCED_LEADER = "The leader epoch in the request is older than the epoch on the broker."
 FENCED_STATE = "The coordinator rejected the request because the state epoch did not match."
+UNINITIALIZED = "Write operation on uninitialized share partition not allowed."
 UNKNOWN_PARTITION = "This server does not host this topic-partition."
 
 FENCING_APIS = ("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState")

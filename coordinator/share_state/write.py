@@ -18,13 +18,13 @@ from coordinator.share_state.state import (
     FENCED_STATE,
     NEGATIVE_LEADER_EPOCH,
     NEGATIVE_STATE_EPOCH,
+    UNINITIALIZED,
     Kept,
     States,
     check_partition,
 )
 
 API_NAME = "WriteShareGroupState"
-_UNINITIALIZED = "Write operation on uninitialized share partition not allowed."
 _INVERTED = "A state batch ends before it begins."
 
 
@@ -49,7 +49,7 @@ def write(states: States, wanted: Write, _context: RequestContext, now_ms: int) 
         raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_STATE_EPOCH)
     kept = states.by_key.get(key)
     if kept is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, _UNINITIALIZED)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, UNINITIALIZED)
     if wanted.leader_epoch < kept.leader_epoch:
         raise states.fence(API_NAME, ErrorCode.FENCED_LEADER_EPOCH, FENCED_LEADER)
     if wanted.state_epoch < kept.state_epoch:

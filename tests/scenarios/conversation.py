@@ -16,7 +16,7 @@ from coordinator.protocol.errors import ErrorCode
 from tests.scenarios.functions import FUNCTIONS, read_assignment
 from tests.scenarios.notation import BARE, Made, Spread, StoryError, Word, layout, parse, plain
 from tests.scenarios.story import Step, Story
-from tests.support.record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
+from tests.support.record_batch import CONTROL, TRANSACTIONAL, Batch, Record, read_batches
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed, definition, fields_of, snake
 
@@ -470,13 +470,21 @@ class Conversation:
             said += f", producer: {self.producer(batch.producer_id)}, producer_epoch: {batch.producer_epoch}"
             said += f", sequence: {batch.base_sequence}"
         if batch.attributes & CONTROL:
-            (kind,) = struct.unpack_from(">h", batch.keys[0], 2)
+            (kind,) = struct.unpack_from(">h", batch.records[0].key or b"", 2)
             (epoch,) = struct.unpack_from(">i", batch.values[0], 2)
             return f"marker({said}, {('abort', 'commit')[kind]}, coordinator_epoch: {epoch})"
         if batch.attributes & TRANSACTIONAL:
             said += ", transactional: true"
-        values = ", ".join(self.binary("", value) for value in batch.values)
-        return f"batch({said}, [{values}])"
+        return f"batch({said}, [{', '.join(map(self.record, batch.records))}])"
+
+    def record(self, record: Record) -> str:
+        """The value, if there is nothing else."""
+        value = "null" if record.value is None else self.binary("", record.value)
+        if record.key is None and not record.headers:
+            return value
+        key = "" if record.key is None else f"key: {self.binary('', record.key)}, "
+        headers = ", ".join(f"{name.decode()}: {self.binary('', said)}" for name, said in record.headers)
+        return f"{{{key}value: {value}, headers: {{{headers}}}}}"
 
     def string(self, key: str, value: str) -> str:
         if value in self.made:

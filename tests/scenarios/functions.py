@@ -65,7 +65,7 @@ def array(items: list[bytes]) -> bytes:
 def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int = -1, **more: Any) -> bytes:
     """A record batch of these values.
 
-    `time` is the timestamp of its records in ms, by default now; `damaged: true` corrupts its CRC; `transactional:
+    `time` is the timestamp of its records in ms, by default now; all have the `key` and `headers`; `damaged: true` corrupts its CRC; `transactional:
     true` makes it part of its producer's transaction.
     """
     made = Batch(
@@ -75,6 +75,8 @@ def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int 
         producer_epoch=epoch,
         base_sequence=sequence,
         attributes=TRANSACTIONAL if more.get("transactional") else 0,
+        key=more["key"].encode() if "key" in more else None,
+        headers=tuple((name.encode(), value.encode()) for name, value in more.get("headers", {}).items()),
     ).encode()
     return made[:-1] + bytes([made[-1] ^ 1]) if more.get("damaged") else made
 

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -9,9 +10,17 @@ TRANSACTIONAL, CONTROL = 16, 32  # attributes
 HEADER = struct.Struct(">qiibIhiqqqhii")  # base offset .. record count
 
 
+class Record(NamedTuple):
+    """A record that was read."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch of values without keys. Producer fields are -1 for a producer that is not idempotent."""
+    """A batch of values. Producer fields are -1 for a producer that is not idempotent."""
 
     values: list[bytes]
     base_offset: int = 0
@@ -21,18 +30,20 @@ class Batch:
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
-    keys: tuple[bytes, ...] = ()
-    """The keys, of a control batch that was read."""
+    key: bytes | None = None
+    """Of every record that is encoded, as are the headers."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    """Of every record that is encoded."""
+    records: tuple[Record, ...] = ()
+    """Of a batch that was read."""
 
     def encode(self) -> bytes:
         records = b""
         headers = zigzag(len(self.headers)) + b"".join(
             zigzag(len(key)) + key + zigzag(len(value)) + value for key, value in self.headers
         )
+        key = zigzag(-1) if self.key is None else zigzag(len(self.key)) + self.key
         for index, value in enumerate(self.values):
-            body = b"\x00" + zigzag(0) + zigzag(index) + zigzag(-1) + zigzag(len(value)) + value + headers
+            body = b"\x00" + zigzag(0) + zigzag(index) + key + zigzag(len(value)) + value + headers
             records += zigzag(len(body)) + body
         covered = struct.pack(
             ">hiqqqhii",
@@ -88,17 +99,15 @@ def read_batches(data: bytes) -> list[Batch]:
         )
         assert attributes & 7 == 0, "compressed"
         at = position + 61
-        values, keys = [], []
+        records = []
         for _ in range(count):
             size, at = read_zigzag(data, at)
-            key, value = read_key_and_value(data, at)
-            keys.append(key)
-            values.append(value)
+            records.append(read_record(data, at))
             at += size
         assert at == end
         found.append(
             Batch(
-                values=values,
+                values=[record.value or b"" for record in records],
                 base_offset=base_offset,
                 leader_epoch=leader_epoch,
                 attributes=attributes,
@@ -106,19 +115,28 @@ def read_batches(data: bytes) -> list[Batch]:
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=base_sequence,
-                keys=tuple(keys) if attributes & CONTROL else (),
+                records=tuple(records),
             )
         )
         position = end
     return found
 
 
-def read_key_and_value(data: bytes, at: int) -> tuple[bytes, bytes]:
+def read_record(data: bytes, at: int) -> Record:
     at += 1
     _, at = read_zigzag(data, at)
     _, at = read_zigzag(data, at)
+    key, at = read_bytes(data, at)
+    value, at = read_bytes(data, at)
+    count, at = read_zigzag(data, at)
+    headers = []
+    for _ in range(count):
+        name, at = read_bytes(data, at)
+        said, at = read_bytes(data, at)
+        headers.append((name or b"", said or b""))
+    return Record(key, value, tuple(headers))
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     size, at = read_zigzag(data, at)
-    key = data[at : at + max(size, 0)]
-    at += max(size, 0)
-    size, at = read_zigzag(data, at)
-    return key, data[at : at + max(size, 0)]
+    return (None, at) if size < 0 else (data[at : at + size], at + size)

@@ -20,6 +20,7 @@ from coordinator.share_state.share_state import (
     ShareState,
     ShareStates,
 )
+from coordinator.share_state.state import FENCED_LEADER, FENCED_STATE, UNINITIALIZED
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
 from coordinator.topics.share.in_flight import Transition
@@ -38,6 +39,12 @@ _TRY_AGAIN = frozenset(
 _FENCED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
 NOT_HOSTED = "This server does not host this topic-partition."
 """The message of UNKNOWN_TOPIC_OR_PARTITION where Kafka sends one."""
+_NOT_WRITTEN = "Error in write state RPC. "
+_WHY_NOT_WRITTEN = {
+    ErrorCode.FENCED_LEADER_EPOCH: _NOT_WRITTEN + FENCED_LEADER,
+    ErrorCode.FENCED_STATE_EPOCH: _NOT_WRITTEN + FENCED_STATE,
+    ErrorCode.INVALID_REQUEST: _NOT_WRITTEN + UNINITIALIZED,
+}
 OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors after which a share partition is of no use."""
 
@@ -168,7 +175,7 @@ class ShareLeader:
         start_offset, count = machine.start_offset, machine.delivery_complete_count
 
         def written(error: ErrorCode) -> None:
-            failure = None if error is ErrorCode.NONE else _client_error(error)
+            failure = None if error is ErrorCode.NONE else _client_error(error, _WHY_NOT_WRITTEN.get(error, ""))
             then(failure)
             if failure is not None and failure.code in OVER:
                 self.end(failure)
@@ -272,14 +279,14 @@ class ShareLeader:
         done()
 
 
-def _client_error(code: ErrorCode) -> KafkaError:
+def _client_error(code: ErrorCode, message: str = "") -> KafkaError:
     """What a client gets for an error of the share coordinator (Kafka: SharePartition.fetchPersisterError)."""
     if code in _TRY_AGAIN:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if code in _FENCED:
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return KafkaError(code, NOT_HOSTED)
     if code is ErrorCode.GROUP_ID_NOT_FOUND:
         return KafkaError(code)
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)

@@ -227,11 +227,6 @@ class ShareManager:
         if session is not None and not self.sessions.has_any_of(key.group_id):
             self.forget(lambda each: each.group_id == key.group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def forget_group(self, group_id: str) -> None:
-        """Forgets the share partitions of a group, whose states have changed, also those of the process's other brokers."""
-        for manager in self.of_process:
-            manager.forget(lambda key: key.group_id == group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     def end_locks(
         self, group_id: str, is_meant: Callable[[SharePartition], bool], member_id: str, done: Callable[[int], None]
     ) -> None:
