@@ -258,13 +258,15 @@ _LEAST = {
     "max.connection.creation.rate": 1,
     "log.cleaner.backoff.ms": 1,
     "log.cleaner.delete.retention.ms": 0,
+    "errors.deadletterqueue.auto.create.topics.enable": 0,
+    "errors.deadletterqueue.topic.name.prefix": 0,
     "group.consumer.assignment.interval.ms": 0,
     "group.share.assignment.interval.ms": 0,
     "group.streams.assignment.interval.ms": 0,
     "producer.id.expiration.ms": 1,
     "transaction.partition.verification.enable": 0,
 }
-"""The settings that apply at once, with the lower bounds of this server."""
+"""The settings that apply at once, with the lower bounds of this server for numbers."""
 
 
 def effective(config: ServerConfig, of: Layers, transaction_version: int) -> ServerConfig:
@@ -275,9 +277,20 @@ def effective(config: ServerConfig, of: Layers, transaction_version: int) -> Ser
         TransactionsConfig: {"transaction_version": transaction_version},
     }
     for name, least in _LEAST.items():
-        setting, text = SETTINGS[name], values.get(name, "").strip().lower()
-        own = text == "true" if isinstance(setting.default, bool) else parse_long(text)
-        if text and own is not None:
-            changed.setdefault(setting.area, {})[setting.field_name] = own if isinstance(own, bool) else max(least, own)
+        if name in values:
+            setting = SETTINGS[name]
+            own = _own_value(setting.default, values[name].strip(), least)
+            if own is not None:
+                changed.setdefault(setting.area, {})[setting.field_name] = own
     areas = {AREAS[kind]: replace(getattr(config, AREAS[kind]), **fields) for kind, fields in changed.items()}
     return replace(config, **areas)
+
+
+def _own_value(default: Any, text: str, least: int) -> Any:
+    """The value in the type of the default; None if it has none."""
+    if isinstance(default, str):
+        return text
+    if isinstance(default, bool):
+        return text.lower() == "true" if text else None
+    number = parse_long(text)
+    return None if number is None else max(least, number)

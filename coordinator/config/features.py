@@ -1,7 +1,7 @@
 """The features of the cluster and their levels (KIP-584; Kafka: `FeatureControlManager`).
 
     group.version         1: members may use the consumer protocol
-    share.version         1, 2: there are share groups
+    share.version         1: there are share groups; 2: and their dead-letter queues
     streams.version       1: there are streams groups
     transaction.version   the transaction protocol (TransactionsConfig)
     metadata.version      that of the records in the metadata log, always the same
@@ -49,6 +49,12 @@ def serves(config: ServerConfig, registry: Registry, kind: Kind) -> bool:
     """Whether members may use the protocol of this kind of group. For share groups the feature alone decides, as in Kafka."""
     is_configured = kind is Kind.SHARE or kind.label in config.groups.group_coordinator_rebalance_protocols
     return is_configured and registry.feature_levels.get(_OF_KIND[kind], 1) > 0
+
+
+def has_dead_letters(registry: Registry) -> bool:
+    """Whether share groups can have dead-letter queues."""
+    latest = SUPPORTED[SHARE_VERSION][1]
+    return registry.feature_levels.get(SHARE_VERSION, latest) >= latest
 
 
 def supported(release: Release | None) -> Mapping[str, tuple[int, int]]:

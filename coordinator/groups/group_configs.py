@@ -30,6 +30,7 @@ RESOURCE_TYPE = 32
 
 REBALANCE_INTERVAL = "group.rebalance.interval.ms"
 ASSIGNOR = "streams.assignor.name"
+DEAD_LETTER_TOPIC, DEAD_LETTER_COPIES = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
 AUTO_OFFSET_RESET = "share.auto.offset.reset"
 BY_DURATION = "by_duration:"
 """How a value of this config begins that names a time before now."""
@@ -155,6 +156,10 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             default="read_uncommitted"),
         GroupConfig("share.renew.acknowledge.enable", BOOLEAN, "",
             "Whether members of a share group may renew the lock of a record.", default="true"),
+        GroupConfig(DEAD_LETTER_TOPIC, STRING, "",
+            "The topic for records that a share group rejects or gets too often; blank if there is none."),
+        GroupConfig(DEAD_LETTER_COPIES, BOOLEAN, "",
+            "Whether that topic gets the keys and values of these records, and not only where they are.", default="false"),
     )
 }
 # fmt: on
@@ -218,6 +223,9 @@ def _check_text(config: GroupsConfig, row: GroupConfig, value: str) -> None:
                 "the format 'by_duration:<PnDTnHnMn.nS>'."
             )
             raise _invalid(row, value, why)
+    elif row.name == DEAD_LETTER_TOPIC:
+        if value.strip().startswith("__"):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{row.name}: DLQ topic name must not start with '__'")
     elif value not in config.group_streams_assignors:
         known = ", ".join(config.group_streams_assignors)
         raise KafkaError(
@@ -329,6 +337,8 @@ class _Values:
         names = {
             "require_ownership": f"{prefix}.fencing.require.ownership",
             "require_member": "fencing.require.member",
+            "dead_letter_topic": DEAD_LETTER_TOPIC,
+            "dead_letter_copies": DEAD_LETTER_COPIES,
         }
         fields = (field.name for field in dataclasses.fields(cast(Any, kind)))
         return kind(**{each: self.value(names.get(each, f"{prefix}.{each.replace('_', '.')}")) for each in fields})

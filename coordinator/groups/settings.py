@@ -86,6 +86,10 @@ class ShareSettings:
     """`latest`, `earliest`, or `by_duration:` and a duration."""
     isolation_level: str
     renew_acknowledge_enable: bool
+    dead_letter_topic: str
+    """The topic of the group's dead-letter queue; empty if it has none."""
+    dead_letter_copies: bool
+    """Whether dead letters have the keys and values of their records."""
 
 
 class GroupSettings(Protocol):

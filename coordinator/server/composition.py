@@ -24,6 +24,7 @@ from coordinator.api.recognition import LearnTemplate
 from coordinator.api.share_partitions import share_settings_of, when
 from coordinator.api.sliced_work import BackgroundWork
 from coordinator.config.broker_configs import Endpoint
+from coordinator.config.features import has_dead_letters
 from coordinator.config.security import NO_SECURITY
 from coordinator.config.settings import ListenerConfig, ServerConfig, joined
 from coordinator.fastpath.bulk_replay import bulk_replayers
@@ -267,10 +268,11 @@ class Server:
             self.topics,
             self.share_states,
             when,
-            share_settings_of(self._group_settings),
+            share_settings_of(self._group_settings, partial(has_dead_letters, self.topics.registry)),
             self.clock,
             self.clock.schedule,
             self.config.groups.group_share_max_share_sessions,
+            on_fact=self._on_topics_fact,
         )
         self.share_partitions.outcomes.report = self._note_deliveries
 

@@ -18,6 +18,8 @@ class TopicsConfig:
     num_partitions: int = 1
     auto_create_topics_enable: bool = True
     delete_topic_enable: bool = True
+    errors_deadletterqueue_auto_create_topics_enable: bool = False
+    errors_deadletterqueue_topic_name_prefix: str = "dlq."
     message_max_bytes: int = 1_048_588
     log_segment_bytes: int = 1_073_741_824
     log_roll_ms: int = 604_800_000

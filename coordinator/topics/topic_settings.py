@@ -32,6 +32,7 @@ SOURCE_STATIC_BROKER = 4
 SOURCE_DEFAULT = 5
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+GROUP_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 BROKER_RESOURCE = 4
 """ConfigRecord.resource_type of brokers; the name \"\" stands for all of them."""
 LARGER_UNITS = {"log.retention.ms": ("log.retention.hours", "168"), "log.roll.ms": ("log.roll.hours", "168")}
@@ -159,8 +160,7 @@ ROWS = {
         Row("delete.retention.ms", _L, "86400000", _LONG_0,
             "How long a compacted topic keeps a tombstone, so that consumers can see it.",
             "log.cleaner.delete.retention.ms"),
-        Row("errors.deadletterqueue.group.enable", _B, "false", boolean,
-            "Stored but has no effect: there are no share groups with a dead letter queue."),
+        Row(GROUP_DEAD_LETTERS, _B, "false", boolean, "Whether share groups may write their dead letters to the topic."),
         Row("file.delete.delay.ms", _L, "60000", _LONG_0, "Stored but has no effect: deleted segments are removed at once.",
             "log.segment.delete.delay.ms"),
         Row("flush.messages", _L, _LONGEST, _LONG_1, "Stored but has no effect: the setting durability decides.",

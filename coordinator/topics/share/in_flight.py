@@ -21,11 +21,13 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """On the way to the dead-letter queue."""
     ARCHIVED = 4
 
     @property
     def is_final(self) -> bool:
-        return self >= RecordState.ACKNOWLEDGED
+        return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
 class Transition:

@@ -2,6 +2,10 @@
 
     read the state -> machine -> acknowledge, release, expire -> write the state -> settle -> wake who waits for records
 
+Records of a group with a dead-letter queue take another way before they are archived:
+
+    write the state ARCHIVING -> write them to the queue (dead_letters.py) -> archive, write the state -> move the start
+
 What a member does is answered when it is durable. A share coordinator that cannot answer now (it loads, or has moved) is asked
 again a few times, as Kafka's persister does; a write that happened nevertheless may be repeated. If a state or leader epoch is
 stale, or the topic is gone, this share partition is over: the manager forgets it, and the next fetch reads the state again.
@@ -23,8 +27,9 @@ from coordinator.share_state.share_state import (
 from coordinator.share_state.state import FENCED_LEADER, FENCED_STATE, UNINITIALIZED
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
-from coordinator.topics.share.in_flight import Transition
-from coordinator.topics.share.machine import Acknowledgement, Limits, ShareMachine, persisted
+from coordinator.topics.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, Dead, DeadLetters
+from coordinator.topics.share.in_flight import RecordState, Transition
+from coordinator.topics.share.machine import REJECT, Acknowledgement, Limits, ShareMachine, persisted
 from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
@@ -93,8 +98,13 @@ class ShareLeader:
         protocol_schedule: Schedule,
         schedule: Schedule,
         outcomes: Outcomes,
+        dead_letters: DeadLetters,
+        on_archived: Callable[[], None],
     ) -> None:
-        """Begins to read the state. Locks go by `protocol_schedule` and the clock's monotonic time."""
+        """Begins to read the state. Locks go by `protocol_schedule` and the clock's monotonic time.
+
+        `on_archived` is called when dead letters were archived and no more are on the way.
+        """
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.epochs.current
@@ -111,6 +121,9 @@ class ShareLeader:
         self._protocol_schedule = protocol_schedule
         self._schedule = schedule
         self._outcomes = outcomes
+        self._dead_letters = dead_letters
+        self._on_archived = on_archived
+        self._archiving = 0
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
@@ -122,6 +135,11 @@ class ShareLeader:
     @property
     def is_over(self) -> bool:
         return self.state is State.OVER
+
+    @property
+    def is_archiving(self) -> bool:
+        """Whether dead letters are on the way, or will be when their state is durable."""
+        return bool(self._archiving)
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -154,6 +172,10 @@ class ShareLeader:
             return
         self.machine = ShareMachine(state.state_epoch, start_offset, state.batches)
         self.state = State.ACTIVE
+        limit = self.limits().delivery_count
+        for dead in self.machine.archiving():
+            self._archiving += 1
+            self._bury(dead, DELIVERED_TOO_OFTEN if dead.delivery_count >= limit else REJECTED)
         self.wake()
 
     def end(self, error: KafkaError) -> None:
@@ -222,6 +244,9 @@ class ShareLeader:
             done(None)
             return
 
+        dying = [each for each in transitions if each.state is RecordState.ARCHIVING]
+        self._archiving += len(dying)
+
         def written(failure: KafkaError | None) -> None:
             changed = self.machine.settle(transitions, self.limits(), self.now_ms(), is_durable=failure is None)
             self._report_locks(LOCK_EXPIRED)
@@ -229,8 +254,40 @@ class ShareLeader:
             done(failure)
             if changed:
                 self.wake()
+            for each, dead in zip(dying, persisted(dying), strict=True):
+                if failure is None:
+                    self._bury(dead, REJECTED if each.kind == REJECT else DELIVERED_TOO_OFTEN)
+                else:
+                    self._archived()
 
         self._write(persisted(transitions), written)
+
+    # --- dead letters -------------------------------------------------------------------------------------------------
+
+    def _bury(self, dead: Batch, cause: str) -> None:
+        """Writes records to the dead-letter queue and archives them. Another leader does that if this one is over."""
+
+        def written() -> None:
+            if self.is_over:
+                self._archived()
+            else:
+                self._write(self.machine.archive(dead), archived)
+
+        def archived(_failure: KafkaError | None) -> None:
+            if self.machine.expired():
+                self.wake()
+            self._archived()
+
+        if self.is_over:
+            self._archived()
+            return
+        first_offset, last_offset, _, count = dead
+        self._dead_letters.write(Dead(self.key, self.partition, first_offset, last_offset, count, cause), written)
+
+    def _archived(self) -> None:
+        self._archiving -= 1
+        if not self._archiving:
+            self._on_archived()
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -262,7 +319,9 @@ class ShareLeader:
         self._report_locks(cause)
         self.watch_locks()
         if batches:
-            self._write(batches, partial(self._expired, done))
+            dying = [each for each in batches if each.delivery_state == RecordState.ARCHIVING]
+            self._archiving += len(dying)
+            self._write(batches, partial(self._expired, dying, done))
             self.wake()
         else:
             done()
@@ -273,9 +332,11 @@ class ShareLeader:
             self.machine.ended_locks = []
             self._outcomes.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
 
-    def _expired(self, done: Callable[[], None], _failure: KafkaError | None) -> None:
+    def _expired(self, dying: Sequence[Batch], done: Callable[[], None], _failure: KafkaError | None) -> None:
         if self.machine.expired():
             self.wake()
+        for dead in dying:
+            self._bury(dead, DELIVERED_TOO_OFTEN)
         done()
 
 

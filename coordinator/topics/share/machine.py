@@ -4,6 +4,9 @@
         ^                      |----reject, gap--> ARCHIVED
         |----release, expiry---|----the same, delivered as often as the limit allows--> ARCHIVED
 
+Where the group has a dead-letter queue, records that are rejected or delivered too often are ARCHIVING before they are
+ARCHIVED: the caller writes them to the queue once that is durable, and then calls `archive`.
+
 All records before `start_offset` are done with, and all from `end_offset` on have not been acquired yet; those between are in
 `in_flight`. The start moves when the records at it are acknowledged or archived. What the machine decides about acquired
 records is a list of transitions: the caller makes them durable and then calls `settle`, which completes or undoes them. Until
@@ -29,14 +32,7 @@ from coordinator.topics.share.in_flight import NEVER, NOBODY, InFlight, InFlight
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgements. A gap is an offset without a record: its member has nothing to process."""
-_STATE_AFTER = {
-    GAP: RecordState.ARCHIVED,
-    ACCEPT: RecordState.ACKNOWLEDGED,
-    RELEASE: RecordState.AVAILABLE,
-    REJECT: RecordState.ARCHIVED,
-}
-_ARCHIVING = 3
-"""On its way to a dead-letter queue, in the state that a Kafka wrote which has one."""
+_STATE_AFTER = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED}
 _ALONE_BEYOND = 2
 """With a limit of two deliveries the last one is not made alone."""
 _STALE_LOCKS = 64
@@ -62,6 +58,8 @@ class Limits(NamedTuple):
     """How many records may be in flight in a partition (share.partition.max.record.locks)."""
     renews: bool
     """Whether members may prolong a lock (share.renew.acknowledge.enable)."""
+    has_dead_letters: bool = False
+    """Whether records that no member completes go to a dead-letter queue."""
 
 
 class Acknowledgement(NamedTuple):
@@ -136,11 +134,9 @@ class ShareMachine:
             first = max(batch.first_offset, known_to + 1)
             gap = known_to + 1 if gap < 0 and first > known_to + 1 else gap
             known_to = batch.last_offset
-            archiving = batch.delivery_state == _ARCHIVING
-            state = RecordState.ARCHIVED if archiving else RecordState(batch.delivery_state)
-            span = Span(first, known_to, state, batch.delivery_count, NOBODY)
+            span = Span(first, known_to, RecordState(batch.delivery_state), batch.delivery_count, NOBODY)
             self.in_flight.add(InFlightBatch(span))
-            self.delivery_complete_count += len(span) if state.is_final else 0
+            self.delivery_complete_count += len(span) if span.state.is_final else 0
         if self.in_flight:
             self.end_offset = known_to
             self._may_have_available = True
@@ -431,7 +427,10 @@ class ShareMachine:
             span.deadline_ms = now_ms + limits.lock_ms
             self._lock(span)
             return
-        state = span.given_back(limits.delivery_count) if kind == RELEASE else _STATE_AFTER[kind]
+        if kind == RELEASE:
+            state = _given_back(span, limits)
+        else:
+            state = _first_archiving(limits) if kind == REJECT else _STATE_AFTER[kind]
         transitions.append(self._begin(span, state, kind))
 
     def release(self, member_id: str, limits: Limits) -> list[Transition]:
@@ -447,7 +446,7 @@ class ShareMachine:
         return transitions
 
     def _state_given_back(self, span: Span, limits: Limits) -> RecordState:
-        return RecordState.ARCHIVED if span.last < self.start_offset else span.given_back(limits.delivery_count)
+        return RecordState.ARCHIVED if span.last < self.start_offset else _given_back(span, limits)
 
     def _begin(self, span: Span, state: RecordState, kind: int = RELEASE) -> Transition:
         transition = Transition(span.first, span.last, state, span.delivery_count, span.member_id, kind)
@@ -528,7 +527,7 @@ class ShareMachine:
                     expired.append(Batch(span.first, span.last, span.state, span.delivery_count))
                     if span.state is RecordState.AVAILABLE:
                         self._may_have_available = True
-                    else:
+                    elif span.state.is_final:
                         self.delivery_complete_count += span.count_from(self.start_offset)
                 batch.merge()
         return expired
@@ -548,8 +547,22 @@ class ShareMachine:
                     count += len(span)
         return count
 
+    def archiving(self) -> list[Batch]:
+        """The records that are durably on the way to the dead-letter queue."""
+        return [
+            Batch(span.first, span.last, span.state, span.delivery_count)
+            for batch in self.in_flight
+            for span in batch.spans
+            if span.state is RecordState.ARCHIVING and span.transition is None
+        ]
+
+    def archive(self, dead: Batch) -> list[Batch]:
+        """The dead letters are written, or cannot be: returns their states, to make them durable as for `expire`."""
+        self._archive(dead.first_offset, dead.last_offset, RecordState.ARCHIVING)
+        return [dead._replace(delivery_state=RecordState.ARCHIVED)]
+
     def expired(self) -> bool:
-        """What `expire` has returned is durable, or cannot be made so. Returns whether the start has moved."""
+        """What `expire` or `archive` has returned is durable, or cannot be made so. Returns whether the start has moved."""
         return self._move_start()
 
     # --- the start ----------------------------------------------------------------------------------------------------
@@ -640,6 +653,17 @@ class ShareMachine:
 def persisted(transitions: Iterable[Transition]) -> list[Batch]:
     """Transitions as the durable state has them."""
     return [Batch(each.first_offset, each.last_offset, each.state, each.delivery_count) for each in transitions]
+
+
+def _given_back(span: Span, limits: Limits) -> RecordState:
+    """The state of acquired records that are given back."""
+    state = span.given_back(limits.delivery_count)
+    return _first_archiving(limits) if state is RecordState.ARCHIVED else state
+
+
+def _first_archiving(limits: Limits) -> RecordState:
+    """The state of records that no member completes."""
+    return RecordState.ARCHIVING if limits.has_dead_letters else RecordState.ARCHIVED
 
 
 def _check_whole(span: Span, member_id: str) -> None:

@@ -10,8 +10,10 @@ from typing import NamedTuple, Protocol
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from coordinator.runtime.result import Fact
 from coordinator.share_state.share_state import SharePartition, ShareStates
 from coordinator.topics.list_offsets import EARLIEST, LATEST, list_offsets
+from coordinator.topics.share.dead_letters import NO_QUEUE, DeadLetters, Queue
 from coordinator.topics.share.leader import NOT_HOSTED, ShareLeader, When
 from coordinator.topics.share.machine import Acknowledgement, Limits
 from coordinator.topics.share.outcomes import CONNECTION_LOST, SESSION_CLOSED, Outcomes
@@ -31,6 +33,7 @@ class GroupShareSettings(NamedTuple):
     """Whether members get no records of open and aborted transactions (share.isolation.level)."""
     resets_to: Callable[[int], int]
     """`resets_to(wall_ms)`: the timestamp, or LATEST or EARLIEST, at which a group without a state begins."""
+    dead_letters: Queue = NO_QUEUE
 
 
 SettingsOf = Callable[[str], GroupShareSettings]
@@ -43,6 +46,10 @@ class OnLost(Protocol):
 
 
 Acknowledged = Callable[[dict[PartitionKey, KafkaError | None]], None]
+
+
+def _nobody_listens(_fact: Fact) -> None:
+    """Until somebody wants to know."""
 
 
 class ShareManager:
@@ -58,10 +65,14 @@ class ShareManager:
         protocol_schedule: Schedule,
         sessions_max: int,
         of_process: "list[ShareManager] | None" = None,
-        outcomes: Outcomes | None = None,
+        dead_letters: DeadLetters | None = None,
+        on_fact: Callable[[Fact], None] = _nobody_listens,
     ) -> None:
-        """`of_process`: the managers of the brokers that this process is, of which this will be one. `outcomes`: theirs."""
-        self.outcomes = outcomes or Outcomes()
+        """`of_process`: the managers of the brokers that this process is, of which this will be one. `dead_letters`: theirs."""
+        self.dead_letters = dead_letters or DeadLetters(
+            topics, lambda group_id: settings_of(group_id).dead_letters, Outcomes(), on_fact
+        )
+        self.outcomes = self.dead_letters.outcomes
         self.topics = topics
         self.settings_of = settings_of
         self.sessions = ShareSessions(sessions_max)
@@ -84,7 +95,7 @@ class ShareManager:
             self._protocol_schedule,
             self.sessions.limit,
             self.of_process,
-            self.outcomes,
+            self.dead_letters,
         )
 
     # --- share partitions ---------------------------------------------------------------------------------------------
@@ -118,6 +129,8 @@ class ShareManager:
                 self._protocol_schedule,
                 self.topics.schedule,
                 self.outcomes,
+                self.dead_letters,
+                lambda: self._forget_unread(group_id),
             )
         return leader
 
@@ -224,8 +237,16 @@ class ShareManager:
             leader = self._known(key.group_id, each)
             if leader is not None:
                 leader.release(key.member_id, cause)
-        if session is not None and not self.sessions.has_any_of(key.group_id):
-            self.forget(lambda each: each.group_id == key.group_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if session is not None:
+            self._forget_unread(key.group_id)
+
+    def _forget_unread(self, group_id: str) -> None:
+        """Forgets the share partitions of a group without sessions, but those whose dead letters are on the way."""
+        if not self.sessions.has_any_of(group_id):
+            self.forget(
+                lambda each: each.group_id == group_id and not self.leaders[each].is_archiving,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            )
 
     def end_locks(
         self, group_id: str, is_meant: Callable[[SharePartition], bool], member_id: str, done: Callable[[int], None]

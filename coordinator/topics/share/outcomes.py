@@ -56,7 +56,9 @@ class Report(NamedTuple):
 class Outcomes:
     """The counts of all share partitions of this process since its start, and the way of reports to the event log."""
 
-    __slots__ = ("acknowledged", "acquired", "archived", "locks_expired", "report")
+    __slots__ = (
+        "acknowledged", "acquired", "archived", "dead_letters", "dead_letters_failed", "locks_expired", "report",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.report: Callable[[Report], None] = _nobody_listens
@@ -68,6 +70,10 @@ class Outcomes:
         """Records whose lock ended."""
         self.archived = 0
         """Records that were archived because of share.delivery.count.limit."""
+        self.dead_letters = 0
+        """Records that were written to dead-letter queues."""
+        self.dead_letters_failed = 0
+        """Records that were archived because a dead-letter queue could not be written."""
 
     def on_acknowledged(
         self, key: SharePartition, acknowledgements: Iterable[Acknowledgement], done: Sequence[Transition], limit: int
@@ -97,7 +103,8 @@ class Outcomes:
 
     def _archived(self, key: SharePartition, done: Sequence[Transition], limit: int, cause: str) -> None:
         # Deleted records are archived as well when they are given back, however seldom they were delivered.
-        archived = [each for each in done if each.state is RecordState.ARCHIVED and each.delivery_count >= limit]
+        # A dead-letter queue changes nothing about the limit.
+        archived = [each for each in done if each.state >= RecordState.ARCHIVING and each.delivery_count >= limit]
         self.archived += _count(archived)
         self._report(Outcome.ARCHIVED, key, archived, cause)
 

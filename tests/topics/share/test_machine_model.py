@@ -23,7 +23,7 @@ from coordinator.topics.share.machine import (
 
 LIMITS = Limits(lock_ms=50, delivery_count=4, locks=40, renews=True)
 MEMBERS = st.sampled_from(["a", "b", "c"])
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, _, ARCHIVED = RecordState
 DONE = {ACKNOWLEDGED, ARCHIVED}
 
 
