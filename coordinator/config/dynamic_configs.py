@@ -125,6 +125,7 @@ DYNAMIC: Mapping[str, Dynamic] = {
         Kind.BOOLEAN,
         boolean,
         "errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable "
+        "group.consumer.assignor.offload.enable group.share.assignor.offload.enable group.streams.assignor.offload.enable "
         "transaction.partition.verification.enable",
     ),
     **_of(Kind.STRING, lambda _: None, "errors.deadletterqueue.topic.name.prefix max.connections.per.ip.overrides"),

@@ -22,7 +22,7 @@ def describe(own: Mapping[str, str], config: GroupsConfig, of: Layers) -> list[C
     return [
         _describe(row, own.get(row.name), config, of)
         for row in GROUP_CONFIGS.values()
-        if row.name in own or not row.is_internal
+        if not row.is_internal or row.name in own or any(row.server_name in settings for _, settings in of)
     ]
 
 

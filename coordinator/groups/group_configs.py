@@ -67,13 +67,13 @@ class GroupConfig(NamedTuple):
     zero_is_off: bool = False
     """Whether 0 is valid, whatever the server's bounds are."""
     is_internal: bool = False
-    """Only shown if the group overrides it, as in Kafka."""
+    """Only shown if it is set, as in Kafka."""
     default: str = ""
-    """The value for groups without an override where the server has no setting."""
+    """The value for groups without an override where the server has no setting of its own."""
 
     def server_value(self, config: GroupsConfig) -> str:
         """The value for groups without an override."""
-        if not self.server_name:
+        if self.default or not self.server_name:
             return self.default
         value = getattr(config, self.fields[0])
         if self.name == ASSIGNOR:
@@ -92,6 +92,8 @@ class GroupConfig(NamedTuple):
         return own, _KIND.sub(r"\1min_", own), _KIND.sub(r"\1max_", own)
 
 
+_OFFLOAD = "Stored but has no effect: the event loop computes assignments."
+
 # fmt: off
 GROUP_CONFIGS: dict[str, GroupConfig] = {
     row.name: row
@@ -104,6 +106,8 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "The interval at which members send heartbeats; the server reports it to them.", least=1),
         GroupConfig("consumer.assignment.interval.ms", INT, "group.consumer.assignment.interval.ms",
             "The shortest time between two target assignments."),
+        GroupConfig("consumer.assignor.offload.enable", BOOLEAN, "group.consumer.assignor.offload.enable",
+            _OFFLOAD, is_internal=True, default="true"),
         GroupConfig("consumer.fencing.policy", STRING, "group.consumer.fencing.policy",
             "Which earlier member epochs may commit offsets. Not a Kafka setting."),
         GroupConfig("consumer.fencing.require.ownership", BOOLEAN, "fencing.require.ownership",
@@ -132,6 +136,8 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             least=1, is_internal=True),
         GroupConfig("streams.acceptable.recovery.lag", LONG, "group.streams.acceptable.recovery.lag",
             "The number of records that a copy of a task's state may lack and still count as caught up.", is_internal=True),
+        GroupConfig("streams.assignor.offload.enable", BOOLEAN, "group.streams.assignor.offload.enable",
+            _OFFLOAD, is_internal=True, default="true"),
         GroupConfig("streams.fencing.policy", STRING, "group.streams.fencing.policy",
             "Which earlier member epochs of a streams group may commit offsets. Not a Kafka setting."),
         GroupConfig("streams.fencing.require.ownership", BOOLEAN, "fencing.require.ownership",
@@ -142,6 +148,8 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "The interval at which members of a share group send heartbeats; the server reports it to them.", least=1),
         GroupConfig("share.assignment.interval.ms", INT, "group.share.assignment.interval.ms",
             "The shortest time between two target assignments of a share group."),
+        GroupConfig("share.assignor.offload.enable", BOOLEAN, "group.share.assignor.offload.enable",
+            _OFFLOAD, is_internal=True, default="true"),
         GroupConfig("share.record.lock.duration.ms", INT, "group.share.record.lock.duration.ms",
             "How long a member of a share group has a record to itself.", least=1_000),
         GroupConfig("share.delivery.count.limit", INT, "group.share.delivery.count.limit",

@@ -243,7 +243,6 @@ def test_a_word_that_is_not_a_choice_is_refused():
     ("key", "feature"),
     [
         ("group.streams.num.warmup.replicas", "KIP-1071"),
-        ("group.share.dlq.manager.class.name", "KIP-1191"),
         ("transaction.two.phase.commit.enable", "KIP-939"),
         ("ssl.engine.factory.class", "TLS"),
         ("sasl.kerberos.service.name", "SASL"),

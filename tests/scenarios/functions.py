@@ -65,8 +65,8 @@ def array(items: list[bytes]) -> bytes:
 def batch(values: list[str], producer: int = -1, epoch: int = -1, sequence: int = -1, **more: Any) -> bytes:
     """A record batch of these values.
 
-    `time` is the timestamp of its records in ms, by default now; all have the `key` and `headers`; `damaged: true` corrupts its CRC; `transactional:
-    true` makes it part of its producer's transaction.
+    `time` is the timestamp of its records in ms, by default now; all have the `key` and `headers`. `damaged: true` corrupts its
+    CRC; `transactional: true` makes it part of its producer's transaction.
     """
     made = Batch(
         values=[value.encode() for value in values],

@@ -350,8 +350,17 @@ def test_after_a_start_the_offsets_between_known_ones_are_acquired_as_new():
 def test_after_a_start_records_at_the_beginning_that_are_done_with_are_passed():
     partition = Partition(Batch(0, 3, 2, 1), Batch(4, 9, 0, 1))
     assert partition.bounds == (4, 9, 0)
-    done = Partition(Batch(0, 3, 2, 1), Batch(4, 9, 3, 1))
+    done = Partition(Batch(0, 3, 2, 1), Batch(4, 9, 4, 1))
     assert done.bounds == (10, 10, 0)
+
+
+def test_records_on_the_way_to_the_dead_letter_queue_hold_the_start_also_after_a_start():
+    partition = Partition(Batch(0, 3, 2, 1), Batch(4, 9, 3, 1))
+    assert partition.bounds == (4, 9, 0)
+    (dead,) = partition.machine.archiving()
+    assert partition.machine.archive(dead) == [Batch(4, 9, 4, 1)]
+    assert partition.machine.expired()
+    assert partition.bounds == (10, 10, 0)
 
 
 def test_the_start_does_not_move_over_a_gap_that_may_have_records():

@@ -4,13 +4,14 @@ import os
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.protocol.errors import KafkaError
 from coordinator.share_state.share_state import Batch
 from coordinator.topics.share.in_flight import RecordState
 from coordinator.topics.share.machine import (
     ACCEPT,
+    REJECT,
     RELEASE,
     RENEW,
     Acknowledgement,
@@ -23,7 +24,7 @@ from coordinator.topics.share.machine import (
 
 LIMITS = Limits(lock_ms=50, delivery_count=4, locks=40, renews=True)
 MEMBERS = st.sampled_from(["a", "b", "c"])
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, _, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 DONE = {ACKNOWLEDGED, ARCHIVED}
 
 
@@ -38,8 +39,8 @@ class Record:
         self.change = None
         """The number of the change that is not durable yet."""
 
-    def give_back(self):
-        self.state = ARCHIVED if self.count >= LIMITS.delivery_count else AVAILABLE
+    def give_back(self, final=ARCHIVED):
+        self.state = final if self.count >= LIMITS.delivery_count else AVAILABLE
         self.member = ""
 
 
@@ -60,6 +61,16 @@ class Histories(RuleBasedStateMachine):
         """Offset -> (state, count), as the share coordinator has it."""
         self.durable_start = 0
         self.floor = 0
+        self.limits = LIMITS
+        self.final = ARCHIVED
+        """The state of records that no member completes."""
+        self.dead = []
+        """Records that are durably on the way to the dead-letter queue."""
+
+    @initialize(has_dead_letters=st.booleans())
+    def begin(self, has_dead_letters):
+        self.limits = LIMITS._replace(has_dead_letters=has_dead_letters)
+        self.final = ARCHIVING if has_dead_letters else ARCHIVED
 
     def record(self, offset):
         return self.model.setdefault(offset, Record())
@@ -97,11 +108,11 @@ class Histories(RuleBasedStateMachine):
         batches=st.integers(1, 5),
     )
     def fetch(self, member, most, size, strict, batches):
-        if not self.machine.can_acquire(LIMITS):
+        if not self.machine.can_acquire(self.limits):
             return
         offset = self.machine.next_fetch_offset()
         read = [batch for batch in self.log if batch.last_offset >= offset][:batches]
-        acquired = self.machine.acquire(Wanted(member, most, size, strict), offset, read, LIMITS, self.now_ms)
+        acquired = self.machine.acquire(Wanted(member, most, size, strict), offset, read, self.limits, self.now_ms)
         aborted = {o for b in read if b.is_aborted for o in range(b.first_offset, b.last_offset + 1)}
         if read:
             # Nobody can have what the log does not have.
@@ -153,7 +164,9 @@ class Histories(RuleBasedStateMachine):
             if o in known
         )
         try:
-            transitions = self.machine.acknowledge(member, [Acknowledgement(first, last, types)], LIMITS, self.now_ms)
+            transitions = self.machine.acknowledge(
+                member, [Acknowledgement(first, last, types)], self.limits, self.now_ms
+            )
         except KafkaError:
             assert not right or not set(asked) <= known
             for offset in asked:
@@ -173,9 +186,10 @@ class Histories(RuleBasedStateMachine):
                 continue
             changed[offset] = record
             if kind == RELEASE:
-                record.give_back()
+                record.give_back(self.final)
             else:
-                record.state, record.member = (ACKNOWLEDGED if kind == ACCEPT else ARCHIVED), ""
+                completed = {ACCEPT: ACKNOWLEDGED, REJECT: self.final}
+                record.state, record.member = completed.get(kind, ARCHIVED), ""
         self._write(transitions, changed, member)
 
     def _follow_renewal(self, offset):
@@ -188,12 +202,12 @@ class Histories(RuleBasedStateMachine):
 
     @rule(member=MEMBERS)
     def leave(self, member):
-        transitions = self.machine.release(member, LIMITS)
+        transitions = self.machine.release(member, self.limits)
         changed = {}
         for offset, record in self.model.items():
             if record.state is ACQUIRED and record.member == member:
                 changed[offset] = record
-                record.give_back()
+                record.give_back(self.final)
                 if offset < self.machine.start_offset:
                     record.state = ARCHIVED
         self._write(transitions, changed, member)
@@ -210,7 +224,7 @@ class Histories(RuleBasedStateMachine):
     @rule(durable=st.booleans())
     def write(self, durable):
         number, transitions, changed, member, start, states = self.writes.pop(0)
-        self.machine.settle(transitions, LIMITS, self.now_ms, is_durable=durable)
+        self.machine.settle(transitions, self.limits, self.now_ms, is_durable=durable)
         for record in changed.values():
             if record.change != number:
                 continue
@@ -227,6 +241,21 @@ class Histories(RuleBasedStateMachine):
         for first, last, state, count in states:
             for offset in range(first, last + 1):
                 self.durable[offset] = (state, count)
+            if state == ARCHIVING:
+                self.dead.append(Batch(first, last, state, count))
+
+    @precondition(lambda self: self.dead)
+    @rule(which=st.integers(0, 5))
+    def bury(self, which):
+        """Dead letters are written to the queue."""
+        dead = self.dead.pop(which % len(self.dead))
+        start = self.machine.start_offset
+        states = self.machine.archive(dead)
+        for offset in range(dead.first_offset, dead.last_offset + 1):
+            assert self.model[offset].state is ARCHIVING
+            self.model[offset].state = ARCHIVED
+        self._persist(start, [tuple(batch) for batch in states])
+        self.machine.expired()
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -234,11 +263,11 @@ class Histories(RuleBasedStateMachine):
     def pass_time(self, duration_ms):
         self.now_ms += duration_ms
         start = self.machine.start_offset
-        expired = self.machine.expire(LIMITS, self.now_ms)
+        expired = self.machine.expire(self.limits, self.now_ms)
         due = {o for o, r in self.model.items() if r.state is ACQUIRED and r.deadline_ms <= self.now_ms}
         assert {o for b in expired for o in range(b.first_offset, b.last_offset + 1)} == due
         for offset in due:
-            self.model[offset].give_back()
+            self.model[offset].give_back(self.final)
             if offset < start:
                 self.model[offset].state = ARCHIVED
         self._persist(start, [tuple(batch) for batch in expired])
@@ -255,6 +284,7 @@ class Histories(RuleBasedStateMachine):
         self.machine = ShareMachine(0, self.durable_start, spans)
         self.model = {o: Record(RecordState(s), c) for o, (s, c) in self.durable.items() if o >= self.durable_start}
         self.floor = self.durable_start
+        self.dead = self.machine.archiving()
         self.machine.log_starts_at(self.log_start)
         for offset, record in self.model.items():
             if offset < self.log_start and record.state is AVAILABLE:
@@ -310,7 +340,7 @@ class Histories(RuleBasedStateMachine):
         available = [span.first for batch in self.machine.in_flight for span in batch.spans if span.is_available]
         if available:
             assert self.machine.next_fetch_offset() <= min(available)
-            assert self.machine.can_acquire(LIMITS)
+            assert self.machine.can_acquire(self.limits)
 
 
 Histories.TestCase.settings = settings(
