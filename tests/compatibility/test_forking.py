@@ -202,7 +202,12 @@ def check_fork(history: History, forked: ServerProcess, capsys: pytest.CaptureFi
     assert [(each["start"], each["end"]) for each in topic["partitions"]] == [(0, 20), (5, 20)]
     assert session_timeout(forked.bootstrap) == "50000"
     assert "transactions that were not decided: g (producer " in forked.log
-    assert "share groups: shared" in forked.log
+    shared, original_shared = (described(bootstrap, "shared", capsys) for bootstrap in (forked.bootstrap, source))
+    assert (shared["type"], shared["epoch"], shared["offsets"]) == (
+        "share",
+        original_shared["epoch"],
+        original_shared["offsets"],
+    )
     produce(forked.bootstrap, TOPIC, ["new"])
     assert next_record(forked.bootstrap, "left-classic", "classic") == (0, 20, b"new")
     assert next_record(forked.bootstrap, "left-consumer", "consumer") == (0, 20, b"new")

@@ -144,6 +144,15 @@ CASES = {
         {},
         "Share groups have given up 6 records in five minutes that were delivered as often as the limit allows.",
     ),
+    "CoordinatorDeadLettersNotWritten": Case(
+        {'coordinator_share_dead_letters_total{outcome="failed"}': "0+0.1x300"},
+        {
+            'coordinator_share_dead_letters_total{outcome="failed"}': "3x300",
+            'coordinator_share_dead_letters_total{outcome="written"}': "0+0.1x300",
+        },
+        {},
+        "Share groups have given up 6 records in five minutes that could not be written to their dead-letter queues.",
+    ),
     "CoordinatorAssignmentsInvalid": Case(
         {'coordinator_invalid_assignments_total{rule="two_members"}': "0x230 3x70"},
         {'coordinator_invalid_assignments_total{rule="two_members"}': "3x300"},

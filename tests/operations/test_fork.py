@@ -26,8 +26,10 @@ from coordinator.operations.groups import describe, offsets
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from coordinator.topics.registry import Topic
+from coordinator.topics.share.machine import ACCEPT, RELEASE
 from coordinator.world.disk import RealDisk
 from tests.compatibility.members import join_application
+from tests.support.record_batch import Batch as RecordBatch
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection
@@ -169,7 +171,7 @@ def test_a_gap_of_more_than_two_billion_records_is_spanned(tmp_path):
     """One batch cannot span it, nor can one segment."""
     folder = tmp_path / "data"
     folder.mkdir()
-    made = ForkedFolder(RealDisk(), str(folder), group_partitions=1, segment_bytes=1 << 20, node_id=1, now_ms=NOW_MS)
+    made = ForkedFolder(RealDisk(), str(folder), partitions={}, segment_bytes=1 << 20, node_id=1, now_ms=NOW_MS)
     start, end = 1_000, 5_000_000_001_000
     made.add_topic(
         Topic("orders", b"o" * 16, 2), {0: OffsetRange(start, start + 5_000_000_000), 1: OffsetRange(end, end)}
@@ -247,6 +249,68 @@ def test_a_streams_group_goes_on_with_its_topology_or_with_its_members(tmp_path,
         assert found["topology"] == before["topology"]
 
 
+def share_fetch(link: Connection, topic_id: bytes) -> list[Any]:
+    """What a new member of group `shared` acquires in partition 0."""
+    wanted = {"partition_index": 0, "acknowledgement_batches": []}
+    answer = link.call(
+        "ShareFetch", 1, group_id="shared", member_id="ann", share_session_epoch=0, max_wait_ms=300, min_bytes=1,
+        max_bytes=1 << 20, max_records=10, batch_size=10, topics=[{"topic_id": topic_id, "partitions": [wanted]}],
+    )  # fmt: skip
+    return [
+        tuple(acquired.values())
+        for topic in answer["responses"]
+        for each in topic["partitions"]
+        for acquired in each["acquired_records"]
+    ]
+
+
+def share_offsets(link: Connection) -> Any:
+    wanted = {"group_id": "shared", "topics": None}
+    return link.call("DescribeShareGroupOffsets", 1, groups=[wanted])["groups"]
+
+
+@pytest.mark.parametrize("how", ["network", "folder"])
+def test_a_share_group_goes_on_with_the_states_of_its_partitions(how, coordinator_process):
+    """Whatever the numbers of partitions of the internal topics are. What is done with does not come again."""
+    source = coordinator_process(settings={"offsets.topic.num.partitions": 2})
+    with Connection(source.bootstrap) as link:
+        made = {"name": "jobs", "num_partitions": 2, "replication_factor": 1}
+        [topic] = link.call("CreateTopics", 7, topics=[made], timeout_ms=10_000)["topics"]
+        starts = [{"partition_index": index, "start_offset": 0} for index in (0, 1)]
+        asked = [{"topic_name": "jobs", "partitions": starts}]
+        assert link.call("AlterShareGroupOffsets", 0, group_id="shared", topics=asked)["error_code"] == 0
+        produce_jobs(link, b"a", b"b", b"c", b"d")
+        assert share_fetch(link, topic["topic_id"]) == [(0, 3, 1)]
+        done = [{"first_offset": 0, "last_offset": 3, "acknowledge_types": [RELEASE, ACCEPT, RELEASE, RELEASE]}]
+        acknowledged = {
+            "topic_id": topic["topic_id"],
+            "partitions": [{"partition_index": 0, "acknowledgement_batches": done}],
+        }
+        link.call(
+            "ShareAcknowledge", 1, group_id="shared", member_id="ann", share_session_epoch=1, topics=[acknowledged]
+        )
+        before = share_offsets(link)
+    arguments = ("--from", source.bootstrap)
+    if how == "folder":
+        source.kill()
+        arguments = ("--from", str(source.data_dir))
+    few = {"share.coordinator.state.topic.num.partitions": 3, "offsets.topic.num.partitions": 5}
+    forked = coordinator_process(arguments=arguments, settings=few)
+    assert "share partitions: 2, with their start offsets" in forked.log
+    with Connection(forked.bootstrap) as link:
+        assert share_offsets(link) == before
+        produce_jobs(link, b"e")
+        # A client finds no records at the earlier offsets, and acknowledges gaps.
+        assert share_fetch(link, topic["topic_id"]) == [(0, 0, 2), (2, 3, 2), (4, 4, 1)]
+
+
+def produce_jobs(link: Connection, *values: bytes) -> None:
+    records = RecordBatch(values=list(values)).encode()
+    topic = {"name": "jobs", "partition_data": [{"index": 0, "records": records}]}
+    [answer] = link.call("Produce", 8, acks=-1, timeout_ms=10_000, topic_data=[topic])["responses"]
+    assert answer["partition_responses"][0]["error_code"] == 0
+
+
 def test_a_second_start_goes_on_with_the_fork_and_is_refused_with_from(tmp_path, coordinator_process, capsys):
     source = coordinator_process()
     commit(source, "billing", 5)
@@ -298,14 +362,11 @@ def test_a_record_of_a_newer_version_is_refused_with_its_offset(tmp_path):
     assert "00000000000000000000.log: a record of the batch at offset 0: OffsetCommitValue version 99" in reason
 
 
-def test_records_of_unknown_types_are_counted_and_share_groups_named(tmp_path):
-    """The tombstone of a share group ends it."""
+def test_records_of_unknown_types_are_counted(tmp_path):
     log = partition(tmp_path / "source")
-    shares = [b"\0\x0b\0\3" + name for name in (b"one", b"two")]
-    batch(log, [(shares[0], b"\0\0"), (shares[1], b"\0\0"), (b"\x01\x00x", b"y"), (shares[0], None)])
+    batch(log, [(b"\x01\x00x", b"y")])
     log.close()
-    summary = fork(tmp_path / "source", tmp_path / "forked")
-    assert (summary.share_groups, summary.unknown_types) == (["two"], {256: 1})
+    assert fork(tmp_path / "source", tmp_path / "forked").unknown_types == {256: 1}
 
 
 def test_an_unknown_codec_is_refused(tmp_path):

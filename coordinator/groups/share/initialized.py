@@ -99,10 +99,16 @@ class StatePartitions:
         return topic_id in self.initialized or topic_id in self.initializing
 
     @property
+    def all_topics(self) -> Topics:
+        """Those that are there, and those that are being made."""
+        return _joined(self.initialized, self.initializing)
+
+    @property
     def partitions(self) -> list[tuple[bytes, int]]:
         """All of them, by topic id."""
-        both = _joined(self.initialized, self.initializing)
-        return [(topic_id, number) for topic_id, topic in both.items() for number in sorted(topic.partitions)]
+        return [
+            (topic_id, number) for topic_id, topic in self.all_topics.items() for number in sorted(topic.partitions)
+        ]
 
     @property
     def size(self) -> int:

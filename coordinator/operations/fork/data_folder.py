@@ -57,26 +57,27 @@ class ForkedFolder:
     """A data folder that is made from scratch. Methods raise OSError. `close` makes all of it durable."""
 
     def __init__(
-        self, disk: Disk, folder: str, *, group_partitions: int, segment_bytes: int, node_id: int, now_ms: int
+        self, disk: Disk, folder: str, *, partitions: Mapping[str, int], segment_bytes: int, node_id: int, now_ms: int
     ) -> None:
+        """`partitions`: how many `__consumer_offsets` and `__share_group_state` have."""
         self._disk = disk
         self._folder = folder
-        self._group_partitions = group_partitions
+        self._partitions = partitions
         self._settings = LogSettings(segment_bytes=segment_bytes, segment_ms=None, retention_ms=None)
         self._node_id = node_id
         self._now_ms = now_ms
-        self._shards: dict[int, _BatchedLog] = {}
+        self._shards: dict[tuple[str, int], _BatchedLog] = {}
         self._metadata = self._open(names.CLUSTER_METADATA, 0)
 
     def _open(self, topic: str, index: int) -> _BatchedLog:
         return _BatchedLog(self._disk, shard_folder(self._folder, topic, index), self._settings, self._now_ms)
 
-    def add_group_record(self, group_id: str, key: bytes, value: bytes) -> None:
-        """Writes a record to the partition that the group has here."""
-        index = positive_hash(group_id) % self._group_partitions
-        log = self._shards.get(index)
+    def add_record(self, topic: str, belongs_to: str, key: bytes, value: bytes) -> None:
+        """Writes a record to the partition of an internal topic in which the group, or the share partition, is here."""
+        index = positive_hash(belongs_to) % self._partitions[topic]
+        log = self._shards.get((topic, index))
         if log is None:
-            log = self._shards[index] = self._open(names.CONSUMER_OFFSETS, index)
+            log = self._shards[topic, index] = self._open(topic, index)
         log.add(key, value)
 
     def add_topic(self, topic: Topic, ranges: Mapping[int, OffsetRange]) -> None:

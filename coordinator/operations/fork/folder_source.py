@@ -52,28 +52,33 @@ class FolderSource:
         for folder in _log_folders(path):
             topic, index = folder.topic, int(folder.name.rpartition("-")[2])
             self._folders.setdefault(topic, {}).setdefault(index, []).append(folder)
-        groups = self._folders.pop(names.CONSUMER_OFFSETS, {})
+        logs = {topic: self._folders.pop(topic, {}) for topic in (names.CONSUMER_OFFSETS, names.SHARE_GROUP_STATE)}
         self._registry = self._read_registry(self._folders.pop(names.CLUSTER_METADATA, {}).get(0, []))
-        if not groups and not self._registry.topics:
+        if not logs[names.CONSUMER_OFFSETS] and not self._registry.topics:
             raise ForkFailed(
                 f"{path} has no folder {names.CONSUMER_OFFSETS}-N, nor has a folder in it: it is no copy of a Kafka server"
             )
-        self._groups = {index: self._furthest(copies)[0] for index, copies in sorted(groups.items())}
-        offsets_topic = self._registry.topics.get(names.CONSUMER_OFFSETS)
-        self.partition_count = offsets_topic.partitions if offsets_topic is not None else None
+        self._logs = {
+            topic: {index: self._furthest(copies)[0] for index, copies in sorted(partitions.items())}
+            for topic, partitions in logs.items()
+        }
 
-    @property
-    def partitions(self) -> Mapping[int, int]:
-        """The partitions of `__consumer_offsets` with their sizes in bytes."""
-        return {index: folder.size_bytes for index, folder in self._groups.items()}
+    def partition_count(self, topic: str) -> int | None:
+        """What the metadata log says."""
+        known = self._registry.topics.get(topic)
+        return known.partitions if known is not None else None
 
-    def read(self, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
+    def partitions(self, topic: str) -> Mapping[int, int]:
+        """The partitions of an internal topic with their sizes in bytes."""
+        return {index: folder.size_bytes for index, folder in self._logs[topic].items()}
+
+    def read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
         """Visits the batches of a partition. A torn tail is left out: the server writes at this moment, or it was killed."""
 
         def each(segment: SegmentFile, header: BatchHeader, position: int) -> None:
             visit(segment.batch(position, header), 0, header, str(segment.path))
 
-        for problem in self._groups[index].walk(each, advance):
+        for problem in self._logs[topic][index].walk(each, advance):
             _refuse(problem)
 
     def read_topics(self) -> SourceTopics:

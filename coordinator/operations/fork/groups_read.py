@@ -5,8 +5,7 @@ state of one partition, not its history. Offsets are taken from the state. Recor
 the last one of each key.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.fastpath.bulk_replay import bulk_replayers
@@ -18,6 +17,8 @@ from coordinator.groups.machine import RECORD_KEYS, REPLAY, GroupMachine
 from coordinator.groups.offsets import value as values
 from coordinator.groups.offsets.store import Offsets
 from coordinator.groups.settings import GroupsConfig
+from coordinator.groups.share.group import ShareGroup
+from coordinator.groups.share.initialized import StatePartitions
 from coordinator.log.batch import BatchHeader, CorruptBatch, UnsupportedCompression
 from coordinator.operations.fork import ForkFailed
 from coordinator.protocol.codec import Codec, DecodeError
@@ -30,6 +31,9 @@ from coordinator.protocol.messages import (
     Message,
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMetadataKey,
     StreamsGroupMetadataKey,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
@@ -45,12 +49,12 @@ _OF_GROUPS = (
     StreamsGroupMetadataKey,
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTopologyKey,
+    ShareGroupMetadataKey,
+    ShareGroupTargetAssignmentMetadataKey,
 )
 """The records of a modern group that are not about a member. Those of a classic group are all in one record."""
-_SHARE_GROUP_METADATA = 11
-"""Kafka's `CoordinatorRecordType.SHARE_GROUP_METADATA`: its key is the group id, and its tombstone ends the group."""
-_SHARE_GROUP_TYPES = range(9, 16)
-"""Share groups stay behind: the states of their partitions are in another topic, and would have to be of the same moment."""
+_WRITTEN_LATER = (ShareGroupStatePartitionMetadataKey,)
+"""A share group's share partitions: share_states.py says which have a state."""
 
 
 class GroupRecord(NamedTuple):
@@ -88,41 +92,21 @@ class _NoTopics:
         return None
 
 
-@dataclass(slots=True)
-class Skipped:
-    """What the records of a partition say and a fork has no place for."""
-
-    share_groups: dict[str, None] = field(default_factory=dict)
-    unknown_types: dict[int, int] = field(default_factory=dict)
-    """Record type -> number of records."""
-
-    def add(self, key: bytes, value: bytes | None) -> None:
-        """Notes a record of a share group, or of a type that this server does not know."""
-        number = int.from_bytes(key[:2], signed=True)
-        if number == _SHARE_GROUP_METADATA:
-            group_id = key[4 : 4 + int.from_bytes(key[2:4], signed=True)].decode("utf-8", "replace")
-            if value is None:
-                self.share_groups.pop(group_id, None)
-            else:
-                self.share_groups[group_id] = None
-        elif number not in _SHARE_GROUP_TYPES:
-            self.unknown_types[number] = self.unknown_types.get(number, 0) + 1
-
-
 class _NotingSerde(Serde):
-    """Keeps the last record of each key, except those of offsets, and notes what it leaves out."""
+    """Keeps the last record of each key, except those of offsets, and counts records of unknown types."""
 
     def __init__(self, kept: Collection[type[Message]]) -> None:
         super().__init__(Codec.of(None), RECORD_KEYS)
         self._kept = kept
         self.last: dict[bytes, GroupRecord] = {}
-        self.skipped = Skipped()
+        self.unknown_types: dict[int, int] = {}
+        """Record type -> number of records."""
 
     def decode(self, key: bytes, value: bytes | None) -> Record | None:
-        is_of_share_group = int.from_bytes(key[:2], signed=True) in _SHARE_GROUP_TYPES
-        record = None if is_of_share_group else super().decode(key, value)
+        record = super().decode(key, value)
         if record is None:
-            self.skipped.add(key, value)
+            number = int.from_bytes(key[:2], signed=True)
+            self.unknown_types[number] = self.unknown_types.get(number, 0) + 1
         elif type(record.key) in self._kept:
             self.last.pop(key, None)  # the last one counts, also for the order
             if value is not None:
@@ -141,7 +125,7 @@ class GroupsReader:
 
     def __init__(self, config: GroupsConfig, *, keep_members: bool) -> None:
         self._keep_members = keep_members
-        kept = REPLAY.keys() - set(_OFFSETS) if keep_members else set(_OF_GROUPS)
+        kept = REPLAY.keys() - {*_OFFSETS, *_WRITTEN_LATER} if keep_members else set(_OF_GROUPS)
         self._serde = _NotingSerde(kept)
         self._state = GroupMachine(config, _NoTopics())
         self._loaded = Loaded()
@@ -159,8 +143,15 @@ class GroupsReader:
         return self._loaded.records
 
     @property
-    def skipped(self) -> Skipped:
-        return self._serde.skipped
+    def unknown_types(self) -> Mapping[int, int]:
+        """How many records of each unknown type there are."""
+        return self._serde.unknown_types
+
+    @property
+    def share_groups(self) -> Mapping[str, StatePartitions]:
+        """The share partitions of each share group."""
+        groups = self._state.of_kind(Kind.SHARE)
+        return {group.group_id: group.state_partitions for group in groups if isinstance(group, ShareGroup)}
 
     @property
     def groups(self) -> Collection[Group]:

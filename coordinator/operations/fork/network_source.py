@@ -17,7 +17,7 @@ from coordinator.protocol.messages import (
     FetchRequest,
     ListConfigResourcesRequest,
 )
-from coordinator.topics.names import CONSUMER_OFFSETS, INTERNAL
+from coordinator.topics.names import INTERNAL
 
 FETCH_BYTES = 4 << 20
 _BY_NAME = 12
@@ -30,7 +30,7 @@ _SOURCE_GROUP = 8
 
 
 class NetworkSource:
-    """A running server. `__consumer_offsets` is read up to the end that it has when this object is made."""
+    """A running server. An internal topic is read up to the end that it has when `partitions` is first called for it."""
 
     def __init__(self, bootstrap: str, timeout_s: float, security: Security) -> None:
         """Raises ForkFailed."""
@@ -41,45 +41,52 @@ class NetworkSource:
             self._client = self._connect()
         except OperationFailed as error:
             raise ForkFailed(str(error)) from error
-        try:
-            self._ranges = self._find_ranges()
-        except OperationFailed as error:
-            self.close()
-            raise ForkFailed(str(error)) from error
-        self.partition_count: int | None = len(self._ranges)
+        self._ranges: dict[str, dict[int, OffsetRange]] = {}
 
-    @property
-    def partitions(self) -> Mapping[int, int]:
-        """The partitions of `__consumer_offsets` with the offsets that each spans."""
-        return {index: end - start for index, (start, end) in sorted(self._ranges.items())}
+    def partition_count(self, topic: str) -> int | None:
+        """As many as `partitions` has."""
+        return len(self.partitions(topic))
+
+    def partitions(self, topic: str) -> Mapping[int, int]:
+        """The partitions of an internal topic with the offsets that each spans."""
+        if topic not in self._ranges:
+            try:
+                if self._ranges:
+                    # The connections may have been idle for long.
+                    self._client.close()
+                    self._client = self._connect()
+                self._ranges[topic] = self._find_ranges(topic)
+            except OperationFailed as error:
+                raise ForkFailed(str(error)) from error
+        return {index: end - start for index, (start, end) in sorted(self._ranges[topic].items())}
 
     def close(self) -> None:
         self._client.close()
 
-    def read(self, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
+    def read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
         """Visits the batches of a partition, fetched from its leader."""
         try:
-            self._read(index, visit, advance)
+            self._read(topic, index, visit, advance)
         except OperationFailed as error:
             raise ForkFailed(str(error)) from error
 
-    def _find_ranges(self) -> dict[int, OffsetRange]:
-        [found] = self._client.metadata([CONSUMER_OFFSETS]).topics
+    def _find_ranges(self, topic: str) -> dict[int, OffsetRange]:
+        [found] = self._client.metadata([topic]).topics
         if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return {}
-        refuse_error(found.error_code, f"cannot look up {CONSUMER_OFFSETS} of {self.name}")
-        keys = [(CONSUMER_OFFSETS, each.partition_index) for each in found.partitions]
+        refuse_error(found.error_code, f"cannot look up {topic} of {self.name}")
+        keys = [(topic, each.partition_index) for each in found.partitions]
         starts = groups.positions(self._client, dict.fromkeys(keys, groups.EARLIEST))
         ends = groups.positions(self._client, dict.fromkeys(keys, groups.LATEST))
         return {key[1]: OffsetRange(starts[key], ends[key]) for key in keys}
 
-    def _read(self, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
-        where = f"{self.name}: {CONSUMER_OFFSETS}-{index}"
-        position, end = self._ranges[index]
+    def _read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
+        where = f"{self.name}: {topic}-{index}"
+        position, end = self._ranges[topic][index]
         deadline = time.monotonic() + self._timeout_s
         while position < end:
             before = position
-            records = self._fetch(index, position)
+            records = self._fetch(topic, index, position)
             for at, header in _batches(records, where, position):
                 if header.base_offset >= end:
                     position = end
@@ -92,10 +99,10 @@ class NetworkSource:
             elif time.monotonic() > deadline:
                 raise OperationFailed(f"{where}: no records from offset {position} on, although the log ends at {end}")
 
-    def _fetch(self, index: int, offset: int) -> bytes:
+    def _fetch(self, topic: str, index: int, offset: int) -> bytes:
         """Batches from an offset on; none if the partition has moved to another leader."""
-        key = CONSUMER_OFFSETS, index
-        leader = groups.leaders(self._client, [CONSUMER_OFFSETS], [key])[key]
+        key = topic, index
+        leader = groups.leaders(self._client, [topic], [key])[key]
         partition = FetchRequest.FetchPartition(
             partition=index, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=FETCH_BYTES
         )
@@ -104,15 +111,15 @@ class NetworkSource:
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=CONSUMER_OFFSETS, partitions=[partition])],
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
         )
         answer = self._client.to(leader).ask(request, version_max=_BY_NAME)
-        refuse_error(answer.error_code, f"cannot fetch {CONSUMER_OFFSETS}-{index} of {self.name}")
+        refuse_error(answer.error_code, f"cannot fetch {topic}-{index} of {self.name}")
         [found] = answer.responses[0].partitions
         if found.error_code in _MOVED:
             time.sleep(RETRY_S)
             return b""
-        refuse_error(found.error_code, f"cannot fetch {CONSUMER_OFFSETS}-{index} of {self.name} at offset {offset}")
+        refuse_error(found.error_code, f"cannot fetch {topic}-{index} of {self.name} at offset {offset}")
         return found.records or b""
 
     def read_topics(self) -> SourceTopics:

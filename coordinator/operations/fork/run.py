@@ -12,12 +12,14 @@ from pathlib import Path
 from coordinator.client.login.tls import Security
 from coordinator.config.settings import ServerConfig
 from coordinator.groups import group_configs
+from coordinator.groups.share.initialized import StatePartitions
 from coordinator.operations.client import OperationFailed, parse_address
 from coordinator.operations.fork import ForkFailed
 from coordinator.operations.fork.data_folder import ForkedFolder
 from coordinator.operations.fork.folder_source import FolderSource
 from coordinator.operations.fork.groups_read import GroupsReader, members_of
 from coordinator.operations.fork.network_source import NetworkSource
+from coordinator.operations.fork.share_states import ShareStates, StatesReader, group_records, state_records
 from coordinator.operations.fork.source import Source
 from coordinator.operations.fork.summary import Summary
 from coordinator.operations.fork.topics import CommittedOffsets, topics_of
@@ -26,7 +28,9 @@ from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
 from coordinator.protocol.messages import ConfigRecord
 from coordinator.server import CannotStart, data_folder
+from coordinator.share_state.coordinator import text_of
 from coordinator.topics import topic_settings
+from coordinator.topics.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from coordinator.topics.registry import Topic
 from coordinator.topics.topics import new_topic_id
 from coordinator.world.disk import RealDisk
@@ -123,13 +127,18 @@ def _fork(source: Source, folder: str, config: ServerConfig, *, keep_members: bo
     made = ForkedFolder(
         RealDisk(),
         folder,
-        group_partitions=config.log.offsets_topic_num_partitions,
+        partitions={
+            CONSUMER_OFFSETS: config.log.offsets_topic_num_partitions,
+            SHARE_GROUP_STATE: config.log.share_coordinator_state_topic_num_partitions,
+        },
         segment_bytes=config.log.offsets_topic_segment_bytes,
         node_id=config.node_id,
         now_ms=now_ms,
     )
-    summary = Summary(source.name, keep_members, partition_count=source.partition_count)
-    committed = _copy_groups(source, made, config, summary, now_ms, keep_members=keep_members)
+    summary = Summary(source.name, keep_members)
+    committed, share_groups = _copy_groups(source, made, config, summary, now_ms, keep_members=keep_members)
+    if share_groups:
+        _copy_share_states(source, made, summary, share_groups, committed)
     _copy_topics(source, made, config, summary, committed)
     made.close()
     return summary
@@ -137,18 +146,23 @@ def _fork(source: Source, folder: str, config: ServerConfig, *, keep_members: bo
 
 def _copy_groups(
     source: Source, made: ForkedFolder, config: ServerConfig, summary: Summary, now_ms: int, *, keep_members: bool
-) -> CommittedOffsets:
+) -> tuple[CommittedOffsets, dict[str, StatePartitions]]:
+    """Also returns the share partitions of the share groups."""
     committed = CommittedOffsets()
+    share_groups: dict[str, StatePartitions] = {}
     homes: dict[str, int] = {}
-    with progress("reading groups", sum(source.partitions.values())) as advance:
-        for index in source.partitions:
+    partitions = source.partitions(CONSUMER_OFFSETS)
+    summary.partition_count = source.partition_count(CONSUMER_OFFSETS)
+    with progress("reading groups", sum(partitions.values())) as advance:
+        for index in partitions:
             reader = GroupsReader(config.groups, keep_members=keep_members)
-            source.read(index, reader.visit, advance)
-            misplaced = set(_misplaced(reader, index, source.partition_count, homes))
+            source.read(CONSUMER_OFFSETS, index, reader.visit, advance)
+            misplaced = set(_misplaced(reader, index, summary.partition_count, homes))
             summary.misplaced_groups += sorted(misplaced)
             for group_id, key, value in reader.records(now_ms):
                 if group_id not in misplaced:
-                    made.add_group_record(group_id, key, value)
+                    made.add_record(CONSUMER_OFFSETS, group_id, key, value)
+            share_groups |= {name: each for name, each in reader.share_groups.items() if name not in misplaced}
             for group_id, offsets in reader.offsets.by_group.items():
                 if group_id not in misplaced:
                     committed.add_all(offsets)
@@ -156,7 +170,34 @@ def _copy_groups(
             _count(reader, misplaced, summary)
             del reader
             gc.collect()
-    return committed
+    return committed, share_groups
+
+
+def _copy_share_states(
+    source: Source,
+    made: ForkedFolder,
+    summary: Summary,
+    groups: Mapping[str, StatePartitions],
+    committed: CommittedOffsets,
+) -> None:
+    states: ShareStates = {}
+    partitions, count = source.partitions(SHARE_GROUP_STATE), source.partition_count(SHARE_GROUP_STATE)
+    with progress("reading share partitions", sum(partitions.values())) as advance:
+        for index in partitions:
+            reader = StatesReader()
+            source.read(SHARE_GROUP_STATE, index, reader.visit, advance)
+            states |= {
+                key: state
+                for key, state in reader.states(groups).items()
+                if count is None or positive_hash(text_of(key)) % count == index
+            }
+    for key, record_key, value in state_records(states):
+        made.add_record(SHARE_GROUP_STATE, text_of(key), record_key, value)
+        topic = groups[key.group_id].all_topics[key.topic_id].name
+        committed.add_share_partition(topic, key.topic_id, key.partition, states[key].start_offset)
+    for group_id, record_key, value in group_records(groups, states):
+        made.add_record(CONSUMER_OFFSETS, group_id, record_key, value)
+    summary.share_partitions = len(states)
 
 
 def _misplaced(reader: GroupsReader, index: int, partition_count: int | None, homes: dict[str, int]) -> Iterator[str]:
@@ -179,8 +220,7 @@ def _count(reader: GroupsReader, misplaced: set[str], summary: Summary) -> None:
             summary.groups[group.kind] = summary.groups.get(group.kind, 0) + 1
             summary.members += members_of(group)
     summary.pending += reader.pending()
-    summary.share_groups += reader.skipped.share_groups
-    for number, count in reader.skipped.unknown_types.items():
+    for number, count in reader.unknown_types.items():
         summary.unknown_types[number] = summary.unknown_types.get(number, 0) + count
 
 

@@ -46,16 +46,17 @@ class Source(Protocol):
 
     name: str
     """For people."""
-    partition_count: int | None
-    """The number of partitions of `__consumer_offsets`; None if the source does not say."""
 
-    @property
-    def partitions(self) -> Mapping[int, int]:
-        """The partitions of `__consumer_offsets` that can be read, with the amount of work (bytes or records) of each."""
+    def partition_count(self, topic: str) -> int | None:
+        """The number of partitions of an internal topic; None if the source does not say."""
         ...
 
-    def read(self, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
-        """Visits the batches of a partition in order. `advance` gets parts of its amount of work. Raises ForkFailed."""
+    def partitions(self, topic: str) -> Mapping[int, int]:
+        """The partitions of an internal topic that can be read now, with the amount of work (bytes or records) of each."""
+        ...
+
+    def read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
+        """Visits the batches of such a partition in order. `advance` gets parts of its amount of work. Raises ForkFailed."""
         ...
 
     def read_topics(self) -> SourceTopics:

@@ -25,7 +25,7 @@ class Summary:
     topics: int = 0
     topic_partitions: int = 0
     inferred_topics: list[str] = field(default_factory=list)
-    share_groups: list[str] = field(default_factory=list)
+    share_partitions: int = 0
     misplaced_groups: list[str] = field(default_factory=list)
     unknown_types: dict[int, int] = field(default_factory=dict)
     pending: list[PendingOffset] = field(default_factory=list)
@@ -38,6 +38,8 @@ class Summary:
         total = "all" if self.partition_count is None else f"of {self.partition_count}"
         read = f"{self.partitions_read} partitions ({total}), {self.records_read} records"
         yield f"forked {self.source}: {kinds or 'no'} groups and {self.offsets} offsets, from {read}"
+        if self.share_partitions:
+            yield f"share partitions: {self.share_partitions}, with their start offsets and delivery counts"
         yield f"topics: {self.topics} with {self.topic_partitions} partitions, without their records"
         if self.members:
             fate = "kept: their sessions begin now" if self.members_are_kept else "left out: their groups are empty"
@@ -47,7 +49,6 @@ class Summary:
     def _left_out(self) -> Iterator[str]:
         pending = sorted({f"{each.group_id} (producer {each.producer_id})" for each in self.pending})
         yield from _listed("left out, offsets of transactions that were not decided", pending)
-        yield from _listed("left out, share groups", self.share_groups)
         yield from _listed("left out, groups in partitions in which no server looks for them", self.misplaced_groups)
         for number, count in sorted(self.unknown_types.items()):
             yield f"left out, {count} records of the unknown type {number}"

@@ -27,6 +27,14 @@ class CommittedOffsets:
             if topic_id != NO_TOPIC_ID:
                 self._ids[topic] = topic_id
 
+    def add_share_partition(self, topic: str, topic_id: bytes, index: int, start_offset: int) -> None:
+        """Adds where a share group starts in a partition; below 0: it has not decided."""
+        self._ids[topic] = topic_id
+        ranges = self._ranges.setdefault(topic, {})
+        offset = max(0, start_offset)
+        start, end = ranges.get(index, (offset, offset))
+        ranges[index] = OffsetRange(min(start, offset), max(end, offset))
+
     def ranges(self, topic: str) -> Mapping[int, OffsetRange]:
         return self._ranges.get(topic, {})
 

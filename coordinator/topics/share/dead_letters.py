@@ -1,8 +1,8 @@
 """Dead-letter queues (KIP-1191): the topics into which records go that a share group rejects, or gets too often.
 
-The leader of a share partition takes three steps: the records are durably ARCHIVING; they are durable in the queue's topic; they
-are archived. A leader that takes over goes on where the last one stopped, so a crash loses no record; it may write one twice.
-If the queue cannot be written, the records are archived regardless, as in Kafka.
+The leader of a share partition takes three steps: the records are durably ARCHIVING; they are durable in the queue's topic;
+they are archived. A leader that takes over goes on where the last one stopped: a crash loses no record, but may write one
+twice. If the queue cannot be written, the records are archived regardless, as in Kafka.
 
 A record of the queue has headers that say where it comes from and why, and the key and the value only if the group copies
 records; it never has the headers of the original. The partition is that of the original, modulo their number. Nobody's
@@ -237,7 +237,7 @@ class _Writing:
         if error is not ErrorCode.NONE:
             self._give_up(error.name)
             return
-        self._letters.outcomes.dead_letters += count
+        self._letters.outcomes.dead_letters["written"] += count
         self._next_offset += count
         if self._next_offset > self._dead.last_offset:
             self._done()
@@ -246,7 +246,7 @@ class _Writing:
 
     def _give_up(self, why: str) -> None:
         dead = self._dead
-        self._letters.outcomes.dead_letters_failed += dead.last_offset - self._next_offset + 1
+        self._letters.outcomes.dead_letters["failed"] += dead.last_offset - self._next_offset + 1
         self._letters.on_fact(
             Fact(
                 FAILED,

@@ -57,7 +57,7 @@ class Outcomes:
     """The counts of all share partitions of this process since its start, and the way of reports to the event log."""
 
     __slots__ = (
-        "acknowledged", "acquired", "archived", "dead_letters", "dead_letters_failed", "locks_expired", "report",
+        "acknowledged", "acquired", "archived", "dead_letters", "locks_expired", "report",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -70,10 +70,8 @@ class Outcomes:
         """Records whose lock ended."""
         self.archived = 0
         """Records that were archived because of share.delivery.count.limit."""
-        self.dead_letters = 0
-        """Records that were written to dead-letter queues."""
-        self.dead_letters_failed = 0
-        """Records that were archived because a dead-letter queue could not be written."""
+        self.dead_letters = {"written": 0, "failed": 0}
+        """Records for dead-letter queues: those that were written, and those that could not be."""
 
     def on_acknowledged(
         self, key: SharePartition, acknowledgements: Iterable[Acknowledgement], done: Sequence[Transition], limit: int

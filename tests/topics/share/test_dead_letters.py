@@ -51,7 +51,7 @@ def test_a_rejected_record_is_archived_when_it_is_durable_in_the_queue():
     world.plane.sync()
     assert letters(world) == [[(1, None, None)]]
     assert world.states.writes[1:] == [(0, 1, [(1, 1, ARCHIVED, 1)])]
-    assert world.manager.outcomes.dead_letters == 1
+    assert world.manager.outcomes.dead_letters == {"written": 1, "failed": 0}
 
 
 def test_a_letter_has_the_time_and_place_of_the_rejection():
@@ -155,7 +155,7 @@ def test_a_queue_that_refuses_a_record_keeps_nobody_waiting():
     assert fact.fields == {
         "group": "g", "topic": "t", "partition": 0, "offsets": "0-0", "reason": ErrorCode.INVALID_RECORD.name,
     }  # fmt: skip
-    assert world.manager.outcomes.dead_letters_failed == 1
+    assert world.manager.outcomes.dead_letters == {"written": 0, "failed": 1}
 
 
 def test_a_queue_that_somebody_else_makes_now_is_waited_for():

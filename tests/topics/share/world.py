@@ -1,4 +1,4 @@
-"""Share partitions on a simulated data plane, with a share coordinator that answers when it is told to."""
+"""Share partitions on a simulated data plane, with a share coordinator that answers when its loop runs."""
 
 import asyncio
 
