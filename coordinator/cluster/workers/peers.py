@@ -3,7 +3,8 @@
     WriteTxnMarkers       the end of a transaction, for the shard of a group (Kafka's TransactionMarkerChannelManager)
     AddPartitionsToTxn    whether a group's partition is in a transaction, or that it is now (Kafka's AddPartitionsToTxnManager)
     *ShareGroupState*     the state of a share partition (Kafka's PersisterStateManager)
-    ListOffsets           where partitions end, for the lags of share groups (Kafka's PartitionMetadataClient)
+    OffsetForLeaderEpoch  where partitions end, for the lags of share groups (Kafka: PartitionMetadataClient, by ListOffsets, for
+                          which a worker would need a right to each topic; here all partitions have one and the same epoch)
 
 One request at a time travels to a worker. What is not answered in time, or before the worker is dead, gets
 COORDINATOR_NOT_AVAILABLE, and whoever asked tries again: all of these requests may be repeated.
@@ -26,8 +27,8 @@ from coordinator.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     Answer,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     Request,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -36,7 +37,7 @@ from coordinator.runtime.result import Marker
 from coordinator.security.tls import UnusableTls
 from coordinator.share_state import questions
 from coordinator.topics import names
-from coordinator.topics.list_offsets import LATEST
+from coordinator.topics.leader_epochs import LEADER_EPOCH
 from coordinator.transactions.add_partitions import Addition
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ ANSWER_S = 2.0
 RESPONSE_BYTES_MAX = 16 << 20
 """The largest response that is read. One to a hundred thousand partitions has a megabyte."""
 _CLIENT_ID = "coordinator-worker"
-_MARKERS_VERSION, _PARTITIONS_VERSION, _LIST_OFFSETS_VERSION = 2, 5, 7
+_MARKERS_VERSION, _PARTITIONS_VERSION, _EPOCHS_VERSION = 2, 5, 4
 _NOT_AVAILABLE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -214,28 +215,26 @@ class Peers:
         self, partitions: Mapping[str, Sequence[int]], done: Callable[[Mapping[tuple[str, int], int]], None]
     ) -> None:
         """Asks the worker that leads the topics. `done` gets the high watermarks that it knows."""
-        wanted = ListOffsetsRequest.ListOffsetsPartition
-        request = ListOffsetsRequest(
-            replica_id=-1,
+        wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+        request = OffsetForLeaderEpochRequest(
             topics=[
-                ListOffsetsRequest.ListOffsetsTopic(
-                    name,
-                    [wanted(partition_index=index, current_leader_epoch=-1, timestamp=LATEST) for index in indexes],
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                    name, [wanted(partition=index, leader_epoch=LEADER_EPOCH) for index in indexes]
                 )
                 for name, indexes in partitions.items()
             ],
         )
 
-        def answered(response: ListOffsetsResponse | None) -> None:
+        def answered(response: OffsetForLeaderEpochResponse | None) -> None:
             topics = [] if response is None else response.topics
             done({
-                (topic.name, each.partition_index): each.offset
+                (topic.topic, each.partition): each.end_offset
                 for topic in topics
                 for each in topic.partitions
                 if each.error_code == ErrorCode.NONE
             })  # fmt: skip
 
-        self._ask(next(iter(partitions)), request, _LIST_OFFSETS_VERSION, answered)
+        self._ask(next(iter(partitions)), request, _EPOCHS_VERSION, answered)
 
     def _ask(self, log: str, request: Request[Answer], version: int, answered: Callable[[Answer | None], None]) -> None:
         is_internal = log.rpartition("-")[0] in names.INTERNAL
