@@ -11,6 +11,7 @@ from coordinator.config.settings import (
 )
 from coordinator.groups.settings import GroupsConfig
 from coordinator.share_state.settings import ShareStateConfig
+from coordinator.topics.config import TopicsConfig
 from coordinator.transactions.settings import TransactionsConfig
 from coordinator_lab.simulation import clients, data_clients, share_invariants, transaction_clients
 from coordinator_lab.simulation.plan import Plan
@@ -44,6 +45,7 @@ def server_config(plan: Plan) -> ServerConfig:
             share_coordinator_state_topic_num_partitions=plan.shards,
             share_coordinator_state_topic_segment_bytes=plan.segment_bytes,
         ),
+        topics=TopicsConfig(errors_deadletterqueue_auto_create_topics_enable=True),
         transactions=TransactionsConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=2_000),
         share_states=ShareStateConfig(
             share_coordinator_snapshot_update_records_per_snapshot=10,

@@ -10,6 +10,8 @@ record that was ever appended to `__share_group_state`, offset by offset.
   was delivered as often as the limit allows, or retention removed it; the start offset passes no other, and never goes back.
 - I48: the live state of the share coordinator equals its log.
 - I49: a writer with an earlier state epoch is refused.
+- I50: a record that was archived by way of a dead-letter queue is durable in the queue, unless the server has reported that it
+  could not write it; and the queue has only records that were rejected or delivered as often as the limit allows.
 
 That read_committed groups get no aborted record is part of I10. Delivery counts that are not durable go back with a crash, as
 in Kafka.
@@ -24,13 +26,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from coordinator.groups.group_configs import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC
+from coordinator.log.batch import decode_records, split
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
+from coordinator.runtime.result import Fact
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import Status
 from coordinator.server.composition import Server
 from coordinator.share_state.machine import RECORD_KEYS
 from coordinator.topics.names import SHARE_GROUP_STATE
+from coordinator.topics.partition import Partition
+from coordinator.topics.share.dead_letters import FAILED
 from coordinator_lab.simulation.data_clients import KnownRecords
 from coordinator_lab.simulation.history import OnBroken
 from coordinator_lab.simulation.transaction_clients import LEDGER, Ledger
@@ -42,13 +49,15 @@ COUNTED = "I46 deliveries are counted"
 SKIPPED = "I47 no record is skipped"
 STATE = "I48 share state equals its log"
 FENCED = "I49 stale writers are fenced"
+BURIED = "I50 dead letters are in their queue"
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """KIP-932's types of acknowledgements; GAP is an offset without a record, RENEW is KIP-1222's."""
-AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED = 0, 2, 3, 4
 """Delivery states in `__share_group_state`."""
 _TOLERANCE_S = 0.01
 """Clocks count milliseconds."""
+_LETTERS_BYTES = 1 << 20
 _REFUSED = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
 """Errors after which an acknowledgement has changed nothing."""
 
@@ -153,6 +162,8 @@ class GroupHistory:
         self.limit = random.choice([2, 3, 5])
         self.is_committed = random.random() < 0.5
         self.renews = random.random() < 0.5
+        self.queue = f"dlq.{group_id}" if random.random() < 0.5 else ""
+        """The topic of its dead letters; empty: it has none."""
         self.is_configured = False
         """Whether the server has acknowledged these settings."""
         self.topics: set[str] = set()
@@ -171,6 +182,8 @@ class GroupHistory:
     @property
     def configs(self) -> dict[str, str]:
         return {
+            DEAD_LETTER_TOPIC: self.queue,
+            DEAD_LETTER_COPIES: "true",
             "share.auto.offset.reset": "earliest",
             "share.record.lock.duration.ms": str(int(self.lock_s * 1000)),
             "share.delivery.count.limit": str(self.limit),
@@ -347,6 +360,8 @@ class _State:
     """Offset -> delivery count and delivery state."""
 
 
+_Letter = tuple[str, Place, int]
+"""Group, place and offset of a record."""
 _Key = tuple[str, bytes, int]
 """Group, topic id, partition."""
 
@@ -378,6 +393,12 @@ class ShareStateInvariants:
         """By group and place: offsets that the start offset has passed although nothing had become of them."""
         self._targets: dict[tuple[str, Place], set[int]] | None = None
         """What was to be finished when everything was healed."""
+        self._buried: set[_Letter] = set()
+        """Records that were archived by way of a dead-letter queue."""
+        self._letters: set[_Letter] = set()
+        """Records of the queues that were durable, and those that a server has reported as not written."""
+        self._read_letters_to: dict[tuple[str, int], int] = {}
+        self._watched: Server | None = None
 
     def appended(self, folder: str, data: bytes) -> None:
         """Records batches that were appended to the log in a folder."""
@@ -421,12 +442,60 @@ class ShareStateInvariants:
             for key in live.keys() | log.states.keys():
                 if live.get(key) != log.states.get(key):
                     self._broken(STATE, key, f"live {live.get(key)}, in the log {log.states.get(key)}")
+        self._check_letters(server)
         for (group_id, place), offsets in self._passed.items():
             skipped = offsets & self.history.must_finish(place)
             if skipped:
                 self.history.broken(
                     SKIPPED, f"{group_id} {place}: the start offset has passed {sorted(skipped)[:5]}, never finished"
                 )
+
+    def _check_letters(self, server: Server) -> None:
+        letters = server.share_partitions.dead_letters
+        if server is not self._watched:
+            self._watched = server
+            report = letters.on_fact
+
+            def on_fact(fact: Fact) -> None:
+                report(fact)
+                if fact.name == FAILED:
+                    first, last = map(int, fact.fields["offsets"].split("-"))
+                    place = fact.fields["topic"], fact.fields["partition"]
+                    self._letters.update((fact.fields["group"], place, each) for each in range(first, last + 1))
+
+            letters.on_fact = on_fact
+        for group in self.history.groups.values():
+            for index in range(server.topics.partition_count(group.queue) or 0):
+                self._read_letters(group, server.topics.user_partition(group.queue, index))
+        lost = self._buried - self._letters
+        if lost:
+            self.history.broken(BURIED, f"{min(lost)} was archived, and is not in the queue")
+
+    def _read_letters(self, group: GroupHistory, partition: Partition | None) -> None:
+        """Reads the durable records of a queue that were not read yet."""
+        if partition is None or partition.log is None:
+            return
+        key = group.queue, partition.index
+        offset = max(self._read_letters_to.get(key, 0), partition.start_offset)
+        if offset >= partition.high_watermark:
+            return
+        content = partition.log.read(offset, _LETTERS_BYTES, offset_end=partition.high_watermark)
+        for at, header in split(content):
+            self._read_letters_to[key] = header.next_offset
+            for record in decode_records(content, at, header):
+                self._check_letter(
+                    group, {name: (value or b"").decode() for name, value in record.headers}, record.value
+                )
+
+    def _check_letter(self, group: GroupHistory, headers: Mapping[str, str], value: bytes | None) -> None:
+        said = {name.removeprefix("__dlq.errors."): text for name, text in headers.items()}
+        place, offset = (said["topic"], int(said["partition"])), int(said["offset"])
+        self._letters.add((group.group_id, place, offset))
+        is_rejected = REJECT in group.kinds[place][offset].values()
+        if said["group"] != group.group_id or not (is_rejected or int(said["delivery.count"]) >= group.limit):
+            self.history.broken(BURIED, f"{group.queue} has {said}, and nobody rejected the record")
+        if place[0] == PARCELS and value is not None:
+            self.history.parcels.observe(place[1], offset, value.decode(), f"in the queue of {group.group_id}")
 
     def unfinished(self) -> list[str]:
         """What is not finished of the records that were known when this was asked first. For use after the healing."""
@@ -445,7 +514,7 @@ class ShareStateInvariants:
         for (group_id, place), offsets in self._targets.items():
             state = states.get((group_id, place), _State(0, 0, 0))
             left = {each for each in offsets if each >= max(state.start_offset, self.history.deleted.get(place, 0))}
-            left -= {each for each, (_, how) in state.offsets.items() if how != AVAILABLE}
+            left -= {each for each, (_, how) in state.offsets.items() if how not in (AVAILABLE, ARCHIVING)}
             if left:
                 found.append(f"{group_id} has not finished {len(left)} records of {place}, from {min(left)}")
         return found
@@ -495,10 +564,12 @@ class ShareStateInvariants:
                 self._broken(COUNTED, key, f"offset {offset} has count {count_after} after {count}")
             if how != AVAILABLE and how_after == AVAILABLE:
                 self._broken(FINISHED, key, f"offset {offset} is available after {how}")
+            if how == ARCHIVING and how_after == ARCHIVED:
+                self._buried.add((key[0], self._place(key), offset))
         place = self._place(key)
         for offset in range(max(0, before.start_offset), after.start_offset):
             _, how = after.offsets.get(offset, before.offsets.get(offset, (0, AVAILABLE)))
-            if how == AVAILABLE:
+            if how in (AVAILABLE, ARCHIVING):
                 self._passed[key[0], place].add(offset)
 
     def _check_found(self, key: _Key, offset: int, count: int, how: int) -> None:
@@ -510,7 +581,7 @@ class ShareStateInvariants:
         if how == ACKNOWLEDGED and ACCEPT not in kinds:
             self._broken(SKIPPED, key, f"offset {offset} is acknowledged, and nobody accepted it")
         if (
-            how == ARCHIVED
+            how in (ARCHIVING, ARCHIVED)
             and not kinds & {REJECT, GAP}
             and count < group.limit
             and offset in self.history.must_finish(place)

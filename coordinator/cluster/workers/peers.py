@@ -3,8 +3,8 @@
     WriteTxnMarkers       the end of a transaction, for the shard of a group (Kafka's TransactionMarkerChannelManager)
     AddPartitionsToTxn    whether a group's partition is in a transaction, or that it is now (Kafka's AddPartitionsToTxnManager)
     *ShareGroupState*     the state of a share partition (Kafka's PersisterStateManager)
-    OffsetForLeaderEpoch  where partitions end, for the lags of share groups (Kafka: PartitionMetadataClient, by ListOffsets, for
-                          which a worker would need a right to each topic; here all partitions have one and the same epoch)
+    OffsetForLeaderEpoch  where partitions end, for the lags of share groups. Kafka's PartitionMetadataClient asks ListOffsets,
+                          for which a worker would need a right to each topic. Here all partitions have the same epoch
 
 One request at a time travels to a worker. What is not answered in time, or before the worker is dead, gets
 COORDINATOR_NOT_AVAILABLE, and whoever asked tries again: all of these requests may be repeated.
