@@ -191,6 +191,10 @@ class GroupHistory:
             "share.renew.acknowledge.enable": str(self.renews).lower(),
         }
 
+    def has_begun(self, place: Place) -> bool:
+        """Whether a member was given a record. Until then a state whose making failed is made again, and may start elsewhere."""
+        return bool(self._deliveries[place])
+
     def open_session(self, member_id: str, *, in_doubt: bool) -> Session:
         return Session(member_id, self.history.broken, in_doubt=in_doubt)
 
@@ -303,7 +307,7 @@ class GroupHistory:
     def start_read(self, place: Place, start_offset: int, asked: int) -> None:
         """Checks and records the start offset in a response to a request that was sent at tick `asked`."""
         start, known_at = self._starts.get(place, (-1, 0))
-        if known_at < asked and start_offset < start:
+        if known_at < asked and start_offset < start and self.has_begun(place):
             self.history.broken(SKIPPED, f"{self.group_id} {place}: the start offset is {start_offset} after {start}")
         if start_offset > start:
             self._starts[place] = start_offset, self.history.now().tick
@@ -551,7 +555,8 @@ class ShareStateInvariants:
         states[key] = after
 
     def _check_step(self, key: _Key, before: _State, after: _State) -> None:
-        if after.start_offset < before.start_offset:
+        group = self.history.groups[key[0]]
+        if after.start_offset < before.start_offset and group.has_begun(self._place(key)):
             self._broken(SKIPPED, key, f"the start offset is {after.start_offset} after {before.start_offset}")
         for offset, found in after.offsets.items():
             if before.offsets.get(offset) != found:
