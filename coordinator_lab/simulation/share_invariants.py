@@ -192,7 +192,7 @@ class GroupHistory:
         }
 
     def has_begun(self, place: Place) -> bool:
-        """Whether a member was given a record. Until then a state whose making failed is made again, and may start elsewhere."""
+        """Whether a member was given a record. Until then a state may be made again, and start elsewhere."""
         return bool(self._deliveries[place])
 
     def open_session(self, member_id: str, *, in_doubt: bool) -> Session:

@@ -1,6 +1,6 @@
 """The simulation catches known mistakes in share groups, in the state of share partitions and in their leaders."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from coordinator.share_state import machine as state_machine
 from coordinator.share_state import questions, snapshots, state, write
 from coordinator.share_state.share_state import Batch
 from coordinator.topics.share import leader, machine
+from coordinator.topics.share.dead_letters import DeadLetters
 from coordinator.topics.share.in_flight import RecordState, Span
 from coordinator.topics.share.leader import ShareLeader
 from coordinator.topics.share.machine import ShareMachine
@@ -118,6 +119,24 @@ def timers_outlive_their_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShareUpdate, "disarm_all_of", lambda self, member_id: None)
 
 
+def dead_letters_are_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeadLetters, "write", lambda self, dead, done: done())
+
+
+def dead_letters_are_archived_by_the_next_leader(patch: pytest.MonkeyPatch) -> None:
+    """As by a server without dead-letter queues."""
+    real, archiving = ShareMachine._load, RecordState.ARCHIVING
+
+    def load(self: ShareMachine, batches: Iterable[Batch]) -> None:
+        taken = [
+            each._replace(delivery_state=RecordState.ARCHIVED) if each.delivery_state == archiving else each
+            for each in batches
+        ]
+        real(self, taken)
+
+    patch.setattr(ShareMachine, "_load", load)
+
+
 KILLS = {"kill_s": 3.0, "downtime_s": 0.1}
 MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     accepted_records_are_given_back: ("I44", {}),
@@ -137,6 +156,8 @@ MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
     states_are_pruned_that_are_needed: ("I48", KILLS | {"segment_bytes": 4_096}),
     states_are_made_again: ("I4[467]", {}),
     timers_outlive_their_members: ("I16", {}),
+    dead_letters_are_not_written: ("I50", {}),
+    dead_letters_are_archived_by_the_next_leader: ("I47", KILLS),
 }  # fmt: skip
 """The mistake -> the promises of which one breaks, and changes to the plan under which it can show."""
 SHARE_GROUPS = {
