@@ -169,7 +169,7 @@ STORIES: tuple[Callable[[History], Broken], ...] = (
 )
 
 
-class Judged:
+class Judgement:
     """All stories, each in a shard of its own: what each expects, and the rows of one judgement."""
 
     def __init__(self, spark: Any) -> None:
@@ -190,8 +190,8 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-def judged(spark: Any) -> Judged:
-    return Judged(spark)
+def judged(spark: Any) -> Judgement:
+    return Judgement(spark)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
