@@ -96,6 +96,8 @@ class ShareLeader:
         self.error: KafkaError | None = None
         """Why the share partition is over."""
         self.waiters: dict[Waiter, None] = {}
+        self.record_bytes = 0.0
+        """How many bytes of the log a record of the last fetch had, on average."""
         self.machine = ShareMachine(0, 0, ())
         self._states = states
         self._when = when
