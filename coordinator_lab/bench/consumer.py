@@ -137,9 +137,7 @@ class Member:
         await self._ask(self._request())
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
-        return ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
-        )
+        return ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
 
     def _topic_partitions(self) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         by_topic: dict[bytes, list[int]] = {}

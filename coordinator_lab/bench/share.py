@@ -18,8 +18,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 from functools import cache
+from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 import uvloop
@@ -36,6 +37,7 @@ from coordinator.protocol.messages import (
 )
 from coordinator_lab.bench import data
 from coordinator_lab.bench.consumer import Member, Owners, converge, create_topics, end_offsets
+from coordinator_lab.bench.footprint import rss_mib, running_server
 from coordinator_lab.bench.load import connected, cpu_seconds, wait_until_serving
 
 SHARE, COMMITS, RARELY = "share", "commits", "rarely"
@@ -137,7 +139,9 @@ class ShareMember:
         if answer.assignment is not None:
             self.partitions = [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
 
-    async def fetch(self, accepted: dict[int, list[tuple[int, int]]], records_max: int) -> dict[int, list[tuple[int, int]]]:
+    async def fetch(
+        self, accepted: dict[int, list[tuple[int, int]]], records_max: int
+    ) -> dict[int, list[tuple[int, int]]]:
         """Accepts ranges of offsets, and acquires others."""
         acknowledged, partition = ShareFetchRequest.AcknowledgementBatch, ShareFetchRequest.FetchPartition
         named = self.partitions if not self._session_epoch else accepted
@@ -345,6 +349,54 @@ async def run(plan: SharePlan) -> ShareOutcome:
             found.records + more.records, found.seconds + more.seconds, found.server_cpu_s + more.server_cpu_s
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """The memory of the server that records in flight take, in bytes for each of them."""
+
+    acquired_bytes: float
+    """As they are fetched, 500 at a time."""
+    alternating_bytes: float
+    """When every second one is accepted, so that no two neighbours share a state."""
+
+
+def measure_in_flight() -> InFlight:
+    """Acquires records and keeps them, then accepts every second one."""
+    names = ("group.share.max.partition.max.record.locks", "group.share.partition.max.record.locks")
+    settings = ("durability=write", *(f"{name}={_LOCKS_MAX}" for name in names))
+    with TemporaryDirectory() as folder, running_server(folder, *settings) as (port, process, _):
+        partitions = IN_FLIGHT // _LOCKS_MAX
+        plan = SharePlan("127.0.0.1", port, SHARE, partitions, 0, 0, process.pid, partitions, IN_FLIGHT)
+        return asyncio.run(_in_flight(Bench(plan)))
+
+
+async def _in_flight(bench: Bench) -> InFlight:
+    pid = bench.plan.server_pid
+    await bench.prepare()
+    await bench.share_round()  # the buffers of responses stay with the process
+    members = await bench.share_group()
+    await asyncio.gather(*(member.fetch({}, 1) for member in members))
+    before = rss_mib(pid)
+    held = [await _hold(member) for member in members]
+    acquired = rss_mib(pid)
+    for member, ranges in zip(members, held, strict=True):
+        every_second = {
+            index: [(offset, offset) for first, last in each for offset in range(first, last + 1, 2)]
+            for index, each in ranges.items()
+        }
+        await member.fetch(every_second, 0)
+    alternating = rss_mib(pid)
+    return InFlight(*((each - before) * (1 << 20) / IN_FLIGHT for each in (acquired, alternating)))
+
+
+async def _hold(member: ShareMember) -> dict[int, list[tuple[int, int]]]:
+    """Acquires until there are no more records."""
+    held: dict[int, list[tuple[int, int]]] = {}
+    while got := await member.fetch({}, FETCHED):
+        for index, ranges in got.items():
+            held.setdefault(index, []).extend(ranges)
+    return held
 
 
 if __name__ == "__main__":
