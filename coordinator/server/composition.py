@@ -273,22 +273,24 @@ class Server:
             self.config.groups.group_share_max_share_sessions,
         )
         self.share_partitions.outcomes.report = self._note_deliveries
+        self.share_partitions.outcomes.reports_all = self.config.groups.coordinator_events == ALL_EVENTS
 
     def _note_deliveries(self, report: Report) -> None:
         """Puts what became of records of a share group among the group's events."""
-        topic = self.topics.topic_name(report.key.topic_id)
+        key, loaded_ms = report.place
         deliveries = Deliveries(
             report.outcome,
-            report.key.group_id,
+            key.group_id,
             report.member_id,
-            topic or "",
-            report.key.topic_id,
-            report.key.partition,
+            self.topics.topic_name(key.topic_id) or "",
+            key.topic_id,
+            key.partition,
             report.cause,
             report.records,
             report.ranges,
+            loaded_ms,
         )
-        self.groups.run_internal(report.key.group_id, partial(note_deliveries, deliveries=deliveries))
+        self.groups.run_internal(key.group_id, partial(note_deliveries, deliveries=deliveries))
 
     def _make_keepers(self) -> None:
         """What keeps the logs compact, their catalog, quotas and settings up to date."""

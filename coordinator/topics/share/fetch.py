@@ -309,9 +309,8 @@ class ShareFetch:
             )
             leader.watch_locks()
             if acquired:
-                count = sum(each.last_offset - each.first_offset + 1 for each in acquired)
-                records_max -= count
-                self._manager.outcomes.acquired += count
+                records_max -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+                self._manager.outcomes.on_acquired(leader.place, self._wanted.records.member_id, acquired)
                 data.records = _slice(read, acquired[0].first_offset, acquired[-1].last_offset)
                 data.acquired_records = [ShareFetchResponse.AcquiredRecords(*each) for each in acquired]
 

@@ -24,7 +24,7 @@ from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition
 from coordinator.topics.share.in_flight import Transition
 from coordinator.topics.share.machine import Acknowledgement, Limits, ShareMachine, persisted
-from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes
+from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes, Place
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
 
@@ -106,6 +106,8 @@ class ShareLeader:
         self._protocol_schedule = protocol_schedule
         self._schedule = schedule
         self._outcomes = outcomes
+        self.place = Place(key, -1)
+        """For reports about records."""
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
@@ -148,6 +150,7 @@ class ShareLeader:
         if self.is_over:
             return
         self.machine = ShareMachine(state.state_epoch, start_offset, state.batches)
+        self.place = self._outcomes.loaded(self.key, self._clock.wall_ms())
         self.state = State.ACTIVE
         self.wake()
 
@@ -197,7 +200,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_acknowledged(self.key, acknowledgements, transitions, self.limits().delivery_count)
+                self._outcomes.on_acknowledged(self.place, acknowledgements, transitions, self.limits().delivery_count)
             done(failure)
 
         self._persist(transitions, persisted)
@@ -208,7 +211,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_released(self.key, transitions, self.limits().delivery_count, cause)
+                self._outcomes.on_released(self.place, transitions, self.limits().delivery_count, cause)
 
         self._persist(transitions, persisted)
 
@@ -266,7 +269,7 @@ class ShareLeader:
         ended = self.machine.ended_locks
         if ended:
             self.machine.ended_locks = []
-            self._outcomes.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
+            self._outcomes.on_locks_ended(self.place, ended, self.limits().delivery_count, cause)
 
     def _expired(self, done: Callable[[], None], _failure: KafkaError | None) -> None:
         if self.machine.expired():
