@@ -189,6 +189,7 @@ _EVENTS_ONLY: _Columns = [
     ("partitions", pa.list_(COMMITTED)),
     ("ranges", pa.list_(DELIVERED)),
     ("loaded_ms", pa.int64()),  # when the leader loaded the share partition: no lock outlives it
+    ("event_number", pa.int64()),  # of the same load: an event that came twice from another worker has it again
     ("timeout", pa.string()),
     ("timeout_ms", pa.int64()),
     ("client_port", pa.int32()),  # of the connection that a member joined over, or used last before it expired

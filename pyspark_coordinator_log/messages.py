@@ -466,6 +466,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("delay_ms", "delay_ms", _unchanged),
     ("members", "member_count", _unchanged),
     ("loaded_ms", "loaded_ms", _non_negative),
+    ("number", "event_number", _non_negative),
     ("timeout", "timeout", _unchanged),
     ("timeout_ms", "timeout_ms", _non_negative),
     ("client_port", "client_port", _non_negative),

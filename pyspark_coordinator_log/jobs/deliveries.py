@@ -18,7 +18,7 @@ from pyspark_coordinator_log.jobs.vocabulary import EVENT_LOG, SHARE_STATE_LOG
 _PLACE = ("group", "topic_id", "partition")
 EVENT_COLUMNS = (
     "log_id", "shard", "offset", "timestamp_ms", "time_ms", "type", "group", "member_id", "client_id", "cause", "error",
-    "ranges", "loaded_ms", "partitions",
+    "ranges", "loaded_ms", "event_number", "partitions",
 )  # fmt: skip
 STATE_COLUMNS = (
     "log_id", "shard", "offset", "timestamp_ms", "type", *_PLACE, "tombstone", "state_epoch", "start_offset", "batches",

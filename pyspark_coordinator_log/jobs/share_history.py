@@ -50,7 +50,7 @@ TYPES = (ACQUIRED, ACKNOWLEDGED, ARCHIVED, INITIALIZED, *_ENDS)
 _OUTCOMES = {"gap": GAP, "accept": ACCEPTED, "release": RELEASED, "reject": REJECTED}
 _SETTLED = frozenset({ACCEPTED, REJECTED, GAP})
 _BY_ACKNOWLEDGEMENT = _SETTLED | {RELEASED}
-_FINAL_STATES = {"ACKNOWLEDGED": ACCEPTED, "ARCHIVED": REJECTED}
+_FINAL_STATES = {"ACKNOWLEDGED": ACCEPTED, "ARCHIVING": REJECTED, "ARCHIVED": REJECTED}
 _RANKS = {"AVAILABLE": 0, "ACKNOWLEDGED": 2, "ARCHIVING": 3, "ARCHIVED": 4}
 
 _BY_EVENT, _BY_STATE = "event", "state"
@@ -210,10 +210,22 @@ class ShareHistory:
         """In the order in which the next one of the same records began."""
         self.broken: list[Broken] = []
         self._last = _Pieces()
+        self._numbers: dict[int, int] = {}
+        """The number of the last event of each load."""
         for event in events:
-            self._take(event)
+            if not self._is_repeated(event):
+                self._take(event)
         self._compare(state, log_start)
         self.deliveries += self._last
+
+    def _is_repeated(self, event: Row) -> bool:
+        """Whether another worker has sent the event before, and did not learn that it had arrived."""
+        load, number = event["loaded_ms"], event["event_number"]
+        if load is None or number is None:
+            return False
+        last = self._numbers.get(load, -1)
+        self._numbers[load] = max(number, last)
+        return bool(number <= last)
 
     def _take(self, event: Row) -> None:
         kind = event["type"]

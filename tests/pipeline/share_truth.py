@@ -65,6 +65,7 @@ class Story:
         self.states: list[tuple[bytes, bytes]] = []
         self.time_ms = 1_760_000_000_000
         self.loaded_ms = self.time_ms
+        self.number = 0
         self.start = 0
         self._state(m.ShareSnapshotValue, state_epoch=1, create_timestamp=self.time_ms, write_timestamp=self.time_ms)
         for _ in range(steps):
@@ -218,8 +219,10 @@ class Story:
     def _event(self, kind: Any, member: str, ranges: dict[int, tuple[int, ...]], **fields: Any) -> None:
         if not ranges:
             return
+        self.number += 1
         value = kind(
-            state_offset=0, time_ms=self.time_ms, group_kind=3, member_id=member, client_id=f"client {member}",
+            number=self.number, state_offset=0, time_ms=self.time_ms, group_kind=3, member_id=member,
+            client_id=f"client {member}",
             topic_name=TOPIC, topic_id=TOPIC_ID, partition=PARTITION, records=len(ranges), loaded_ms=self.loaded_ms,
             ranges=[kind.OffsetRange(first, last, *each) for first, last, each in _ranges(ranges)], **fields,
         )  # fmt: skip

@@ -70,6 +70,14 @@ def test_each_planted_mistake_is_found_and_nothing_else(rule: str, tmp_path: Pat
     assert planted > 10
 
 
+def test_an_event_that_arrived_twice_from_another_worker_counts_once(tmp_path: Path) -> None:
+    story = Story(3)
+    story.events = [event for each in story.events for event in (each, each)]
+    history = judged(story, tmp_path)
+    assert found_deliveries(history) == story.deliveries()
+    assert found_mistakes(history) == []
+
+
 @pytest.mark.usefixtures("quick_plans")
 def test_the_audit_has_the_deliveries_and_the_mistakes_of_a_data_folder(spark: Any, tmp_path: Path) -> None:
     from pyspark_coordinator_log.jobs import sources, tables

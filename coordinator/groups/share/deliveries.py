@@ -16,6 +16,7 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AcquisitionLockExpiredKey,
     AcquisitionLockExpiredValue,
+    Message,
     RecordsAcknowledgedKey,
     RecordsAcknowledgedValue,
     RecordsAcquiredKey,
@@ -54,32 +55,64 @@ class Deliveries(NamedTuple):
     """First offset, last offset, delivery count, and the type of the acknowledgement (-1: it is about none)."""
     loaded_ms: int
     """When the leader loaded the share partition."""
+    number: int
+    """Grows with each of the same load."""
 
 
 def note_deliveries(groups: Groups, _now_ms: int, *, deliveries: Deliveries) -> Result:
     """The fact, with its event. The group may be gone."""
-    name, key, value = _MESSAGES[deliveries.outcome]
+    name = _MESSAGES[deliveries.outcome][0]
     group = find_share_group(groups, deliveries.group_id)
     member = None if group is None else group.members.get(deliveries.member_id)
     client_id = None if member is None else member.client_id
-    frequent = not name
-    fields = NO_FIELDS if frequent else _fields(deliveries, client_id)
+    fields = _fields(deliveries, client_id) if name else NO_FIELDS
+    key, value = as_messages(deliveries)
+    value.client_id = client_id
+    value.client_host = None if member is None else member.client_host
+    return Result(facts=(Fact(name, fields, MessageEvent(key, value)),))
+
+
+def as_messages(deliveries: Deliveries) -> tuple[Message, Any]:
+    """Key and value of the event, without the client of the member."""
+    name, key, value = _MESSAGES[deliveries.outcome]
     width = len(value.OffsetRange.__slots__)
     event = value(
         group_kind=Kind.SHARE,
         member_id=deliveries.member_id,
-        client_id=client_id,
-        client_host=None if member is None else member.client_host,
         topic_name=deliveries.topic,
         topic_id=deliveries.topic_id,
         partition=deliveries.partition,
         records=deliveries.records,
         ranges=[value.OffsetRange(*each[:width]) for each in deliveries.ranges],
         loaded_ms=deliveries.loaded_ms,
+        number=deliveries.number,
     )
-    if not frequent:
+    if name:
         event.cause = deliveries.cause
-    return Result(facts=(Fact(name, fields, MessageEvent(key(deliveries.group_id), event)),))
+    return key(deliveries.group_id), event
+
+
+def of_messages(key: Any, value: Any) -> Deliveries | None:
+    """The reverse; None for an event that is about something else."""
+    outcome = next((outcome for outcome, (_, kind, _) in _MESSAGES.items() if isinstance(key, kind)), None)
+    if outcome is None or not value.ranges:
+        return None
+    return Deliveries(
+        outcome,
+        key.group,
+        value.member_id,
+        value.topic_name,
+        value.topic_id,
+        value.partition,
+        getattr(value, "cause", ""),
+        value.records,
+        [
+            (each.first_offset, each.last_offset, each.delivery_count, getattr(each, "acknowledge_type", -1))
+            for each in value.ranges
+        ],
+        value.loaded_ms,
+        value.number,
+    )
 
 
 def _fields(deliveries: Deliveries, client_id: str | None) -> dict[str, Any]:

@@ -64,18 +64,29 @@ class Report(NamedTuple):
     records: int
     ranges: Sequence[OffsetRange]
     """Ascending; at most RANGES_MAX of them."""
+    number: int
+    """Grows with each report of this process."""
 
 
 class Outcomes:
     """The counts of all share partitions of this process since its start, and the way of reports to the event log."""
 
-    __slots__ = ("_loaded_ms", "acknowledged", "acquired", "archived", "locks_expired", "report", "reports_all")
+    __slots__ = (
+        "_loaded_ms",
+        "_number",
+        "acknowledged",
+        "acquired",
+        "archived",
+        "locks_expired",
+        "report",
+        "reports_all",
+    )
 
     def __init__(self) -> None:
         self.report: Callable[[Report], None] = _nobody_listens
         self.reports_all = False
         """Whether acquisitions and acknowledgements are reported, too."""
-        self._loaded_ms = -1
+        self._loaded_ms = self._number = -1
         self.acquired = 0
         """Records that members got, each as often as it was delivered."""
         self.acknowledged = dict.fromkeys(TYPES, 0)
@@ -138,7 +149,8 @@ class Outcomes:
         for begin in range(0, len(ranges), RANGES_MAX):
             part = ranges[begin : begin + RANGES_MAX]
             records = sum(each.last_offset - each.first_offset + 1 for each in part)
-            self.report(Report(outcome, place, member_id, cause, records, part))
+            self._number += 1
+            self.report(Report(outcome, place, member_id, cause, records, part, self._number))
 
 
 def _ranges(done: Sequence[Transition], *, with_kind: bool) -> Sequence[OffsetRange]:

@@ -16,7 +16,7 @@ def h():
 
 def note(h, outcome, cause="", member_id="m"):
     ranges = [(3, 4, 1, 1), (7, 7, 2, 3)]
-    deliveries = Deliveries(outcome, "g", member_id, "t", h.catalog.topic_id("t"), 1, cause, 3, ranges, 7_000)
+    deliveries = Deliveries(outcome, "g", member_id, "t", h.catalog.topic_id("t"), 1, cause, 3, ranges, 7_000, 1)
     h._apply(note_deliveries(h.groups, h.now_ms, deliveries=deliveries))
 
 
