@@ -10,7 +10,7 @@ judged in their own order, and the state as it is in the end, which must be read
     two holders           records were given to a member while another one held them
     delivery count fell   records came with a delivery count that is not higher than that of the delivery before
     record lost           records were delivered, nobody settled them, and the group will not get them again
-    told otherwise        an event says that records were settled, and the state does not
+    `told otherwise`      an event says that records were settled, and the state does not
 
 A lock does not outlive the load of the share partition, so records that a member held then may be delivered again with the same
 count. An acknowledgement may be durable and its event missing, if the server died between the two: then the state says how the
