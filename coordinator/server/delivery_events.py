@@ -34,6 +34,8 @@ BATCH_EVENTS = 200
 WAITING_MAX = 10_000
 """Events of one shard that wait for another worker."""
 RETRY_MS = 500
+_TRY_AGAIN = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+"""Errors after which another worker, or the same one later, will take the events."""
 
 
 class DeliveryEvents:
@@ -48,6 +50,8 @@ class DeliveryEvents:
         self._serde = Serde(Codec.of(), EVENT_KEYS)
         self._waiting: dict[int, deque[Deliveries]] = {}
         """Of shards, in order. A shard that has an entry is being asked."""
+        self._full: set[int] = set()
+        """Shards whose oldest events are being given up."""
 
     def note(self, deliveries: Deliveries) -> None:
         """Writes the event, now or when another worker takes it."""
@@ -60,8 +64,9 @@ class DeliveryEvents:
             self._waiting[shard.index] = deque([deliveries], WAITING_MAX)
             self._send(shard.index)
             return
-        if len(waiting) == WAITING_MAX:
-            _log.warning("event=event_given_up shard=%d group=%s", shard.index, deliveries.group_id)
+        if len(waiting) == WAITING_MAX and shard.index not in self._full:
+            self._full.add(shard.index)
+            _log.warning("event=events_given_up shard=%d reason=no worker has taken them", shard.index)
         waiting.append(deliveries)
 
     def _note_here(self, deliveries: Deliveries) -> None:
@@ -84,18 +89,22 @@ class DeliveryEvents:
 
     def _sent(self, index: int, sent: list[Deliveries], error: ErrorCode) -> None:
         waiting = self._waiting[index]
-        if error is ErrorCode.NONE:
+        if error not in _TRY_AGAIN:
+            if error is not ErrorCode.NONE:
+                _log.warning("event=events_given_up shard=%d reason=%s", index, error.name)
             for each in sent:
                 if waiting and waiting[0] is each:
                     waiting.popleft()
             if not waiting:
                 del self._waiting[index]
+                self._full.discard(index)
                 return
-        self._schedule(RETRY_MS if error else 0, partial(self._send, index))
+        self._schedule(RETRY_MS if error in _TRY_AGAIN else 0, partial(self._send, index))
 
     def append(self, topic: str, index: int, records: bytes | None) -> ErrorCode:
         """Takes events from another worker. As for any internal topic: nothing else may be written there."""
-        if topic != COORDINATOR_EVENTS or self.elsewhere is None or index >= len(self._groups.shards):
+        is_shard = topic == COORDINATOR_EVENTS and 0 <= index < len(self._groups.shards)
+        if self.elsewhere is None or not is_shard:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if self._groups.shards[index].status is Status.ELSEWHERE:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -84,6 +84,7 @@ async def test_nothing_but_events_about_records_of_the_shard_can_be_written_ther
         assert await produce(worker, (index + 1) % SHARDS, good) == ErrorCode.INVALID_RECORD
         assert await produce(worker, index, good[:-1] + b"!") == ErrorCode.CORRUPT_MESSAGE
         assert await produce(worker, SHARDS, good) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert await produce(worker, -1, good) == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert await produce(worker, index, good) == ErrorCode.NONE
         await arrived(world, "a", [0])
 
