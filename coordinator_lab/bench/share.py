@@ -16,7 +16,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from tempfile import TemporaryDirectory
@@ -52,7 +52,7 @@ _LOCKS_MAX = 10_000
 """The most records of a partition that a broker lets be in flight."""
 _ACCEPT = 1
 _GROUP_RESOURCE, _SET = 32, 0
-_WAIT_MS = 500
+_WAIT_MS, _SHORT_WAIT_MS = 500, 50
 _READY_WITHIN_S = 60.0
 
 
@@ -98,10 +98,11 @@ class ShareOutcome:
 
 
 class Left:
-    """How many records a group has not settled yet."""
+    """How many records a group has not settled yet, and how many of each partition none of its members has got."""
 
-    def __init__(self, records: int) -> None:
-        self.records = records
+    def __init__(self, ends: Mapping[int, int]) -> None:
+        self.records = sum(ends.values())
+        self.of_partition = dict(ends)
         self.all_settled = asyncio.Event()
 
     def settle(self, records: int) -> None:
@@ -110,6 +111,10 @@ class Left:
             raise SystemExit("share: a record was settled twice")
         if not self.records:
             self.all_settled.set()
+
+
+def _count(ranges: Sequence[tuple[int, int]]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
 
 
 class ShareMember:
@@ -140,7 +145,7 @@ class ShareMember:
             self.partitions = [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
 
     async def fetch(
-        self, accepted: dict[int, list[tuple[int, int]]], records_max: int
+        self, accepted: dict[int, list[tuple[int, int]]], records_max: int, wait_ms: int = _WAIT_MS
     ) -> dict[int, list[tuple[int, int]]]:
         """Accepts ranges of offsets, and acquires others."""
         acknowledged, partition = ShareFetchRequest.AcknowledgementBatch, ShareFetchRequest.FetchPartition
@@ -150,7 +155,7 @@ class ShareMember:
             [partition(index, [acknowledged(*each, [_ACCEPT]) for each in accepted.get(index, ())]) for index in named],
         )
         request = ShareFetchRequest(
-            self._group_id, self._member_id, self._session_epoch, _WAIT_MS, 1, 50 << 20, records_max, records_max,
+            self._group_id, self._member_id, self._session_epoch, wait_ms, 1, 50 << 20, records_max, records_max,
             topics=[topic] if named else [],
         )  # fmt: skip
         answer = await self.client.send(request, 1)
@@ -169,8 +174,14 @@ class ShareMember:
         """Reads and accepts until it is cancelled."""
         held: dict[int, list[tuple[int, int]]] = {}
         while True:
-            settled, held = held, await self.fetch(held, FETCHED)
-            left.settle(sum(last - first + 1 for ranges in settled.values() for first, last in ranges))
+            # A response with acknowledgements waits for records: nobody waits for those that do not come.
+            has_more = any(left.of_partition[index] for index in self.partitions)
+            settled, held = held, await self.fetch(held, FETCHED, _SHORT_WAIT_MS if has_more else 0)
+            for index, ranges in held.items():
+                left.of_partition[index] -= _count(ranges)
+            left.settle(sum(map(_count, settled.values())))
+            if not has_more and not held:
+                return
 
     async def leave(self) -> None:
         self._member_epoch = -1
@@ -276,7 +287,7 @@ class Bench:
     async def share_round(self) -> ShareOutcome:
         """A share group reads the topic."""
         members = await self.share_group()
-        left = Left(sum(self.ends.values()))
+        left = Left(self.ends)
         found = await self._measured([member.read(left) for member in members], left)
         for member in members:
             await member.leave()
@@ -290,7 +301,7 @@ class Bench:
             await member.connect(plan.host, plan.port)
             await member.join()
         await converge(members, owners, plan.partitions)
-        left = Left(sum(self.ends.values()))
+        left = Left(self.ends)
         consumers = [
             Consumer(each, self.topic, sorted(index for _, index in each.owned), rarely=plan.kind == RARELY)
             for each in members
