@@ -99,6 +99,19 @@ SHARE_BATCH = pa.struct(
 record of this log.
 """
 
+DELIVERED = pa.struct(
+    [
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("delivery_count", pa.int16()),
+        ("acknowledge_type", pa.string()),
+    ]
+)
+"""Records in an event of a share group; both offsets are inclusive.
+
+`acknowledge_type`: gap, accept, release or reject in RecordsAcknowledged, else null.
+"""
+
 _RAW: _Columns = [
     ("batch_offset", pa.int64()),
     ("is_control", pa.bool_()),  # always false in other views, which have no markers
@@ -174,6 +187,9 @@ _EVENTS_ONLY: _Columns = [
     ("member_count", pa.int32()),
     ("waited_for", pa.list_(WAITED)),
     ("partitions", pa.list_(COMMITTED)),
+    ("ranges", pa.list_(DELIVERED)),
+    ("loaded_ms", pa.int64()),  # when the leader loaded the share partition: no lock outlives it
+    ("event_number", pa.int64()),  # of the same load: an event that came twice from another worker has it again
     ("timeout", pa.string()),
     ("timeout_ms", pa.int64()),
     ("client_port", pa.int32()),  # of the connection that a member joined over, or used last before it expired

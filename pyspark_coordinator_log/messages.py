@@ -35,6 +35,7 @@ _GROUP_KINDS = ("classic", "consumer", "streams", "share")
 _MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
 _STREAMS_MEMBER_STATES = {1: "STABLE", 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}
 _DELIVERY_STATES = {0: "AVAILABLE", 1: "ACQUIRED", 2: "ACKNOWLEDGED", 3: "ARCHIVING", 4: "ARCHIVED"}
+_ACKNOWLEDGE_TYPES = dict(enumerate(("gap", "accept", "release", "reject")))
 _SHARE_STATE_KEYS = {0: "ShareSnapshotKey", 1: "ShareUpdateKey"}
 _VERDICTS = (None, True, False)
 
@@ -344,6 +345,7 @@ def _event_columns(value: Any) -> Row:
     if hasattr(value, "ranges"):
         place = {"topic": value.topic_name or None, "topic_id": _id_text(value.topic_id)}
         out["partitions"] = [{**place, **_partition(value.partition)}]
+        out["ranges"] = [_delivered(each) for each in value.ranges]
     violations = getattr(value, "violations", None)
     if violations is not None:
         out["partitions"] = [
@@ -355,6 +357,16 @@ def _event_columns(value: Any) -> Row:
     if waited is not None:
         out["waited_for"] = [{"member_id": each.member_id, "waited_ms": each.waited_ms} for each in waited]
     return out
+
+
+def _delivered(records: Any) -> Row:
+    kind = getattr(records, "acknowledge_type", None)
+    return {
+        "first_offset": records.first_offset,
+        "last_offset": records.last_offset,
+        "delivery_count": records.delivery_count,
+        "acknowledge_type": None if kind is None else _ACKNOWLEDGE_TYPES.get(kind, f"UNKNOWN({kind})"),
+    }
 
 
 def _partition(partition: Any) -> Row:
@@ -453,6 +465,8 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("duration_ms", "duration_ms", _non_negative),
     ("delay_ms", "delay_ms", _unchanged),
     ("members", "member_count", _unchanged),
+    ("loaded_ms", "loaded_ms", _non_negative),
+    ("number", "event_number", _non_negative),
     ("timeout", "timeout", _unchanged),
     ("timeout_ms", "timeout_ms", _non_negative),
     ("client_port", "client_port", _non_negative),

@@ -415,6 +415,7 @@ class EngineLogs(InternalLogs):
         coordinators.verification.elsewhere = self._sharing.ask_about_transaction
         coordinators.share_states.elsewhere = self._sharing.peers.ask_share_coordinator
         coordinators.share_states.end_offsets_elsewhere = self._sharing.peers.end_offsets
+        coordinators.delivery_events.elsewhere = self._sharing.peers.append_events
         await self._sharing.start(coordinators, self._event_logs, addresses, accept, self._run_in_thread)
         topics = coordinators.topics
         for topic in self._config.declared_topics:

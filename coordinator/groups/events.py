@@ -425,6 +425,8 @@ EVENT_KEYS: tuple[str, ...] = (
     "AcquisitionLockExpiredKey",
     "RecordsArchivedKey",
     "RecordsReleasedKey",
+    "RecordsAcquiredKey",
+    "RecordsAcknowledgedKey",
     "SharePartitionsInitializedKey",
 )
 """The key messages that an event log may contain."""

@@ -5,7 +5,6 @@ producer then refreshes its metadata. v0-2 are advertised (api_versions.py says 
 versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 """
 
-from functools import partial
 from typing import Any
 
 from coordinator.api.declaration import Api, Fields, Forwarded, QuotaType, Recorded, Seen
@@ -20,8 +19,9 @@ from coordinator.log.batch import whole_batches
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
-from coordinator.security.access import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from coordinator.security.access import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from coordinator.topics.allowed import IsAllowed, everything
+from coordinator.topics.names import COORDINATOR_EVENTS
 from coordinator.topics.produce import has_transactional_batches, produce, refusal
 
 _HINTS_SINCE = 10
@@ -80,7 +80,13 @@ def _writable(request: ProduceRequest, permits: Permits) -> IsAllowed:
     """Which topics the client may write to. Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
     if request.transactional_id is not None and has_transactional_batches(request):
         permits.require(WRITE_TRANSACTIONAL_ID, request.transactional_id)
-    return partial(permits.allows, WRITE_TOPIC)
+
+    def is_allowed(name: str) -> bool:
+        if name == COORDINATOR_EVENTS:
+            return permits.allows(CLUSTER_ACTION)  # only workers write there
+        return permits.allows(WRITE_TOPIC, name)
+
+    return is_allowed
 
 
 def refuse(request: ProduceRequest, error: KafkaError, _api_version: int) -> ProduceResponse:
@@ -139,7 +145,7 @@ API = Api(
     key=0,
     name="Produce",
     versions=(3, 13),
-    access=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
+    access=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION),
     handle=handle,
     refuse=refuse,
     guard=guard,

@@ -41,7 +41,7 @@ from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import ALL_EVENTS
-from coordinator.groups.share.deliveries import Deliveries, note_deliveries
+from coordinator.groups.share.deliveries import Deliveries
 from coordinator.groups.share.update import topics_deleted as share_topics_deleted
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
@@ -73,6 +73,7 @@ from coordinator.server import CannotStart
 from coordinator.server.admin_protection import admin_protection
 from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import read_catalog, shard_folder
+from coordinator.server.delivery_events import DeliveryEvents
 from coordinator.server.dynamic_settings import DynamicSettings
 from coordinator.server.internal_logs import Coordinators, EmbeddedLogs, InternalLogs, LogParts
 from coordinator.share_state import machine as share_state_machine
@@ -274,23 +275,28 @@ class Server:
             self.config.groups.group_share_max_share_sessions,
             on_fact=self._on_topics_fact,
         )
+        self.delivery_events = DeliveryEvents(self.groups, self.clock, self._schedule)
+        self.topics.append_internal = self.delivery_events.append
         self.share_partitions.outcomes.report = self._note_deliveries
+        self.share_partitions.outcomes.reports_all = self.config.groups.coordinator_events == ALL_EVENTS
 
     def _note_deliveries(self, report: Report) -> None:
         """Puts what became of records of a share group among the group's events."""
-        topic = self.topics.topic_name(report.key.topic_id)
+        key, loaded_ms = report.place
         deliveries = Deliveries(
             report.outcome,
-            report.key.group_id,
+            key.group_id,
             report.member_id,
-            topic or "",
-            report.key.topic_id,
-            report.key.partition,
+            self.topics.topic_name(key.topic_id) or "",
+            key.topic_id,
+            key.partition,
             report.cause,
             report.records,
             report.ranges,
+            loaded_ms,
+            report.number,
         )
-        self.groups.run_internal(report.key.group_id, partial(note_deliveries, deliveries=deliveries))
+        self.delivery_events.note(deliveries)
 
     def _make_keepers(self) -> None:
         """What keeps the logs compact, their catalog, quotas and settings up to date."""
@@ -732,7 +738,13 @@ class Server:
         A worker accepts clients when it knows the others: a client forgets what Metadata does not name.
         """
         coordinators = Coordinators(
-            self.groups, self.transactions, self.share_states, self.topics, self.markers, self._verification
+            self.groups,
+            self.transactions,
+            self.share_states,
+            self.topics,
+            self.markers,
+            self._verification,
+            self.delivery_events,
         )
         self._logs.check_may_ask(self.authorizer)
         self._logs.load(coordinators)

@@ -37,6 +37,7 @@ from coordinator.server.data_folder import (
     cluster_id,
     make_shard_folders,
 )
+from coordinator.server.delivery_events import DeliveryEvents
 from coordinator.server.epochs import read_epoch
 from coordinator.server.event_logs import open_event_logs
 from coordinator.share_state.coordinator import ShareCoordinator
@@ -88,6 +89,7 @@ class Coordinators:
     topics: Topics
     markers: MarkerWriter
     verification: Verification
+    delivery_events: DeliveryEvents
 
     @property
     def shards(self) -> list[Shard[Any]]:

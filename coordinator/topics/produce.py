@@ -171,6 +171,9 @@ def _entries(
             partition_response = _PartitionResponse(index=index, base_offset=-1)
             topic_response.partition_responses.append(partition_response)
             done = answer.expect(partition_response)
+            if name in names.INTERNAL and not denied:
+                done(topics.append_internal(name, index, records))
+                continue
             try:
                 partition = _partition(topics, name, index, denied=denied)
                 if topics.may_move and request.acks == _ALL and topics.lacks_replicas(name or "", index):
@@ -249,8 +252,6 @@ def _partition(topics: Topics, name: str | None, index: int, *, denied: bool) ->
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
     if denied:
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if name in names.INTERNAL:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = topics.user_partition(name, index)
     if partition is None:
         raise Refused(topics.why_absent(name, index))

@@ -73,6 +73,9 @@ _PIECE_PARTITIONS = 200
 """Partitions without a folder that are deleted in about a millisecond."""
 
 
+AppendInternal = Callable[[str, int, bytes | None], ErrorCode]
+
+
 class Topics:
     """The topics of this server. `attach_internal` and `declare` must be called before the first request."""
 
@@ -152,6 +155,8 @@ class Topics:
         """The partitions of topics that another server has removed, until their folders are deleted."""
         self._internal: dict[str, list[InternalPartition]] = {}
         self._is_here: dict[str, Callable[[int], bool]] = {}
+        self.append_internal: AppendInternal = lambda _name, _index, _records: ErrorCode.INVALID_TOPIC_EXCEPTION
+        """What becomes of a batch that is produced to a partition of an internal topic."""
         folder = f"{internal_folder or data_folder}/{METADATA_FOLDER}"
         self.metadata = self._open_metadata(folder, make_metadata_writer, metadata_journaled)
         self.producer_ids = ProducerIdBlocks(

@@ -21,7 +21,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -97,14 +97,14 @@ class Member:
 
     def __init__(self, group_id: str, topics: Sequence[str], owners: Owners) -> None:
         self.owned: Owned = frozenset()
-        self._member_id = str(uuid4())
-        self._epoch = 0
-        self._group_id = group_id
+        self.member_id = str(uuid4())
+        self.epoch = 0
+        self.group_id = group_id
         self._topics = topics
         self._owners = owners
 
     async def connect(self, host: str, port: int) -> None:
-        self._client = await connected(host, port)
+        self.client = await connected(host, port)
 
     async def join(self) -> None:
         """Sends the first heartbeat, which has all fields."""
@@ -127,19 +127,17 @@ class Member:
 
     def stable_heartbeat(self) -> bytes:
         """The frame of a heartbeat without changes. Closes the connection."""
-        self._client.close()
+        self.client.close()
         return request_frame(self._request(), 1, 7, CLIENT_ID)
 
     async def leave(self) -> None:
-        self._owners.move(self._member_id, self.owned, frozenset())
+        self._owners.move(self.member_id, self.owned, frozenset())
         self.owned = frozenset()
-        self._epoch = LEAVING_EPOCH
+        self.epoch = LEAVING_EPOCH
         await self._ask(self._request())
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
-        return ConsumerGroupHeartbeatRequest(
-            group_id=self._group_id, member_id=self._member_id, member_epoch=self._epoch
-        )
+        return ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
 
     def _topic_partitions(self) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         by_topic: dict[bytes, list[int]] = {}
@@ -150,29 +148,26 @@ class Member:
     async def _changes_owned(self, request: ConsumerGroupHeartbeatRequest) -> bool:
         """Sends a heartbeat and follows the response. Returns whether the owned partitions changed."""
         answer = await self._ask(request)
-        self._epoch = answer.member_epoch
+        self.epoch = answer.member_epoch
         if answer.assignment is None:
             return False
         assigned = frozenset((t.topic_id, p) for t in answer.assignment.topic_partitions for p in t.partitions)
         if assigned == self.owned:
             return False
-        self._owners.move(self._member_id, self.owned, assigned)
+        self._owners.move(self.member_id, self.owned, assigned)
         self.owned = assigned
         return True
 
     async def _ask(self, request: ConsumerGroupHeartbeatRequest) -> Any:
         self._owners.heartbeats += 1
-        answer = await self._client.send(request, 1)
+        answer = await self.client.send(request, 1)
         if answer.error_code:
             raise SystemExit(f"consumer: error {answer.error_code}: {answer.error_message}")
         return answer
 
 
-async def _create_topics(host: str, port: int, partitions: int) -> dict[str, int]:
-    """Creates the topics, unless an earlier run has. Returns topic -> number of partitions."""
-    count = -(-partitions // TOPIC_PARTITIONS_MAX)
-    sizes = {f"bench-{partitions}-{n}": partitions // count + (n < partitions % count) for n in range(count)}
-    client = await connected(host, port)
+async def create_topics(client: Client, sizes: Mapping[str, int]) -> None:
+    """Creates topics with these numbers of partitions, unless an earlier run has. Waits until every partition has its log."""
     for name, size in sizes.items():
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=size, replication_factor=1)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
@@ -180,23 +175,22 @@ async def _create_topics(host: str, port: int, partitions: int) -> dict[str, int
         if answer.topics[0].error_code not in (0, TOPIC_ALREADY_EXISTS):
             raise SystemExit(f"consumer: cannot create topic {name}: error {answer.topics[0].error_code}")
     for name, size in sizes.items():
-        while not await _has_logs(client, name, size):  # noqa: ASYNC110 - the server has no event for it
+        # Kafka responds before it has created the logs, which takes a while.
+        while len(await end_offsets(client, name, size)) < size:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(ROUND_S)
-    client.close()
-    return sizes
 
 
-async def _has_logs(client: Client, name: str, size: int) -> bool:
-    """Whether every partition has its log. Kafka responds before it has created them, which takes a while."""
+async def end_offsets(client: Client, name: str, size: int) -> dict[int, int]:
+    """The ends of those partitions of a topic that have a log."""
     partition = ListOffsetsRequest.ListOffsetsPartition
     partitions = [partition(partition_index=index, timestamp=LATEST) for index in range(size)]
     topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
     request = ListOffsetsRequest(replica_id=-1, topics=[topic])
     answer = await client.send(request, 5)
-    return not any(each.error_code for each in answer.topics[0].partitions)
+    return {each.partition_index: each.offset for each in answer.topics[0].partitions if not each.error_code}
 
 
-async def _converge(members: Sequence[Member], owners: Owners, partitions: int) -> None:
+async def converge(members: Sequence[Member], owners: Owners, partitions: int) -> None:
     """Runs rounds of heartbeats until every partition has an owner, evenly distributed."""
     until = time.monotonic() + GIVE_UP_S
     while True:
@@ -218,7 +212,14 @@ async def _connect_members(
     """Creates topics, and members that are connected but have not joined."""
     await wait_until_serving(host, port)
     owners = Owners()
-    sizes = await _create_topics(host, port, partitions)
+    count_of_topics = -(-partitions // TOPIC_PARTITIONS_MAX)
+    sizes = {
+        f"bench-{partitions}-{n}": partitions // count_of_topics + (n < partitions % count_of_topics)
+        for n in range(count_of_topics)
+    }
+    client = await connected(host, port)
+    await create_topics(client, sizes)
+    client.close()
     group_id = f"bench-{uuid4()}"
     members = [Member(group_id, list(sizes), owners) for _ in range(count)]
     for member in members:
@@ -231,7 +232,7 @@ async def heartbeats(host: str, port: int, server_pid: int, count: int, partitio
     members, owners, _ = await _connect_members(host, port, count, partitions)
     for first in range(0, count, JOIN_AT_ONCE):
         await asyncio.gather(*(member.join() for member in members[first : first + JOIN_AT_ONCE]))
-    await _converge(members, owners, partitions)
+    await converge(members, owners, partitions)
     frames = [member.stable_heartbeat() for member in members]
     loop = asyncio.get_running_loop()
     connections = []
@@ -246,7 +247,7 @@ async def run(host: str, port: int, server_pid: int, count: int, partitions: int
     members, owners, sizes = await _connect_members(host, port, count, partitions)
     cpu, began = cpu_seconds(server_pid), time.perf_counter()
     await asyncio.gather(*(member.join() for member in members))
-    await _converge(members, owners, partitions)
+    await converge(members, owners, partitions)
     form_wall_s, form_cpu_s, heartbeats = time.perf_counter() - began, cpu_seconds(server_pid) - cpu, owners.heartbeats
     _check_complete(owners, sizes)
 
@@ -254,7 +255,7 @@ async def run(host: str, port: int, server_pid: int, count: int, partitions: int
     cpu, began = cpu_seconds(server_pid), time.perf_counter()
     await members.pop().leave()
     await asyncio.gather(*(member.beat() for member in members))
-    await _converge(members, owners, partitions)
+    await converge(members, owners, partitions)
     leave_wall_s, leave_cpu_s = time.perf_counter() - began, cpu_seconds(server_pid) - cpu
     _check_complete(owners, sizes)
     return Convergence(count, partitions, form_cpu_s, form_wall_s, heartbeats, leave_cpu_s, leave_wall_s)

@@ -36,6 +36,7 @@ from coordinator_lab.bench.programs import (
 )
 from coordinator_lab.bench.quotas import QUOTAS
 from coordinator_lab.bench.rebalance import RANGE, Rebalances
+from coordinator_lab.bench.share import IN_FLIGHT, SHARE_ROWS, ShareOutcome, SharePlan, measure_in_flight
 from coordinator_lab.bench.soak import measure_soak
 from coordinator_lab.bench.tls import report_tls
 from coordinator_lab.bench.transactions import (
@@ -128,6 +129,7 @@ def report(
         report_validation(match, repetitions, durability)
     report_floods(match, servers, seconds, repetitions)
     report_data(match, servers, seconds, repetitions, warm_up_s)
+    report_share_groups(match, servers, seconds, repetitions, warm_up_s)
     report_transactions(match, servers, seconds, repetitions, warm_up_s)
     report_rebalances(match, servers, repetitions)
     report_consumer_groups(match, servers, repetitions)
@@ -396,6 +398,16 @@ def report_footprint(match: str, repetitions: int) -> None:
                     "offset commits replayed per second of CPU": ("replayed_per_s", 0),
                 },
             )
+    name = f"footprint with {IN_FLIGHT:,} records in flight in a share group"
+    if match in name:
+        _print_figures(
+            name,
+            [measure_in_flight() for _ in range(repetitions)],
+            {
+                "RSS per record, bytes": ("acquired_bytes", 0),
+                "RSS per record if every second one is accepted, bytes": ("alternating_bytes", 0),
+            },
+        )
 
 
 def report_soak(match: str, minutes: float) -> None:
@@ -441,3 +453,24 @@ def report_data(match: str, servers: Sequence[Contender], seconds: float, repeti
             rates = [outcome.batch_bytes / outcome.seconds / 1e6 for outcome in outcomes]
             costs = [outcome.server_cpu_s / (outcome.batch_bytes / 1e6) * 1e6 for outcome in outcomes]
             print(f"{row.name + suffix:42} {spread(rates):>22} {spread(costs):>26}", flush=True)  # noqa: T201
+
+
+def report_share_groups(
+    match: str, servers: Sequence[Contender], seconds: float, repetitions: int, warm_up_s: float
+) -> None:
+    """Records that a share group settles per second, CPU time of the server for each, and the same of consumer groups."""
+    rows = [row for row in SHARE_ROWS if match in row.name]
+    if rows:
+        print(f"\n{'':60} {'records/s':>24} {'server CPU us per record':>26}")  # noqa: T201
+    for row in rows:
+        found: dict[str, list[ShareOutcome]] = {server.suffix: [] for server in servers}
+        for _ in range(repetitions):
+            for server in servers:
+                with server.start() as at:
+                    plan = SharePlan(at.host, at.port, row.kind, row.partitions, warm_up_s, seconds, at.pid)
+                    outcome = ShareOutcome(**run_plan("coordinator_lab.bench.share", asdict(plan)))
+                found[server.suffix].append(outcome)
+        for suffix, outcomes in found.items():
+            rates = [outcome.records / outcome.seconds for outcome in outcomes]
+            costs = [outcome.server_cpu_s / outcome.records * 1e6 for outcome in outcomes]
+            print(f"{row.name + suffix:60} {spread(rates, 0):>24} {spread(costs, 2):>26}", flush=True)  # noqa: T201

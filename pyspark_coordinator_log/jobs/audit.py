@@ -1,8 +1,8 @@
 """The audit: everything the logs show to be wrong, as numbers and rows.
 
-It writes the tables that hold the proof (`commit_verdicts`, `policy_replay`, `invariants_broken`, `event_gaps`) and
-audit.json, which sums them up and says what could not be audited and why. The exit code (job.py) depends only on broken
-invariants: a gap in the events is not an error, but results for that stretch of the log are incomplete.
+It writes the tables that hold the proof (WRITTEN), and audit.json, which sums them up and says what could not be audited and
+why. The exit code (job.py) depends only on broken invariants: a gap in the events is not an error, but results for that stretch
+of the log are incomplete.
 """
 
 import json
@@ -19,7 +19,7 @@ from pyspark_coordinator_log.jobs.intervals import materialize
 from pyspark_coordinator_log.jobs.tables import Derived, Store
 from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, DISCARDED, REPORTED
 
-WRITTEN = ("commit_verdicts", "policy_replay", "invariants_broken", "event_gaps")
+WRITTEN = ("commit_verdicts", "policy_replay", "deliveries", "invariants_broken", "event_gaps")
 SUMMARY = "audit.json"
 
 

@@ -29,8 +29,17 @@ from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from coordinator.operations.client import Client, OperationFailed
 from pyspark_coordinator_log import columns, messages, planning, positions
 from pyspark_coordinator_log import kafka as adapter
-from pyspark_coordinator_log.folders import EVENT_TOPIC, STATE_TOPIC, DataFolder, NoLog, ShardFolder, open_folder
-from pyspark_coordinator_log.jobs import gaps, judging
+from pyspark_coordinator_log.folders import (
+    EVENT_TOPIC,
+    SHARE_STATE_TOPIC,
+    STATE_TOPIC,
+    DataFolder,
+    NoLog,
+    ShardFolder,
+    open_folder,
+)
+from pyspark_coordinator_log.jobs import deliveries, gaps, judging, share_history
+from pyspark_coordinator_log.jobs.deliveries import ShareLogs
 from pyspark_coordinator_log.jobs.intervals import materialize
 from pyspark_coordinator_log.jobs.verdicts import ArrowBatches
 from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
@@ -98,6 +107,9 @@ class LogSource:
     first_events: Sequence[gaps.FirstEvent] | None
     complete_from: DataFrame
     end_offsets: "EndOffsets | None" = None
+    has_share_logs: bool = False
+    """Whether deliveries of share groups can be read. None of the records of these logs means that there are none."""
+    share_logs: ShareLogs | None = None
     since_ms: int | None = None
     """Rows of the tables end then or later. The state itself begins with the log, so that it is known who was there before."""
 
@@ -115,6 +127,8 @@ class LogSource:
             commits=of(self.commits, since_ms),
             events=None if self.events is None else of(self.events, since_ms),
             commits_decided=self._decided(since_ms=since_ms, until_ms=until_ms),
+            # What was delivered in the period may have been delivered before it, too.
+            share_logs=None if self.share_logs is None else self.share_logs.until(until_ms),
             # The ends are those of today.
             end_offsets=self.end_offsets if until_ms is None else None,
             since_ms=since_ms,
@@ -130,7 +144,12 @@ class LogSource:
 
         decided = self._decided(groups=groups)
         return replace(
-            self, state=of(self.state), commits=of(self.commits), events=of(self.events), commits_decided=decided
+            self,
+            state=of(self.state),
+            commits=of(self.commits),
+            events=of(self.events),
+            commits_decided=decided,
+            share_logs=None if self.share_logs is None else self.share_logs.for_groups(groups),
         )
 
     def _decided(self, **selected: Any) -> Callable[..., DataFrame] | None:
@@ -225,6 +244,8 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str], name: str 
     before = {key: value for key, value in options.items() if key != "since"}
     state = open_folder(path, STATE_TOPIC)
     bounds = [(state.log_id(), shard, complete_from(folder)) for shard, folder in state.shards.items()]
+    # What the event log says about itself counts for other times, too.
+    events = _events(spark, path, always)
     return LogSource(
         name=name or path,
         state=_view(spark, path, columns.STATE, before, STATE_COLUMNS),
@@ -233,8 +254,8 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str], name: str 
         markers=_view(spark, path, columns.RAW, always, MARKER_COLUMNS).where("is_control"),
         complete_from=_complete_from_rows(spark, bounds),
         end_offsets=EndOffsets(path),
-        # What the event log says about itself counts for other times, too.
-        **_events(spark, path, always),
+        **_share_logs(spark, path, always, gaps.undone(events["openings"] or ())),
+        **events,
     )
 
 
@@ -369,6 +390,26 @@ def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str
             if (first := _first_event(each))
         ],
     }
+
+
+def _share_logs(
+    spark: SparkSession, path: str, options: dict[str, str], undone: Sequence[gaps.Undone]
+) -> dict[str, Any]:
+    """What `LogSource` has of share groups. The events are planned first, so that the state is not older than they are."""
+    if event_folder(path) is None:
+        return {}
+    try:
+        shards = list(open_folder(path, SHARE_STATE_TOPIC).shards.values())
+    except NoLog:
+        shards = []
+    if not any(segment.size_bytes for shard in shards for segment in shard.segments()):
+        return {"has_share_logs": True}
+    wanted = {**options, "keyTypes": _types(share_history.TYPES)}
+    events = gaps.without_undone(_view(spark, path, columns.EVENTS, wanted, deliveries.EVENT_COLUMNS), undone)
+    # A share partition is in the shard of its own key, not in that of its group.
+    of_all = {key: value for key, value in options.items() if key != "shards"}
+    states = _view(spark, path, columns.SHARE_STATE, of_all, deliveries.STATE_COLUMNS)
+    return {"has_share_logs": True, "share_logs": ShareLogs(events=events, states=states, path=path)}
 
 
 def _types(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_coordinator_log.jobs import intervals, invariants, rebalances, sources, transactions, verdicts
+from pyspark_coordinator_log.jobs import deliveries, intervals, invariants, rebalances, sources, transactions, verdicts
 from pyspark_coordinator_log.jobs.arguments import DELTA, local_folder
 from pyspark_coordinator_log.jobs.files import DAY, DayFiles, write_atomically
 from pyspark_coordinator_log.jobs.findings import Sums
@@ -142,11 +142,27 @@ class Derived:
         broken = invariants.check_invariants(
             self.state, self._owners, source.complete_from, self.findings, source.events
         )
+        if self._share is not None:
+            broken = broken.unionByName(deliveries.of_violations(self._share))
         broken = materialize(self.since(broken, "time_ms"))
         # To look for names may mean to read all commits.
         is_about_partitions = broken.where("topic_key is not null").take(1)
         named = self._named(broken) if is_about_partitions else broken.withColumn("topic", F.lit(None).cast("string"))
         return self.keep("invariants_broken", named)
+
+    @cached_property
+    def _share(self) -> DataFrame | None:
+        """The deliveries of share groups, and the violations that they show."""
+        logs = self.source.share_logs
+        return None if logs is None else materialize(deliveries.found(logs))
+
+    @cached_property
+    def deliveries(self) -> DataFrame | None:
+        if not self.source.has_share_logs:
+            return None
+        if self._share is None:
+            return self._kept("deliveries", deliveries.DELIVERIES.empty_table())
+        return self.keep("deliveries", self.since(deliveries.of_deliveries(self._share), "settled_ms"))
 
     @cached_property
     def lag(self) -> DataFrame:
@@ -231,16 +247,17 @@ TABLES = (
     Table("offset_commits", "time_ms"),
     Table("lag", "time_ms"),
     Table("transactions", "time_ms"),
+    Table("deliveries", "time_ms"),
     Table("invariants_broken", "time_ms"),
     Table("event_gaps", "time_ms"),
     Table("topics", None),
     Table("groups", "first_ms"),
 )
-"""In the order in which they are written. `commit_verdicts`, `policy_replay` and `event_gaps` need events, and `transactions`
-control records; without those the table does not exist.
+"""In the order in which they are written. `commit_verdicts`, `policy_replay` and `event_gaps` need events, `transactions` needs
+control records, and `deliveries` the event log of a data folder; without those the table does not exist.
 """
 BY_NAME = {table.name: table for table in TABLES}
-VERSION = 1
+VERSION = 2
 """The version of the tables' columns (docs/tables.md). To raise when one is added, removed, or changes its type or meaning."""
 CONTRACT = "tables.json"
 """The file beside the tables that has the version."""

@@ -7,7 +7,7 @@ from coordinator.groups.kinds import Kind
 
 CLASSIC, CONSUMER, STREAMS = Kind.CLASSIC.label, Kind.CONSUMER.label, Kind.STREAMS.label
 COMMIT_DECIDED, ASSIGNMENT_INVALID = "CommitDecided", "AssignmentInvalid"
-STATE_LOG, EVENT_LOG = "state", "events"
+STATE_LOG, EVENT_LOG, SHARE_STATE_LOG = "state", "events", "share_state"
 
 SAFE, LOST, AHEAD, NOT_A_MEMBER, UNOWNED, UNCLAIMED, UNKNOWN = (
     "safe", "lost", "ahead", "not a member", "unowned", "unclaimed", "unknown",
@@ -29,3 +29,9 @@ REPORTED, DISCARDED = "report", "refuse"
 """What a group did with an invalid assignment of its leader."""
 GENERATION_TWICE = "generation twice"
 SINCE_TOO_EARLY, EVENT_DISAGREES, VERDICT = "since too early", "told otherwise", "verdict"
+RELEASED, REJECTED, GAP, LOCK_ENDED, SESSION_ENDED, LEADER_CHANGED = (
+    "released", "rejected", "gap", "lock ended", "session ended", "leader changed",
+)  # fmt: skip
+"""How a delivery of a share group ended, besides ACCEPTED."""
+ACKNOWLEDGED_TWICE, NOT_THE_HOLDER, DELIVERED_AGAIN = "acknowledged twice", "not the holder", "delivered again"
+TWO_HOLDERS, COUNT_FELL, RECORD_LOST = "two holders", "delivery count fell", "record lost"

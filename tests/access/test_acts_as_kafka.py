@@ -13,6 +13,7 @@ import pytest
 from coordinator import requests
 from coordinator.api.declaration import supported_apis
 from coordinator.security.access import (
+    CLUSTER_ACTION,
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DESCRIBE_CLUSTER,
@@ -105,8 +106,11 @@ IN_CASES = {
     "Metadata": {CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER},
     "JoinGroup": {DESCRIBE_TOPIC},
     "StreamsGroupHeartbeat": {CREATE_CLUSTER, CREATE_TOPIC},
+    "Produce": {CLUSTER_ACTION},
 }
-"""Permissions that matter in combinations that no row has: for new topics, those of a pattern, operations of the cluster."""
+"""Permissions that matter in combinations that no row has: for new topics, those of a pattern, operations of the cluster.
+
+Workers write events with Produce."""
 
 
 def without_operations(answer: Any) -> Any:

@@ -14,6 +14,7 @@ from coordinator_lab.bench.flood import KINDS, FloodPlan
 from coordinator_lab.bench.load import Outcome, Plan
 from coordinator_lab.bench.new_connections import Connected, ConnectingPlan
 from coordinator_lab.bench.rebalance import COOPERATIVE, RANGE, Rebalances
+from coordinator_lab.bench.share import COMMITS, RARELY, SHARE, ShareOutcome, SharePlan
 from coordinator_lab.bench.tls import make_certificate
 from tests.support.admin_client import scrape
 from tests.support.server_process import ServerProcess
@@ -92,6 +93,14 @@ def test_requests_are_measured_over_tls(request_kind, tls_server, made):
     at = tls_server
     plan = Plan(at.host, at.port, request_kind, 2, 1, 1, 0.1, 0.5, at.pid, joins=True, certificate=made.certificate)
     assert Outcome(**run("load", json.dumps(asdict(plan)))).answers > 20
+
+
+@pytest.mark.parametrize("kind", [SHARE, COMMITS, RARELY])
+def test_members_read_every_record_once(kind, server):
+    """A share group and consumer groups do the same work, so that their costs can be compared."""
+    plan = SharePlan(server.host, server.port, kind, 2, 0.0, 0.001, server.pid, members=2, records=600)
+    found = ShareOutcome(**run("share", json.dumps(asdict(plan))))
+    assert found.records == 600
 
 
 def test_new_connections_are_measured_with_and_without_tls(server, tls_server, made):

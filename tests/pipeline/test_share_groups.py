@@ -118,7 +118,7 @@ def test_the_events_of_share_groups_have_columns(tmp_path: Path) -> None:
     h.arrive("a", ["u"])
     topic_id = h.catalog.topic_id("u")
     assert topic_id is not None
-    deliveries = Deliveries("archived", "g", "a", "u", topic_id, 0, "a cause", 3, [(7, 9, 5)])
+    deliveries = Deliveries("archived", "g", "a", "u", topic_id, 0, "a cause", 3, [(7, 9, 5, -1)], 1_000, 1)
     h._apply(note_deliveries(h.groups, h.now_ms, deliveries=deliveries))
     made.write_log(tmp_path, [[made.batch(0, encoded(h.events, EVENT_KEYS))]], topic="__coordinator_events")
     rows = {row["type"]: row for row in read(tmp_path, "events")}

@@ -5,6 +5,7 @@
     *ShareGroupState*     the state of a share partition (Kafka's PersisterStateManager)
     OffsetForLeaderEpoch  where partitions end, for the lags of share groups. Kafka's PartitionMetadataClient asks ListOffsets,
                           for which a worker would need a right to each topic. Here all partitions have the same epoch
+    Produce               events about the records of share groups (server/delivery_events.py; Kafka has none)
 
 One request at a time travels to a worker. What is not answered in time, or before the worker is dead, gets
 COORDINATOR_NOT_AVAILABLE, and whoever asked tries again: all of these requests may be repeated.
@@ -29,6 +30,8 @@ from coordinator.protocol.messages import (
     Answer,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    ProduceRequest,
+    ProduceResponse,
     Request,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -46,7 +49,7 @@ ANSWER_S = 2.0
 RESPONSE_BYTES_MAX = 16 << 20
 """The largest response that is read. One to a hundred thousand partitions has a megabyte."""
 _CLIENT_ID = "coordinator-worker"
-_MARKERS_VERSION, _PARTITIONS_VERSION, _EPOCHS_VERSION = 2, 5, 4
+_MARKERS_VERSION, _PARTITIONS_VERSION, _EPOCHS_VERSION, _PRODUCE_VERSION = 2, 5, 4, 11
 _NOT_AVAILABLE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -235,6 +238,20 @@ class Peers:
             })  # fmt: skip
 
         self._ask(next(iter(partitions)), request, _EPOCHS_VERSION, answered)
+
+    def append_events(self, shard: int, batch: bytes, done: Callable[[ErrorCode], None]) -> None:
+        """Appends events to those of a shard of groups, at the worker that has it."""
+        data = ProduceRequest.PartitionProduceData(shard, batch)
+        topic = ProduceRequest.TopicProduceData(name=names.COORDINATOR_EVENTS, partition_data=[data])
+        request = ProduceRequest(None, -1, int(ANSWER_S * 1_000), [topic])
+
+        def answered(response: ProduceResponse | None) -> None:
+            if response is None:
+                done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            else:
+                done(ErrorCode(response.responses[0].partition_responses[0].error_code))
+
+        self._ask(f"{names.CONSUMER_OFFSETS}-{shard}", request, _PRODUCE_VERSION, answered)
 
     def _ask(self, log: str, request: Request[Answer], version: int, answered: Callable[[Answer | None], None]) -> None:
         is_internal = log.rpartition("-")[0] in names.INTERNAL

@@ -1,12 +1,13 @@
-"""Events about the records of a share group: what became of deliveries that no member completed (topics/share/outcomes.py).
+"""Events about the records of a share group: who got them, and what became of each delivery (topics/share/outcomes.py).
 
 The leader of the share partition decides these things, and the group's shard only writes them down, beside the group's other
 events. It adds the client of the member, which the leader does not know.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from coordinator.groups.events import NO_FIELDS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.group import find_share_group
 from coordinator.groups.share.initialized import Topics
@@ -15,6 +16,11 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AcquisitionLockExpiredKey,
     AcquisitionLockExpiredValue,
+    Message,
+    RecordsAcknowledgedKey,
+    RecordsAcknowledgedValue,
+    RecordsAcquiredKey,
+    RecordsAcquiredValue,
     RecordsArchivedKey,
     RecordsArchivedValue,
     RecordsReleasedKey,
@@ -25,11 +31,13 @@ from coordinator.protocol.messages import (
 from coordinator.runtime.result import Event, Fact, MessageEvent, Result
 
 _MESSAGES: dict[str, tuple[str, Any, Any]] = {
+    "acquired": ("", RecordsAcquiredKey, RecordsAcquiredValue),
+    "acknowledged": ("", RecordsAcknowledgedKey, RecordsAcknowledgedValue),
     "lock_expired": ("acquisition_lock_expired", AcquisitionLockExpiredKey, AcquisitionLockExpiredValue),
     "archived": ("records_archived", RecordsArchivedKey, RecordsArchivedValue),
     "released": ("records_released", RecordsReleasedKey, RecordsReleasedValue),
 }
-"""Outcome -> name of the fact, key and value of the event."""
+"""Outcome -> name of the fact, key and value of the event. What is frequent has no name: it is only an event."""
 
 
 class Deliveries(NamedTuple):
@@ -43,41 +51,82 @@ class Deliveries(NamedTuple):
     partition: int
     cause: str
     records: int
-    ranges: Iterable[tuple[int, int, int]]
-    """First offset, last offset, delivery count."""
+    ranges: Sequence[tuple[int, int, int, int]]
+    """First offset, last offset, delivery count, and the type of the acknowledgement (-1: it is about none)."""
+    loaded_ms: int
+    """When the leader loaded the share partition."""
+    number: int
+    """Grows with each of the same load."""
 
 
 def note_deliveries(groups: Groups, _now_ms: int, *, deliveries: Deliveries) -> Result:
     """The fact, with its event. The group may be gone."""
-    name, key, value = _MESSAGES[deliveries.outcome]
+    name = _MESSAGES[deliveries.outcome][0]
     group = find_share_group(groups, deliveries.group_id)
     member = None if group is None else group.members.get(deliveries.member_id)
     client_id = None if member is None else member.client_id
-    ranges = [value.OffsetRange(*each) for each in deliveries.ranges]
-    fields = {
+    fields = _fields(deliveries, client_id) if name else NO_FIELDS
+    key, value = as_messages(deliveries)
+    value.client_id = client_id
+    value.client_host = None if member is None else member.client_host
+    return Result(facts=(Fact(name, fields, MessageEvent(key, value)),))
+
+
+def as_messages(deliveries: Deliveries) -> tuple[Message, Any]:
+    """Key and value of the event, without the client of the member."""
+    name, key, value = _MESSAGES[deliveries.outcome]
+    width = len(value.OffsetRange.__slots__)
+    event = value(
+        group_kind=Kind.SHARE,
+        member_id=deliveries.member_id,
+        topic_name=deliveries.topic,
+        topic_id=deliveries.topic_id,
+        partition=deliveries.partition,
+        records=deliveries.records,
+        ranges=[value.OffsetRange(*each[:width]) for each in deliveries.ranges],
+        loaded_ms=deliveries.loaded_ms,
+        number=deliveries.number,
+    )
+    if name:
+        event.cause = deliveries.cause
+    return key(deliveries.group_id), event
+
+
+def of_messages(key: Any, value: Any) -> Deliveries | None:
+    """The reverse; None for an event that is about something else."""
+    outcome = next((outcome for outcome, (_, kind, _) in _MESSAGES.items() if isinstance(key, kind)), None)
+    if outcome is None or not value.ranges:
+        return None
+    return Deliveries(
+        outcome,
+        key.group,
+        value.member_id,
+        value.topic_name,
+        value.topic_id,
+        value.partition,
+        getattr(value, "cause", ""),
+        value.records,
+        [
+            (each.first_offset, each.last_offset, each.delivery_count, getattr(each, "acknowledge_type", -1))
+            for each in value.ranges
+        ],
+        value.loaded_ms,
+        value.number,
+    )
+
+
+def _fields(deliveries: Deliveries, client_id: str | None) -> dict[str, Any]:
+    return {
         "group_id": deliveries.group_id,
         "member": deliveries.member_id,
         "client": client_id,
         "topic": deliveries.topic,
         "partition": deliveries.partition,
         "records": deliveries.records,
-        "first_offset": ranges[0].first_offset,
-        "delivery_count": max(each.delivery_count for each in ranges),
+        "first_offset": deliveries.ranges[0][0],
+        "delivery_count": max(count for _, _, count, _ in deliveries.ranges),
         "cause": deliveries.cause,
     }
-    event = value(
-        group_kind=Kind.SHARE,
-        cause=deliveries.cause,
-        member_id=deliveries.member_id,
-        client_id=client_id,
-        client_host=None if member is None else member.client_host,
-        topic_name=deliveries.topic,
-        topic_id=deliveries.topic_id,
-        partition=deliveries.partition,
-        records=deliveries.records,
-        ranges=ranges,
-    )
-    return Result(facts=(Fact(name, fields, MessageEvent(key(deliveries.group_id), event)),))
 
 
 class AlteredBy(NamedTuple):

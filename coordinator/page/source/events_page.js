@@ -7,8 +7,10 @@ import { clock, count, sentence } from "./words.js";
 const TYPES = ["EventLogOpened", "EventLogClosed", "RebalanceStarted", "RebalanceCompleted", "RebalanceOvertaken", "MemberJoined", "MemberLeft",
   "MemberExpired", "MemberFenced", "RequestRefused", "OffsetsRewound", "AssignmentDelivered", "AssignmentAcknowledged", "AssignmentInvalid",
   "AssignmentFailed", "GroupConverted", "GroupResynced", "AcquisitionLockExpired",
-  "RecordsArchived", "RecordsReleased", "SharePartitionsInitialized", "FaultActed", "CommitDecided"];
-export const NOT_COMMITS = TYPES.filter((each) => each !== "CommitDecided").join();
+  "RecordsArchived", "RecordsReleased", "SharePartitionsInitialized", "FaultActed", "CommitDecided", "RecordsAcquired",
+  "RecordsAcknowledged"];
+const FREQUENT = ["CommitDecided", "RecordsAcquired", "RecordsAcknowledged"];
+export const NOT_COMMITS = TYPES.filter((each) => !FREQUENT.includes(each)).join();
 const SINCE = { 600_000: "ten minutes", 3_600_000: "an hour", 86_400_000: "a day", 0: "the beginning" };
 const PAGE = 1000;
 const KEPT_MAX = 5000;
@@ -21,7 +23,7 @@ export class EventsPage {
     const field = (text, input) => el("label", { for: input.id }, text, input);
     this.by = select("by", [["group", "group"], ["member", "member"], ["client", "client or host"]]);
     this.text = el("input", { type: "search", id: "text", placeholder: "everything" });
-    this.type = select("type", [[NOT_COMMITS, "all but commits"], ["", "all"], ...TYPES.map((each) => [each, each])]);
+    this.type = select("type", [[NOT_COMMITS, "all but commits and deliveries"], ["", "all"], ...TYPES.map((each) => [each, each])]);
     this.since = select("since", Object.entries(SINCE).sort((a, b) => (a[0] || Infinity) - (b[0] || Infinity)));
     this.since.value = "3600000";
     this.by.value = ["group", "member", "client"].includes(asked.get("by")) ? asked.get("by") : "group";

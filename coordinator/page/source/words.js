@@ -79,6 +79,8 @@ const PHRASES = {
   OffsetsRewound: (e, who) => `${e.cause}${e.member_id ? ` (${who(e.member_id)})` : ` (${e.client_id ?? "no client id"})`}: ${rewound(e)}`,
   AcquisitionLockExpired: (e, who) => `${e.cause || "the lock ended"} of ${who(e.member_id)} on ${delivered(e)}`,
   RecordsArchived: (e, who) => `${delivered(e)} of ${who(e.member_id)} will not be delivered again: ${e.cause}`,
+  RecordsAcquired: (e, who) => `${who(e.member_id)} acquired ${delivered(e)}`,
+  RecordsAcknowledged: (e, who) => `${who(e.member_id)} acknowledged ${delivered(e)}`,
   RecordsReleased: (e, who) => `${who(e.member_id)} gave back ${delivered(e)}: ${e.cause}`,
   SharePartitionsInitialized: (e) => `${e.principal ? `${e.principal} set the start of` : "the group can read"} ${count(assigned(e), "partition")}: `
     + (e.error_code ? errorName(e.error_code) : started(e)),

@@ -9,6 +9,7 @@ begins with another partition each time, so that the first one does not take all
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, key_values, split
@@ -25,7 +26,7 @@ from coordinator.topics.share.sessions import PartitionKey
 from coordinator.world.schedule import Handle
 
 CHUNK_BYTES = 256 * 1024
-"""How much is read at once, until there are enough records."""
+"""How much is read at once, until there are enough records, of a share partition that nothing was read of yet."""
 
 Data = ShareFetchResponse.PartitionData
 
@@ -242,10 +243,13 @@ class ShareFetch:
             leader.machine.log_starts_at(partition.start_offset)
             return _Read(offset, b"", (), (), is_final=True)
         parts: list[bytes] = []
+        batches: list[tuple[int, BatchHeader]] = []
         last_wanted, size, at = offset + self._wanted.records.records_max - 1, 0, offset
+        # One part need not be joined with others, which takes as long as to read it.
+        chunk = max(CHUNK_BYTES, ceil(self._wanted.records.records_max * leader.record_bytes))
         try:
             while log is not None and at < offset_end and at <= last_wanted:
-                room = min(CHUNK_BYTES, limit - size)
+                room = min(chunk, limit - size)
                 part = (
                     log.read(at, max(0, room), offset_end=offset_end, at_least_one=at_least_one and not size)
                     if room > 0 or (at_least_one and not size)
@@ -253,11 +257,14 @@ class ShareFetch:
                 )
                 if not part:
                     break
+                # As for a Fetch, clients verify the checksums.
+                batches += [(size + position, header) for position, header in split(part, verifies=False)]
                 parts.append(part)
                 size += len(part)
-                at = split(part)[-1][1].next_offset
-            records = b"".join(parts)
-            batches = split(records)
+                at = batches[-1][1].next_offset
+            if batches:
+                leader.record_bytes = size / (at - batches[0][1].base_offset)
+            records = parts[0] if len(parts) == 1 else b"".join(parts)
             return _Read(offset, records, batches, self._fetched(partition, records, batches))
         except OffsetOutOfRange:
             return _Read(offset, b"", (), (), is_final=True)
@@ -302,9 +309,8 @@ class ShareFetch:
             )
             leader.watch_locks()
             if acquired:
-                count = sum(each.last_offset - each.first_offset + 1 for each in acquired)
-                records_max -= count
-                self._manager.outcomes.acquired += count
+                records_max -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+                self._manager.outcomes.on_acquired(leader.place, self._wanted.records.member_id, acquired)
                 data.records = _slice(read, acquired[0].first_offset, acquired[-1].last_offset)
                 data.acquired_records = [ShareFetchResponse.AcquiredRecords(*each) for each in acquired]
 

@@ -30,7 +30,7 @@ from coordinator.topics.partition import Partition
 from coordinator.topics.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, Dead, DeadLetters
 from coordinator.topics.share.in_flight import RecordState, Transition
 from coordinator.topics.share.machine import REJECT, Acknowledgement, Limits, ShareMachine, persisted
-from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes
+from coordinator.topics.share.outcomes import LOCK_ENDED, LOCK_EXPIRED, Outcomes, Place
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
 
@@ -113,6 +113,8 @@ class ShareLeader:
         self.error: KafkaError | None = None
         """Why the share partition is over."""
         self.waiters: dict[Waiter, None] = {}
+        self.record_bytes = 0.0
+        """How many bytes of the log a record of the last fetch had, on average."""
         self.machine = ShareMachine(0, 0, ())
         self._states = states
         self._when = when
@@ -124,6 +126,8 @@ class ShareLeader:
         self._dead_letters = dead_letters
         self._on_archived = on_archived
         self._archiving = 0
+        self.place = Place(key, -1)
+        """For reports about records."""
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._ask(lambda: states.read(key, self.leader_epoch), self._loaded)
@@ -171,6 +175,7 @@ class ShareLeader:
         if self.is_over:
             return
         self.machine = ShareMachine(state.state_epoch, start_offset, state.batches)
+        self.place = self._outcomes.loaded(self.key, self._clock.wall_ms())
         self.state = State.ACTIVE
         limit = self.limits().delivery_count
         for dead in self.machine.archiving():
@@ -224,7 +229,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_acknowledged(self.key, acknowledgements, transitions, self.limits().delivery_count)
+                self._outcomes.on_acknowledged(self.place, acknowledgements, transitions, self.limits().delivery_count)
             done(failure)
 
         self._persist(transitions, persisted)
@@ -235,7 +240,7 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_released(self.key, transitions, self.limits().delivery_count, cause)
+                self._outcomes.on_released(self.place, transitions, self.limits().delivery_count, cause)
 
         self._persist(transitions, persisted)
 
@@ -330,7 +335,7 @@ class ShareLeader:
         ended = self.machine.ended_locks
         if ended:
             self.machine.ended_locks = []
-            self._outcomes.on_locks_ended(self.key, ended, self.limits().delivery_count, cause)
+            self._outcomes.on_locks_ended(self.place, ended, self.limits().delivery_count, cause)
 
     def _expired(self, dying: Sequence[Batch], done: Callable[[], None], _failure: KafkaError | None) -> None:
         if self.machine.expired():

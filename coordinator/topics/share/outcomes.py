@@ -1,7 +1,8 @@
-"""What becomes of acquired records, for metrics and for the event log. Nothing here decides anything.
+"""What becomes of records, for metrics and for the event log. Nothing here decides anything.
 
-Acquisitions and acknowledgements are only counted. What a person asks about later is reported as well: locks that ended,
-records that were given back with a session, and records that were archived because they were delivered too often.
+Everything is counted. What a person asks about later is always reported: locks that ended, records that were given back with a
+session, and records that were archived because they were delivered too often. Acquisitions and acknowledgements are reported to
+who wants every event: one for each request and share partition, whatever the number of records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from coordinator.share_state.share_state import SharePartition
 from coordinator.topics.share.in_flight import RecordState, Transition
-from coordinator.topics.share.machine import RELEASE, RENEW, Acknowledgement
+from coordinator.topics.share.machine import RELEASE, RENEW, Acknowledgement, Acquired
 
 TYPES = ("gap", "accept", "release", "reject", "renew")
 """Names of the types of acknowledgements, by number."""
@@ -22,12 +23,14 @@ ARCHIVED_BY_LOCK = "the lock of the last delivery ended"
 ARCHIVED_BY_MEMBER = "the member released the last delivery"
 ARCHIVED_BY_SESSION = "the session of the last delivery ended"
 RANGES_MAX = 100
-"""The most ranges that a report names."""
+"""The most ranges of a report; more are in further reports."""
 
 
 class Outcome(StrEnum):
     """What a report is about."""
 
+    ACQUIRED = "acquired"
+    ACKNOWLEDGED = "acknowledged"
     LOCK_EXPIRED = "lock_expired"
     ARCHIVED = "archived"
     RELEASED = "released"
@@ -39,29 +42,45 @@ class OffsetRange(NamedTuple):
     first_offset: int
     last_offset: int
     delivery_count: int
+    kind: int
+    """Of acknowledged records: the type of the acknowledgement; of others -1."""
+
+
+class Place(NamedTuple):
+    """A share partition between two loads of its state: a lock that is older than the load is gone."""
+
+    key: SharePartition
+    loaded_ms: int
+    """When it was loaded, by the wall clock, but later than any other load of this process."""
 
 
 class Report(NamedTuple):
     """Records of one member in one share partition."""
 
     outcome: Outcome
-    key: SharePartition
+    place: Place
     member_id: str
     cause: str
     records: int
     ranges: Sequence[OffsetRange]
     """Ascending; at most RANGES_MAX of them."""
+    number: int
+    """Grows with each report of this process."""
 
 
 class Outcomes:
     """The counts of all share partitions of this process since its start, and the way of reports to the event log."""
 
     __slots__ = (
-        "acknowledged", "acquired", "archived", "dead_letters", "locks_expired", "report",
+        "_loaded_ms", "_number", "acknowledged", "acquired", "archived", "dead_letters", "locks_expired", "report",
+        "reports_all",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.report: Callable[[Report], None] = _nobody_listens
+        self.reports_all = False
+        """Whether acquisitions and acknowledgements are reported, too."""
+        self._loaded_ms = self._number = -1
         self.acquired = 0
         """Records that members got, each as often as it was delivered."""
         self.acknowledged = dict.fromkeys(TYPES, 0)
@@ -73,8 +92,19 @@ class Outcomes:
         self.dead_letters = {"written": 0, "failed": 0}
         """Records for dead-letter queues: those that were written, and those that could not be."""
 
+    def loaded(self, key: SharePartition, wall_ms: int) -> Place:
+        """A leader has loaded the state of a share partition."""
+        self._loaded_ms = max(wall_ms, self._loaded_ms + 1)
+        return Place(key, self._loaded_ms)
+
+    def on_acquired(self, place: Place, member_id: str, acquired: Sequence[Acquired]) -> None:
+        """A member has acquired records."""
+        self.acquired += sum(each.last_offset - each.first_offset + 1 for each in acquired)
+        if self.reports_all:
+            self._send(Outcome.ACQUIRED, place, member_id, "", [OffsetRange(*each, -1) for each in acquired])
+
     def on_acknowledged(
-        self, key: SharePartition, acknowledgements: Iterable[Acknowledgement], done: Sequence[Transition], limit: int
+        self, place: Place, acknowledgements: Iterable[Acknowledgement], done: Sequence[Transition], limit: int
     ) -> None:
         """These transitions of one member are durable. `limit`: share.delivery.count.limit."""
         for each in done:
@@ -84,43 +114,50 @@ class Outcomes:
                 size = acknowledgement.last_offset - acknowledgement.first_offset + 1
                 renewed = size if len(acknowledgement.types) == 1 else list(acknowledgement.types).count(RENEW)
                 self.acknowledged[TYPES[RENEW]] += renewed
-        self._archived(key, [each for each in done if each.kind == RELEASE], limit, ARCHIVED_BY_MEMBER)
+        if self.reports_all and done:
+            self._send(Outcome.ACKNOWLEDGED, place, done[0].member_id, "", _ranges(done, with_kind=True))
+        self._archived(place, [each for each in done if each.kind == RELEASE], limit, ARCHIVED_BY_MEMBER)
 
-    def on_released(self, key: SharePartition, done: Sequence[Transition], limit: int, cause: str) -> None:
+    def on_released(self, place: Place, done: Sequence[Transition], limit: int, cause: str) -> None:
         """The records of one member were given back with its session."""
-        self._report(Outcome.RELEASED, key, done, cause)
-        self._archived(key, done, limit, ARCHIVED_BY_SESSION)
+        self._report(Outcome.RELEASED, place, done, cause)
+        self._archived(place, done, limit, ARCHIVED_BY_SESSION)
 
-    def on_locks_ended(self, key: SharePartition, ended: Sequence[Transition], limit: int, cause: str) -> None:
+    def on_locks_ended(self, place: Place, ended: Sequence[Transition], limit: int, cause: str) -> None:
         """Locks of any members have ended."""
         for member_id in dict.fromkeys(each.member_id for each in ended):
             of_member = [each for each in ended if each.member_id == member_id]
             self.locks_expired += _count(of_member)
-            self._report(Outcome.LOCK_EXPIRED, key, of_member, cause)
-            self._archived(key, of_member, limit, ARCHIVED_BY_LOCK)
+            self._report(Outcome.LOCK_EXPIRED, place, of_member, cause)
+            self._archived(place, of_member, limit, ARCHIVED_BY_LOCK)
 
-    def _archived(self, key: SharePartition, done: Sequence[Transition], limit: int, cause: str) -> None:
+    def _archived(self, place: Place, done: Sequence[Transition], limit: int, cause: str) -> None:
         # Deleted records are archived as well when they are given back, however seldom they were delivered.
         # A dead-letter queue changes nothing about the limit.
         archived = [each for each in done if each.state >= RecordState.ARCHIVING and each.delivery_count >= limit]
         self.archived += _count(archived)
-        self._report(Outcome.ARCHIVED, key, archived, cause)
+        self._report(Outcome.ARCHIVED, place, archived, cause)
 
-    def _report(self, outcome: Outcome, key: SharePartition, done: Sequence[Transition], cause: str) -> None:
+    def _report(self, outcome: Outcome, place: Place, done: Sequence[Transition], cause: str) -> None:
         if done:
-            self.report(Report(outcome, key, done[0].member_id, cause, _count(done), _ranges(done)))
+            self._send(outcome, place, done[0].member_id, cause, _ranges(done, with_kind=False))
+
+    def _send(self, outcome: Outcome, place: Place, member_id: str, cause: str, ranges: Sequence[OffsetRange]) -> None:
+        for begin in range(0, len(ranges), RANGES_MAX):
+            part = ranges[begin : begin + RANGES_MAX]
+            records = sum(each.last_offset - each.first_offset + 1 for each in part)
+            self._number += 1
+            self.report(Report(outcome, place, member_id, cause, records, part, self._number))
 
 
-def _ranges(done: Sequence[Transition]) -> Sequence[OffsetRange]:
+def _ranges(done: Sequence[Transition], *, with_kind: bool) -> Sequence[OffsetRange]:
     found: list[OffsetRange] = []
     for each in sorted(done, key=lambda each: each.first_offset):
-        last = found[-1] if found else None
-        if last is not None and (last.last_offset + 1, last.delivery_count) == (each.first_offset, each.delivery_count):
-            found[-1] = last._replace(last_offset=each.last_offset)
-        elif len(found) == RANGES_MAX:
-            break
+        range_ = OffsetRange(each.first_offset, each.last_offset, each.delivery_count, each.kind if with_kind else -1)
+        if found and (found[-1].last_offset + 1, *found[-1][2:]) == (range_.first_offset, *range_[2:]):
+            found[-1] = found[-1]._replace(last_offset=range_.last_offset)
         else:
-            found.append(OffsetRange(each.first_offset, each.last_offset, each.delivery_count))
+            found.append(range_)
     return found
 
 

@@ -23,6 +23,7 @@ from coordinator.protocol.messages import (
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
 )
+from tests.support.admin_client import view
 from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -134,6 +135,13 @@ def test_the_leader_of_a_share_partition_follows_another_worker_and_the_log(clus
         data = fetch(link, cluster, group_id, 1, (0, 2, ACCEPT), (3, 4, RELEASE))
         assert (data.acknowledge_error_code, acquired(data)) == (0, [(3, 4, 2)])
         assert cluster.lag(group_id) == (0, RECORDS - 3)
+
+        kinds = "RecordsAcquired,RecordsAcknowledged"
+        page = f"/v1/events/page?group={group_id}&type={kinds}"
+        expected = [("RecordsAcquired", 10), ("RecordsAcknowledged", 5), ("RecordsAcquired", 2)]
+        wait_until(
+            lambda: [(each["type"], each["records"]) for each in view(cluster.server, page)["events"]] == expected
+        )
 
         assert heartbeat(cluster, group_id, -1).error_code == 0
         partition = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition(0, 1)

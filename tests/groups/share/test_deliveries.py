@@ -15,8 +15,8 @@ def h():
 
 
 def note(h, outcome, cause="", member_id="m"):
-    ranges = [(3, 4, 1), (7, 7, 2)]
-    deliveries = Deliveries(outcome, "g", member_id, "t", h.catalog.topic_id("t"), 1, cause, 3, ranges)
+    ranges = [(3, 4, 1, 1), (7, 7, 2, 3)]
+    deliveries = Deliveries(outcome, "g", member_id, "t", h.catalog.topic_id("t"), 1, cause, 3, ranges, 7_000, 1)
     h._apply(note_deliveries(h.groups, h.now_ms, deliveries=deliveries))
 
 
@@ -41,6 +41,21 @@ def test_what_became_of_records_is_an_event_with_their_member(h, outcome, event,
     ]
     (said,) = [each for each in h.facts if each.name == fact]
     assert (said.fields["client"], said.fields["first_offset"], said.fields["delivery_count"]) == ("client", 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "event"), [("acquired", "RecordsAcquired"), ("acknowledged", "RecordsAcknowledged")]
+)
+def test_who_got_records_and_what_was_said_about_them_are_events_without_a_line_in_the_log(h, outcome, event):
+    h.arrive()
+    note(h, outcome)
+    (found,) = h.events_of(event)
+    assert (found.member_id, found.client_id, found.partition, found.records) == ("m", "client", 1, 3)
+    assert found.loaded_ms == 7_000
+    assert [each.delivery_count for each in found.ranges] == [1, 2]
+    if outcome == "acknowledged":
+        assert [each.acknowledge_type for each in found.ranges] == [1, 3]
+    assert not any(each.name and "member" in each.fields and "cause" in each.fields for each in h.facts)
 
 
 def test_records_of_a_member_that_is_gone_have_an_event_without_a_client(h):
