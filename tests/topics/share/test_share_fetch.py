@@ -322,7 +322,7 @@ def test_each_load_of_a_share_partition_is_later_than_the_one_before(world, repo
     world.manager.outcomes.reports_all = True
     world.plane.produce(batch(b"a"))
     world.fetch()
-    world.manager.forget_group("g")
+    world.manager.forget(lambda key: True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     world.fetch()
     first, second = (report.place.loaded_ms for report in reports)
     assert first < second
