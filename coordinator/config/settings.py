@@ -546,7 +546,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " (errors.deadletterqueue.topic.name, a setting of the group). If false, somebody must create it, with"
          " errors.deadletterqueue.group.enable=true."),
         ("errors.deadletterqueue.topic.name.prefix", TopicsConfig, TEXT, "",
-         "How the names of all dead-letter queues must begin. Empty: anyhow."),
+         "How the names of all dead-letter queues must begin. Empty: any name is allowed."),
         ("topic.visibility.delay.ms", TopicsConfig, integer(0, 60_000), "milliseconds",
          "How long a topic that was created, extended or deleted looks to clients and groups as it did before, after the"
          " request was answered: the brokers of a Kafka cluster learn of topics later than its controller. Not a Kafka"

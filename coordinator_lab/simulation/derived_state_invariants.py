@@ -220,8 +220,10 @@ def _stored_half(group: ClassicGroup) -> tuple[Any, Any]:
         )
         for member in group.members.values()
     ]
+    # An administrator may have evicted all members of a generation that was forming.
+    is_forming = group.forming is not None and group.state is not State.EMPTY
     return (
-        (generation, group.forming is not None, last.leader, last.protocol, stored),
+        (generation, is_forming, last.leader, last.protocol, stored),
         (group.generation, forms, group.leader_id, group.protocol_name, members),
     )
 

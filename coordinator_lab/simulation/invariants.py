@@ -135,10 +135,13 @@ class Invariants:
         self._event_logs.check(server)
 
     def _check_forced(self, groups: GroupMachine) -> None:
-        """Checks that no crash takes back a rebalance from outside: it has happened, or the members are called to it again."""
+        """Checks that no crash takes back a rebalance from outside: it has happened, or the members are called to it again.
+
+        A group whose members an administrator has evicted meanwhile has nobody to call.
+        """
         for group in groups.by_id.values():
             epoch = self._forced_epoch(group.group_id)
-            if group.epoch < epoch and group.state != State.PREPARING_REBALANCE:
+            if group.epoch < epoch and group.state not in (State.PREPARING_REBALANCE, State.EMPTY):
                 self._broken(FORCED, f"{group.group_id} is {group.state} in {group.epoch} after a load, not in {epoch}")
 
     def check_events(self, server: Server) -> set[int]:

@@ -23,14 +23,13 @@ from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, ProduceResponse
 from coordinator.runtime.result import Fact
 from coordinator.share_state.share_state import SharePartition
-from coordinator.topics import names
 from coordinator.topics.append import Entry, append
 from coordinator.topics.batch_validation import Batch
 from coordinator.topics.create import create_topics
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition, nobody_waits
 from coordinator.topics.share.outcomes import Outcomes
-from coordinator.topics.topic_settings import GROUP_DEAD_LETTERS, TopicSettings
+from coordinator.topics.topic_settings import GROUP_DEAD_LETTERS
 from coordinator.topics.topics import Topics
 
 REJECTED = "Offset rejected by client."
@@ -99,7 +98,7 @@ class DeadLetters:
         known = topics.registry.topics.get(topic)
         if not topic:
             return f"Configured DLQ topic name in share group: {group_id} is empty."
-        if topic.startswith("__") or topic in names.INTERNAL:
+        if topic.startswith("__"):
             return f"Configured DLQ topic name in share group: {group_id} cannot start with __, topic: {topic}."
         if known is not None and known.configs.get(GROUP_DEAD_LETTERS, "").strip().lower() != "true":
             return f"DLQ is not enabled on configured DLQ topic for share group: {group_id}, topic: {topic}."
@@ -140,15 +139,17 @@ class _Writing:
             self._give_up(why)
         elif topics.topic_id(queue.topic) is None:
             self._create(queue.topic)
-        elif queue.copies:
-            # Kafka reads as much at a time as one batch of the queue may have.
-            bytes_max = self._settings(queue.topic).max_message_bytes
-            records = self._read(bytes_max)
-            topics.record_walks.submit(
-                partial(_originals, records, self._next_offset, self._dead.last_offset, bytes_max), self._copied
-            )
         else:
-            self._append({}, self._dead.last_offset)
+            partition = self._partition(queue.topic)
+            if partition is not None and queue.copies:
+                # Kafka reads as much at a time as one batch of the queue may have.
+                bytes_max = partition.settings.max_message_bytes
+                records = self._read(bytes_max)
+                topics.record_walks.submit(
+                    partial(_originals, records, self._next_offset, self._dead.last_offset, bytes_max), self._copied
+                )
+            else:
+                self._append({}, self._dead.last_offset)
 
     # --- the topic ----------------------------------------------------------------------------------------------------
 
@@ -173,10 +174,10 @@ class _Writing:
         else:
             self._give_up(f"{error.name}: {result.error_message}")
 
-    def _settings(self, name: str) -> TopicSettings:
-        partition = self._letters.topics.user_partition(name, 0)
-        assert partition is not None
-        return partition.settings
+    def _partition(self, name: str) -> Partition | None:
+        """The partition of the queue for these records; None if it is not there."""
+        count = self._letters.topics.partition_count(name)
+        return self._letters.topics.user_partition(name, self._dead.key.partition % count) if count else None
 
     # --- the original records -----------------------------------------------------------------------------------------
 
@@ -201,11 +202,9 @@ class _Writing:
     def _append(self, originals: _Originals, last_offset: int) -> None:
         """Appends the records up to this offset, or as many as fit into a batch."""
         topics, name = self._letters.topics, self._queue.topic
-        count = topics.partition_count(name)
-        index = self._dead.key.partition % count if count else 0
-        partition = topics.user_partition(name, index)
+        partition = self._partition(name)
         if partition is None:
-            self._give_up(topics.why_absent(name, index).name)
+            self._give_up(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name)
             return
         now_ms = topics.clock.wall_ms()
         last_offset = min(last_offset, self._next_offset + RECORDS_AT_ONCE - 1)
