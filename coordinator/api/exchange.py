@@ -286,7 +286,7 @@ class Exchange(EncodedReplies, Generic[R]):
 
     def refusal(self, error: KafkaError) -> Message:
         """Builds the API's response for this error, in the shape of the request's version."""
-        message = self.route.api.refuse(self.request, error, self.api_version)
+        message = self.route.api.refusal(self.request, error, self.api_version)
         if not self.route.has_error_code:  # else `encode` counts it
             errors = self.route.errors
             errors[error.code] = errors.get(error.code, 0) + 1

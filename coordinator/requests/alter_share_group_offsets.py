@@ -90,7 +90,7 @@ class _Alter:
 
     def _begun(self, reply: int | KafkaError) -> None:
         if isinstance(reply, KafkaError):
-            self._exchange.reply(refuse(self._exchange.request, reply, self._exchange.api_version))
+            self._exchange.fail(reply)
             return
         initialize = self._server.share_states.initialize
         asks = {
@@ -124,19 +124,12 @@ class _Alter:
         self._exchange.reply(AlterShareGroupOffsetsResponse(responses=[*self._refused, *self._topics.values()]))
 
 
-def refuse(
-    request: AlterShareGroupOffsetsRequest, error: KafkaError, api_version: int
-) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=91,
     name="AlterShareGroupOffsets",
     versions=(0, 0),
     access=(READ_GROUP, READ_TOPIC),
     handle=handle,
-    refuse=refuse,
     errors=GROUP_ERRORS | TOPIC_ERRORS | {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_MAX_SIZE_REACHED},
     elements=("topics.partitions",),
     coordinator=Coordinator.GROUP,

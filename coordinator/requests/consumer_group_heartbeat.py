@@ -16,7 +16,7 @@ from coordinator.config.features import serves
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest
 from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
 
 
@@ -38,12 +38,6 @@ def guard(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest], per
         if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def refuse(
-    request: ConsumerGroupHeartbeatRequest, error: KafkaError, api_version: int
-) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def _is_enabled(server: Server) -> bool:
@@ -75,7 +69,6 @@ API = Api(
     versions=(0, 1),
     access=(READ_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     is_guarded_whole=True,
     is_cacheable=True,

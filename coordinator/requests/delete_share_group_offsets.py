@@ -75,7 +75,7 @@ class _Delete:
 
     def _begun(self, reply: Deleting | KafkaError) -> None:
         if isinstance(reply, KafkaError):
-            self._exchange.reply(refuse(self._exchange.request, reply, self._exchange.api_version))
+            self._exchange.fail(reply)
             return
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if reply.has_states:
@@ -113,19 +113,12 @@ class _Delete:
         self._exchange.reply(DeleteShareGroupOffsetsResponse(responses=[*self._first, *deleted, *self._last]))
 
 
-def refuse(
-    request: DeleteShareGroupOffsetsRequest, error: KafkaError, api_version: int
-) -> DeleteShareGroupOffsetsResponse:
-    return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=92,
     name="DeleteShareGroupOffsets",
     versions=(0, 0),
     access=(DELETE_GROUP, READ_TOPIC),
     handle=handle,
-    refuse=refuse,
     errors=GROUP_ERRORS | TOPIC_ERRORS | {ErrorCode.NON_EMPTY_GROUP},
     elements=("topics",),
     coordinator=Coordinator.GROUP,

@@ -108,10 +108,6 @@ def _describe(authorizer: "StandardAuthorizer", exchange: Exchange[DescribeAclsR
     exchange.reply(DescribeAclsResponse(resources=list(resources.values())))
 
 
-def refuse(_request: DescribeAclsRequest, error: KafkaError, _api_version: int) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=29,
     name="DescribeAcls",
@@ -119,7 +115,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
     guard=guard,
-    refuse=refuse,
     writes=False,
     errors=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SECURITY_DISABLED}),
 )

@@ -37,10 +37,6 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
     exchange.reply(response)
 
 
-def refuse(_request: DescribeClusterRequest, error: KafkaError, _api_version: int) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=error.code, error_message=error.message)
-
-
 _ERRORS = frozenset({
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
 })  # fmt: skip
@@ -51,7 +47,6 @@ API = Api(
     versions=(0, 2),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=_ERRORS,
     overlay=Forwarded(last=2),

@@ -130,8 +130,8 @@ class DescribesKind:
             hide=self._hide,
         )
 
-    def refuse(self, group_ids: Sequence[str], error: KafkaError) -> Message:
-        return self._response(groups=[self._refused(group_id, error.code) for group_id in group_ids])
+    def refuse(self, request: Any, error: KafkaError, _api_version: int) -> Message:
+        return self._response(groups=[self._refused(group_id, error.code) for group_id in request.group_ids])
 
     def _refused(self, group_id: str, error: ErrorCode, text: str | None = None) -> Any:
         return self._described(error_code=error, group_id=group_id, error_message=text)

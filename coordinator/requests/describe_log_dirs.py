@@ -30,10 +30,6 @@ def handle(server: Server, exchange: Exchange[DescribeLogDirsRequest]) -> None:
     exchange.reply(DescribeLogDirsResponse(results=[result]))
 
 
-def refuse(_request: DescribeLogDirsRequest, error: KafkaError, _api_version: int) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=error.code)
-
-
 def _topics(server: Server, request: DescribeLogDirsRequest) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
     wanted = None
     if request.topics is not None:
@@ -62,7 +58,6 @@ API = Api(
     versions=(1, 5),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
     errors=_ERRORS,

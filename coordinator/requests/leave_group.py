@@ -25,10 +25,6 @@ def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:
     server.groups.submit(exchange.request.group_id, leave_group, exchange)
 
 
-def refuse(request: LeaveGroupRequest, error: KafkaError, api_version: int) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
-
-
 def _shape(request: LeaveGroupRequest, error: KafkaError, version: int) -> LeaveGroupResponse | None:
     if version < _MEMBERS_SINCE or error.code not in _MEMBERS_ERRORS:
         return None
@@ -45,7 +41,6 @@ API = Api(
     versions=(0, 5),
     access=(READ_GROUP,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
     errors=MEMBER_ERRORS,
     elements=("members",),

@@ -33,10 +33,6 @@ def handle(server: Server, exchange: Exchange[ListConfigResourcesRequest]) -> No
     )
 
 
-def refuse(_request: ListConfigResourcesRequest, error: KafkaError, _api_version: int) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=error.code)
-
-
 def _is_of_groups(request: ListConfigResourcesRequest) -> bool:
     return request.resource_types == [ConfigResourceType.GROUP]
 
@@ -47,7 +43,6 @@ API = Api(
     versions=(0, 1),
     access=(DESCRIBE_CLUSTER_CONFIGS,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER_CONFIGS, handle),
     writes=False,
     errors=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),

@@ -106,17 +106,12 @@ def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     reply_with_list(server.groups, view, exchange, response, may_see=None if sees_all else may_see)
 
 
-def refuse(request: ListGroupsRequest, error: KafkaError, api_version: int) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=error.code)
-
-
 API = Api(
     key=16,
     name="ListGroups",
     versions=(0, 5),
     access=(DESCRIBE_CLUSTER, DESCRIBE_GROUP),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=COORDINATOR_ERRORS | {ErrorCode.CLUSTER_AUTHORIZATION_FAILED},
     overlay=HERE,

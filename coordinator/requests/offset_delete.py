@@ -16,7 +16,7 @@ from coordinator.api.sliced_work import Pieces
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
+from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.security.access import DELETE_GROUP, READ_TOPIC
 from coordinator.topics.topics import Topics
@@ -99,10 +99,6 @@ def _parts(request: OffsetDeleteRequest) -> Iterator[OffsetDeleteRequest]:
         yield part
 
 
-def refuse(request: OffsetDeleteRequest, error: KafkaError, api_version: int) -> Message:
-    return OffsetDeleteResponse(error_code=error.code)
-
-
 def _refuse_some(request: OffsetDeleteRequest, topics: Topics, denied: Collection[str]) -> list[_Topic]:
     """Leaves partitions that exist in the request, of topics not `denied`; returns the response's entries for the others."""
     left: list[_RequestedTopic] = []
@@ -149,7 +145,6 @@ API = Api(
     versions=(0, 0),
     access=(DELETE_GROUP, READ_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     errors=GROUP_ERRORS | _PARTITIONS_ERRORS | {ErrorCode.NON_EMPTY_GROUP},
     elements=("topics.partitions",),

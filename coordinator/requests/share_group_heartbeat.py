@@ -12,7 +12,7 @@ from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.heartbeat import share_group_heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from coordinator.protocol.messages import ShareGroupHeartbeatRequest
 from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
 
 MEMBER_ID_LENGTH_MAX = 36
@@ -36,10 +36,6 @@ def guard(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest], permit
         if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def refuse(request: ShareGroupHeartbeatRequest, error: KafkaError, api_version: int) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
 def _is_enabled(server: Server) -> bool:
@@ -69,7 +65,6 @@ API = Api(
     versions=(1, 1),
     access=(READ_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     is_guarded_whole=True,
     is_cacheable=True,

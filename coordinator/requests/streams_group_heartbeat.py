@@ -82,10 +82,6 @@ def guard(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest], perm
     handle(server, exchange)
 
 
-def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version: int) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
 def _is_enabled(server: Server) -> bool:
     return serves(server.config, server.topics.registry, Kind.STREAMS)
 
@@ -164,7 +160,6 @@ API = Api(
     versions=(0, 1),
     access=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     is_cacheable=True,
     errors=_ERRORS,

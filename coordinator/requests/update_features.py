@@ -46,10 +46,6 @@ def _update(server: Server, exchange: Exchange[UpdateFeaturesRequest]) -> None:
         done(ErrorCode.NONE)
 
 
-def refuse(_request: UpdateFeaturesRequest, error: KafkaError, _api_version: int) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-
-
 _ERRORS = frozenset({
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER, ErrorCode.FEATURE_UPDATE_FAILED,
     ErrorCode.INVALID_UPDATE_VERSION,
@@ -62,6 +58,5 @@ API = Api(
     access=(ALTER_CLUSTER,),
     handle=handle,
     guard=guarded_by_cluster(ALTER_CLUSTER, handle),
-    refuse=refuse,
     errors=_ERRORS,
 )
