@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import HERE, Api, Exchange, Server
 from coordinator.config import features
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse

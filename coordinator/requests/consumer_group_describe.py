@@ -5,10 +5,8 @@ v1 adds the protocol that each member uses (KIP-1099).
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode

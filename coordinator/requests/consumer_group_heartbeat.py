@@ -6,12 +6,10 @@ generates an id for a member that sends none.
 
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.config.features import serves
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.kinds import Kind

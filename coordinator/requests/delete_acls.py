@@ -5,12 +5,8 @@ Kafka: `AclApis.handleDeleteAcls`, `AclControlManager.deleteAcls`.
 
 from typing import TYPE_CHECKING
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Pieces, Server, denial
 from coordinator.api.error_families import CONTROLLER_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteAclsRequest, DeleteAclsResponse, RemoveAccessControlEntryRecord
 from coordinator.requests.describe_acls import (

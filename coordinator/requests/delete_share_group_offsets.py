@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server, denial
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
-from coordinator.api.permits import WORDS, denial
-from coordinator.api.server import Server
+from coordinator.api.permits import WORDS
 from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.offsets import Deleted, Deleting, Deletion, begin_deletion, complete_deletion

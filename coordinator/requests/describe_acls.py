@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.api.exchange import Exchange
-from coordinator.api.sliced_work import Pieces
+from coordinator.api import Api, Exchange, Permits, Pieces, Server, denial
 from coordinator.security.access import AclOperation, ResourceType
 from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
 
@@ -12,9 +11,6 @@ if TYPE_CHECKING:
     from coordinator.security.standard_authorizer import StandardAuthorizer
 from typing import TYPE_CHECKING
 
-from coordinator.api.declaration import Api
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER

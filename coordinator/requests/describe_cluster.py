@@ -4,10 +4,8 @@ v1 names the type of endpoint that the client expects (KIP-919). A client that e
 MISMATCHED_ENDPOINT_TYPE, as by any broker.
 """
 
-from coordinator.api.declaration import Api, Forwarded
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.guards import cluster_operations
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from coordinator.security.access import DESCRIBE_CLUSTER

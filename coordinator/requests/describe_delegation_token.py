@@ -4,9 +4,7 @@ A client sees those of which it is the owner, the requester or a renewer, with t
 token, or with DESCRIBE_TOKENS on its owner. A list of owners selects those of which one of them is one of the three.
 """
 
-from coordinator.api.declaration import Api, Overlay
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import Api, Exchange, Overlay, Server
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DelegationTokenRecord,

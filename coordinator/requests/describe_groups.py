@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names, ask_in_slices
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.config.features import serves
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.kinds import Kind

@@ -3,10 +3,9 @@
 Null selects every partition. Partitions that do not exist are left out without an error, as in Kafka.
 """
 
-from coordinator.api.declaration import Api, ErrorPlaces
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
+from coordinator.api.declaration import ErrorPlaces
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse

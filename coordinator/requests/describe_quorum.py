@@ -5,10 +5,8 @@ UNKNOWN_TOPIC_OR_PARTITION. v2 lists the controllers' listeners. Here the node i
 this server speaks Kafka's quorum protocol.
 """
 
-from coordinator.api.declaration import Api, Forwarded
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from coordinator.security.access import DESCRIBE_CLUSTER

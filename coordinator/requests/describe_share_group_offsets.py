@@ -9,12 +9,10 @@ The worker that leads a partition is asked where it ends. The lag is unknown (-1
 from collections.abc import Mapping
 from functools import partial
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
 from coordinator.api.permits import WORDS
-from coordinator.api.server import Server
 from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.initialized import Topics

@@ -9,15 +9,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from coordinator.api.declaration import Api, ErrorPlaces, Fields, Forwarded, IsHit, Patched, QuotaType, Recorded, Seen
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
+from coordinator.api.declaration import ErrorPlaces, Fields, IsHit, Patched, Recorded, Seen
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import PIECE_NAMES
 from coordinator.api.leader_hints import add_leader_hints
 from coordinator.api.payloads import error_name
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.log.batch import whole_batches
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse

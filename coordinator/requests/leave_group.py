@@ -5,11 +5,10 @@ v3 names several members, by member id or instance id, and answers each (KIP-345
 
 from operator import attrgetter
 
-from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
+from coordinator.api.declaration import ErrorPlaces
 from coordinator.api.error_families import MEMBER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import check_group_is_named, guarded_by
-from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import leave_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse

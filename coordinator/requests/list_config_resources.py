@@ -3,11 +3,9 @@
 v0 lists client metrics only, which do not exist here. v1 lists the requested types, or all.
 """
 
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.config_resources import RESOURCES, ConfigResourceType
-from coordinator.api.declaration import Api, Forwarded
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 from coordinator.security.access import DESCRIBE_CLUSTER_CONFIGS

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, TypeVar
 
-from coordinator.api.declaration import HERE, Api
+from coordinator.api import HERE, Api, Exchange, Pieces, Server
 from coordinator.api.error_families import COORDINATOR_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.list_groups import list_groups
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError

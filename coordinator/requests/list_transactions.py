@@ -6,10 +6,8 @@ A client gets the ids that it may describe.
 
 from collections.abc import Callable
 
-from coordinator.api.declaration import Api, Forwarded
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.error_families import COORDINATOR_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from coordinator.protocol.patterns import Matched

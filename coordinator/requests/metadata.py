@@ -19,13 +19,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
-from coordinator.api.declaration import Api, ErrorPlaces, Forwarded, IsHit, Patched, QuotaType, Seen
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
+from coordinator.api.declaration import ErrorPlaces, IsHit, Patched, Seen
 from coordinator.api.error_families import TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import cluster_operations
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
 from coordinator.protocol.spliced_array import PIECE_ELEMENTS

@@ -6,13 +6,10 @@ a commit, the request goes to its group even if nothing is left of it, and an er
 
 from collections.abc import Collection, Iterator, Sequence
 
-from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Pieces, Server
+from coordinator.api.declaration import ErrorPlaces
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_in_pieces, allowed_names, check_group_is_named
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError

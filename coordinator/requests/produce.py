@@ -8,14 +8,11 @@ versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Api, Fields, Forwarded, QuotaType, Recorded, Seen
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import APPEND_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.leader_hints import add_leader_hints
 from coordinator.api.payloads import error_name
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.log.batch import whole_batches
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse

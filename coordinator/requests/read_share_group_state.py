@@ -5,12 +5,9 @@ Brokers ask it: clients need CLUSTER_ACTION.
 
 from functools import partial
 
-from coordinator.api import share_states
-from coordinator.api.declaration import Api, Overlay
+from coordinator.api import Api, Exchange, Overlay, Server, share_states
 from coordinator.api.error_families import SHARE_STATE_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ReadShareGroupStateRequest
 from coordinator.security.access import CLUSTER_ACTION

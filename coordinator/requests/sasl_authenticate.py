@@ -3,9 +3,7 @@
 A connection that need not or must not authenticate now gets ILLEGAL_SASL_STATE.
 """
 
-from coordinator.api.declaration import HERE, Api
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import HERE, Api, Exchange, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import SaslAuthenticateRequest
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.describe import describe_share_group
 from coordinator.protocol.errors import ErrorCode

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from coordinator.api.declaration import Api, Coordinator, Fields, Overlay, Recorded, Seen
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Permits, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.heartbeat import share_group_heartbeat

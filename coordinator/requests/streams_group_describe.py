@@ -6,10 +6,8 @@ description; here it is always answered as not stored.
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
 from coordinator.protocol.errors import ErrorCode

@@ -9,12 +9,9 @@ next such response says why. A client that may not create all of them has none c
 from collections.abc import Sequence
 from functools import partial
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups

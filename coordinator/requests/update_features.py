@@ -4,10 +4,8 @@ All features of a request change or none. v0 cannot say that a feature is downgr
 of a request that succeeds, each with the message "NONE". Clients of an emulated release can set the levels that it has.
 """
 
-from coordinator.api.declaration import Api
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.config import features
 from coordinator.config.features import Update
 from coordinator.protocol.errors import ErrorCode, KafkaError
