@@ -136,16 +136,7 @@ def _why_invalid(acl: Acl) -> str:
 
 
 def _record(server: Server, acl: Acl) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=bytes.fromhex(server.entropy.uuid().replace("-", "")),
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
+    return AccessControlEntryRecord(bytes.fromhex(server.entropy.uuid().replace("-", "")), *acl)
 
 
 def _result(error: KafkaError | None) -> _Result:

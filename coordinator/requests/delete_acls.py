@@ -96,23 +96,7 @@ def _delete(
 def _result(selected: _Selected) -> _Result:
     if isinstance(selected, KafkaError):
         return _Result(selected.code, selected.message)
-    return _Result(
-        error_message=None,
-        matching_acls=[
-            _Matching(
-                0,
-                None,
-                acl.resource_type,
-                acl.resource_name,
-                acl.pattern_type,
-                acl.principal,
-                acl.host,
-                acl.operation,
-                acl.permission,
-            )
-            for acl in selected
-        ],
-    )
+    return _Result(error_message=None, matching_acls=[_Matching(0, None, *acl) for acl in selected])
 
 
 def refuse(request: DeleteAclsRequest, error: KafkaError, _api_version: int) -> DeleteAclsResponse:
