@@ -50,5 +50,5 @@ class OneNode(Cluster):
     def nodes(self, advertised: tuple[str, int]) -> list[Node]:
         return [Node(self._node_id, *advertised)]
 
-    def leader(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
+    def leader(self, _topic: str, _index: int, advertised: tuple[str, int]) -> Node | None:
         return Node(self._node_id, *advertised)
