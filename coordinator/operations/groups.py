@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.client.reading import EARLIEST, LATEST, offsets_request
 from coordinator.operations.client import Client, Connection, OperationFailed, error_name, refuse_error
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -25,7 +26,6 @@ from coordinator.protocol.messages import (
     DescribeGroupsResponse,
     DescribeShareGroupOffsetsRequest,
     ListGroupsRequest,
-    ListOffsetsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
     Request,
@@ -37,8 +37,6 @@ from coordinator.protocol.messages import (
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import DecodeError
 
-EARLIEST, LATEST = -2, -1
-"""The timestamps of ListOffsets for the start and the end of a log."""
 _OFFSET_MAX = 2**63 - 1
 _BY_NAME = 9
 """The newest version of OffsetCommit and OffsetFetch that has topic names."""
@@ -397,36 +395,20 @@ def positions(client: Client, wanted: Mapping[Partition, int]) -> dict[Partition
     if not wanted:
         return {}
     led_by = leaders(client, sorted({topic for topic, _ in wanted}), wanted)
-    by_leader: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
+    by_leader: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
     for (topic, partition), timestamp in wanted.items():
         leader = led_by.get((topic, partition))
         if leader is not None:
-            by_leader.setdefault(leader, {}).setdefault(topic, []).append((partition, timestamp))
+            by_leader.setdefault(leader, []).append((topic, partition, timestamp))
     out: dict[Partition, int] = {}
-    for leader, topics in by_leader.items():
-        answer = client.ask_leader(leader, _list_offsets(topics))
+    for leader, asked in by_leader.items():
+        answer = client.ask_leader(leader, offsets_request(asked))
         for each in answer.topics:
             for found in each.partitions:
                 where = f"{each.name}-{found.partition_index}"
                 refuse_error(found.error_code, f"cannot list the offsets of {where}")
                 out[each.name, found.partition_index] = found.offset
     return out
-
-
-def _list_offsets(topics: Mapping[str, Sequence[tuple[int, int]]]) -> ListOffsetsRequest:
-    return ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=topic,
-                partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-                    for partition, timestamp in partitions
-                ],
-            )
-            for topic, partitions in topics.items()
-        ],
-    )
 
 
 def leaders(

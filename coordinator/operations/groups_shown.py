@@ -5,9 +5,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from coordinator.client.reading import EARLIEST, LATEST
 from coordinator.operations import groups
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.operations.groups import EARLIEST, LATEST, CommittedOffset, DescribedGroup, Selection, Target
+from coordinator.operations.groups import CommittedOffset, DescribedGroup, Selection, Target
 from coordinator.operations.json_values import print_as, print_deletion, print_json, print_table
 
 
