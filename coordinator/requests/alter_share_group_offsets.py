@@ -10,9 +10,8 @@ from typing import Any
 
 from coordinator.api import Api, Coordinator, Exchange, Overlay, Server, denial
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import allowed_names, serves
 from coordinator.api.permits import WORDS
-from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.deliveries import AlteredBy
 from coordinator.groups.share.offsets import Alteration, Altered, begin_alteration, complete_alteration, topics_of
@@ -32,7 +31,7 @@ _NO_ID = bytes(16)
 
 def handle(server: Server, exchange: Exchange[AlterShareGroupOffsetsRequest]) -> None:
     request = exchange.request
-    if not serves(server.config, server.topics.registry, Kind.SHARE):
+    if not serves(server, Kind.SHARE):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if not exchange.permits.allows(READ_GROUP, request.group_id):

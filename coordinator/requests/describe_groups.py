@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.guards import allowed_names, ask_in_slices
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, ask_in_slices, serves
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import GroupMachine
@@ -113,7 +112,7 @@ class DescribesKind:
         self._hidden = hidden
 
     def handle(self, server: Server, exchange: Exchange[Any]) -> None:
-        if not serves(server.config, server.topics.registry, self._kind):
+        if not serves(server, self._kind):
             exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
             return
         describe_groups(

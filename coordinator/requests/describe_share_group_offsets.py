@@ -11,9 +11,8 @@ from functools import partial
 
 from coordinator.api import Api, Coordinator, Exchange, Overlay, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import allowed_names, serves
 from coordinator.api.permits import WORDS
-from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.initialized import Topics
 from coordinator.groups.share.offsets import initialized_partitions
@@ -37,7 +36,7 @@ _UNKNOWN_LAG = -1
 
 def handle(server: Server, exchange: Exchange[DescribeShareGroupOffsetsRequest]) -> None:
     asked = exchange.request.groups
-    if not serves(server.config, server.topics.registry, Kind.SHARE):
+    if not serves(server, Kind.SHARE):
         exchange.reply(DescribeShareGroupOffsetsResponse(groups=_refused(asked, ErrorCode.UNSUPPORTED_VERSION)))
         return
     groups: list[_Group | None] = [None] * len(asked)

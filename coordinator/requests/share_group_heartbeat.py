@@ -5,8 +5,7 @@ from typing import Any
 from coordinator.api import Api, Coordinator, Exchange, Overlay, Permits, Server
 from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.guards import allowed_names
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.heartbeat import share_group_heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -18,7 +17,7 @@ MEMBER_ID_LENGTH_MAX = 36
 
 def handle(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if not _is_enabled(server):
+    if not serves(server, Kind.SHARE):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     _check_member_id(request)
@@ -27,17 +26,13 @@ def handle(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest]) -> No
 
 def guard(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest], permits: Permits) -> None:
     request = exchange.request
-    if _is_enabled(server):
+    if serves(server, Kind.SHARE):
         permits.require(READ_GROUP, request.group_id)
         _check_member_id(request)
         topics = set(request.subscribed_topic_names or ())
         if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def _is_enabled(server: Server) -> bool:
-    return serves(server.config, server.topics.registry, Kind.SHARE)
 
 
 def _check_member_id(request: ShareGroupHeartbeatRequest) -> None:

@@ -11,8 +11,7 @@ from functools import partial
 
 from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.guards import allowed_names
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import decided_streams_group
@@ -38,7 +37,7 @@ _Config = CreateTopicsRequest.CreatableTopicConfig
 
 def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if not _is_enabled(server):
+    if not serves(server, Kind.STREAMS):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if request.topology is not None:
@@ -69,7 +68,7 @@ def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> 
 
 def guard(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest], permits: Permits) -> None:
     request = exchange.request
-    if _is_enabled(server):
+    if serves(server, Kind.STREAMS):
         permits.require(READ_GROUP, request.group_id)
         if request.topology is not None:
             _check_names(request.topology)
@@ -77,10 +76,6 @@ def guard(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest], perm
             if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def _is_enabled(server: Server) -> bool:
-    return serves(server.config, server.topics.registry, Kind.STREAMS)
 
 
 def _names(topology: StreamsGroupHeartbeatRequest.Topology) -> dict[str, None]:
