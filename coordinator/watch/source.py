@@ -18,7 +18,7 @@ from coordinator.client.conversation import LinkFailed
 from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, LATEST, fetch_request, offsets_request
 from coordinator.log.batch import CorruptBatch, UnsupportedCompression
 from coordinator.overlay.brokers import Brokers
-from coordinator.overlay.topics import TopicFollower, seen_in
+from coordinator.overlay.topics import TopicFollower
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
@@ -176,10 +176,6 @@ class Source:
 
     async def _look_up(self) -> float:
         response = await self._brokers.look_up()
-        if not self._leaders and seen_in(response) and self._follower.is_foreign(response):
-            raise LinkFailed(
-                "the folder of the watcher has the topics of another cluster: it needs a folder of its own"
-            )
         self._leaders = {
             (topic.name, each.partition_index): each.leader_id
             for topic in response.topics
