@@ -18,8 +18,9 @@ from coordinator.operations.fork.data_folder import ForkedFolder
 from coordinator.operations.fork.folder_source import FolderSource
 from coordinator.operations.fork.groups_read import GroupsReader, members_of
 from coordinator.operations.fork.network_source import NetworkSource
-from coordinator.operations.fork.source import CommittedOffsets, Source, topics_of
+from coordinator.operations.fork.source import Source
 from coordinator.operations.fork.summary import Summary
+from coordinator.operations.fork.topics import CommittedOffsets, topics_of
 from coordinator.operations.progress import progress
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.java import positive_hash
