@@ -31,9 +31,7 @@ from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.overlay.brokers import Brokers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.java import positive_hash
-from coordinator.protocol.messages import (
-    FindCoordinatorRequest,
-)
+from coordinator.protocol.messages import FindCoordinatorRequest
 from coordinator.runtime.internal_request import DONE, InternalRequest
 from coordinator.runtime.result import Marker, RequestContext, Result
 from coordinator.runtime.router import Router

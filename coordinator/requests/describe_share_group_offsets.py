@@ -59,11 +59,7 @@ class _GroupOffsets:
     """The description of one group; `done` gets it."""
 
     def __init__(
-        self,
-        server: Server,
-        exchange: Exchange[DescribeShareGroupOffsetsRequest],
-        asked: _Asked,
-        done: "partial[None]",
+        self, server: Server, exchange: Exchange[DescribeShareGroupOffsetsRequest], asked: _Asked, done: "partial[None]"
     ) -> None:
         self._server = server
         self._exchange = exchange

@@ -29,13 +29,7 @@ from coordinator.protocol.spliced_array import PIECE_ELEMENTS
 from coordinator.security import authorized_operations
 from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
-from coordinator.topics.encoded_topics import (
-    Form,
-    ResponseTopic,
-    around_topics,
-    encode_topic,
-    encode_topics,
-)
+from coordinator.topics.encoded_topics import Form, ResponseTopic, around_topics, encode_topic, encode_topics
 from coordinator.topics.leader_epochs import LEADER_EPOCH
 from coordinator.topics.registry import NO_ID, Topic
 from coordinator.topics.topics import NO_LEADER

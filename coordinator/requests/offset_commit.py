@@ -125,10 +125,7 @@ def _commit_in_slices(server: Server, exchange: Exchange[OffsetCommitRequest]) -
 
 
 def _submit(
-    server: Server,
-    exchange: Exchange[OffsetCommitRequest],
-    partial: PartialCommit,
-    validated: Validated | None = None,
+    server: Server, exchange: Exchange[OffsetCommitRequest], partial: PartialCommit, validated: Validated | None = None
 ) -> None:
     """Has the group decide about what is left, if there is anything."""
     request: OffsetCommitRequest = partial.rest

@@ -21,10 +21,7 @@ def handle(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest]) -> N
 
 
 def _serve(
-    server: Server,
-    _exchange: Exchange[OffsetForLeaderEpochRequest],
-    request: OffsetForLeaderEpochRequest,
-    reply: Reply,
+    server: Server, _exchange: Exchange[OffsetForLeaderEpochRequest], request: OffsetForLeaderEpochRequest, reply: Reply
 ) -> None:
     reply(
         OffsetForLeaderEpochResponse(

@@ -64,12 +64,7 @@ class Router(Generic[S]):
         """Runs a change on the shard of the group (`Shard.run_internal`)."""
         self.shard_of(group_id).run_internal(change)
 
-    def gather(
-        self,
-        view: Callable[[S, int], V],
-        request: SplitRequest,
-        combine: Callable[[list[V]], Message],
-    ) -> None:
+    def gather(self, view: Callable[[S, int], V], request: SplitRequest, combine: Callable[[list[V]], Message]) -> None:
         """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards.
 
         Shards that another server has, or gets meanwhile, are left out: clients ask that one too. If a shard refuses for any
