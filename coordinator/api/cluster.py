@@ -20,7 +20,6 @@ class Cluster(Protocol):
 
     def nodes(self, advertised: tuple[str, int]) -> list[Node]:
         """All that live, by their ids."""
-        ...
 
     def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
         """As `nodes`, with those that died a moment ago: what Metadata and DescribeCluster name."""
@@ -28,7 +27,6 @@ class Cluster(Protocol):
 
     def leader(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
         """The broker that has a partition of an internal topic, and so coordinates its groups; None: at the moment none."""
-        ...
 
     def coordinator(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
         """As `leader`; while there is none, the broker that will be. None: the client reaches none."""

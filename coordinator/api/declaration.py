@@ -86,15 +86,12 @@ class Seen(Protocol):
     @property
     def explicit(self) -> Any:
         """The request, after `Api.explicit`."""
-        ...
 
     def fields(self, message: Message) -> Fields:
         """The fields of any request or response in the route's version, by name."""
-        ...
 
     def topic(self, holder: Any) -> str | None:
         """The name of a topic, by name or id."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

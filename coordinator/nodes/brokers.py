@@ -46,7 +46,6 @@ class Catalog(Protocol):
 
     def write(self) -> bool:
         """Writes it; returns whether it is up to date now."""
-        ...
 
 
 class Brokers(Cluster):
