@@ -4,16 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.api import Api, Exchange, Permits, Pieces, Server, denial
-from coordinator.security.access import AclOperation, ResourceType
-from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
-
-if TYPE_CHECKING:
-    from coordinator.security.standard_authorizer import StandardAuthorizer
-from typing import TYPE_CHECKING
-
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
-from coordinator.security.access import DESCRIBE_CLUSTER
+from coordinator.security.access import DESCRIBE_CLUSTER, AclOperation, ResourceType
+from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
 
 if TYPE_CHECKING:
     from coordinator.security.standard_authorizer import StandardAuthorizer
