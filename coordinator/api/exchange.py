@@ -86,17 +86,9 @@ class Exchange(EncodedReplies, Generic[R]):
     """A decoded request; `reply` answers it, once. The hot path makes one per request, so it holds only what differs."""
 
     __slots__ = (
-        "_began_ns",
-        "api_version",
-        "client_id",
-        "correlation_id",
-        "fresh_id",
-        "on_close",
-        "payload",
-        "queue",
-        "request",
-        "route",
-    )
+        "_began_ns", "api_version", "client_id", "correlation_id", "fresh_id", "on_close", "payload", "queue",
+        "request", "route",
+    )  # fmt: skip
 
     route: "Route"
     queue: ReplyQueue

@@ -200,18 +200,9 @@ class _Part(UnencodedReplies):
     """One shard's part of a request, itself a ShardRequest."""
 
     __slots__ = (
-        "_position",
-        "_whole",
-        "api_version",
-        "behaviours",
-        "client_host",
-        "client_id",
-        "dialect",
-        "fresh_id",
-        "link",
-        "request",
-        "writes",
-    )
+        "_position", "_whole", "api_version", "behaviours", "client_host", "client_id", "dialect", "fresh_id", "link",
+        "request", "writes",
+    )  # fmt: skip
 
     def __init__(self, whole: _SplitRequest, position: int, content: Any, request: ShardRequest[Any]) -> None:
         self._whole = whole
