@@ -33,19 +33,15 @@ class EventLogs(RunsInThread, Protocol):
     @property
     def faults(self) -> FaultEvents:
         """The faults that acted lately."""
-        ...
 
     def logs(self, group: str | None) -> Sequence[tuple[int, JournaledLog]]:
         """Shards and their logs: all, or the one that has the events of a group. Raises RefusedRequest: there is none."""
-        ...
 
     def readers(self, shard: int) -> dict[Reader, None] | None:
         """Those who are notified when the log has more; None: it is not here, at the moment or any more."""
-        ...
 
     def wall_ms(self) -> int:
         """The time."""
-        ...
 
 
 class _Source:

@@ -7,7 +7,7 @@ gets nothing twice. A stream is history first and then follows live; there is no
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, json
@@ -21,7 +21,6 @@ from coordinator.admin.server_view import ServerView
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.topics.names import COORDINATOR_EVENTS
 from coordinator.topics.partition import Reader
-from coordinator.world.threads import Done
 
 NAMES = frozenset({*TYPES.values(), "FaultActed"})
 PAGE_PATH = "/v1/events/page"
@@ -150,6 +149,8 @@ class ServerEvents:
     def __init__(self, server: ServerView) -> None:
         self._server = server
         self.faults = fault_events(server)
+        self.wall_ms = server.clock.wall_ms
+        self.run_in_thread = server.run_in_thread
 
     def logs(self, group: str | None) -> Sequence[tuple[int, JournaledLog]]:
         server = self._server
@@ -165,12 +166,6 @@ class ServerEvents:
     def readers(self, shard: int) -> dict[Reader, None] | None:
         partition = self._server.topics.partition(COORDINATOR_EVENTS, shard)
         return None if partition is None else partition.readers
-
-    def wall_ms(self) -> int:
-        return self._server.clock.wall_ms()
-
-    def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
-        self._server.run_in_thread(function, done)
 
 
 async def _page(history: History, limit: int | None) -> Response:

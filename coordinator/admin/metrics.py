@@ -13,11 +13,10 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from coordinator.admin.endpoint import Endpoint, Request, Response, in_thread
 from coordinator.admin.lag import partition_lag
-from coordinator.admin.metric import COUNTER, GAUGE, HISTOGRAM, Histograms, Metric, Samples, cumulative, labels
 from coordinator.admin.server_view import ClusterStatistics, ServerView
 from coordinator.admin.share_view import share_lag
 from coordinator.api.route import Route
@@ -37,6 +36,39 @@ from coordinator.share_state.state import FENCING_APIS as SHARE_FENCING_APIS
 from coordinator.transactions.prepare import ENDS
 from coordinator.transactions.state import FENCING_APIS
 from coordinator.transactions.transaction import NAMES as TRANSACTION_STATES
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+Labels: TypeAlias = str | tuple[str, ...]
+"""The value of the one label, or the values of all."""
+Samples: TypeAlias = Mapping[str, float] | Mapping[tuple[str, str], float]
+"""By labels."""
+Histograms: TypeAlias = Mapping[str, tuple[list[tuple[str, int]], float]]
+"""By label: the cumulative buckets and the sum of a Prometheus histogram."""
+
+
+class Metric(NamedTuple):
+    """A metric. `read` returns a number or `Histogram`; with labels, `Samples` or `Histograms`."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
+    read: Callable[[ServerView], Any]
+
+
+def cumulative(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
+    """The cumulative buckets and the sum."""
+    buckets, count = [], 0
+    for bound, here in zip([*map(str, histogram.bounds), "+Inf"], histogram.counts, strict=True):
+        count += here
+        buckets.append((bound, count))
+    return buckets, histogram.total
+
+
+def labels(found: Labels) -> tuple[str, ...]:
+    """The values of all labels."""
+    return (found,) if isinstance(found, str) else found
+
 
 Label = TypeVar("Label", str, tuple[str, str])
 TOPICS_MAX = 100

@@ -5,21 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.api.cluster import Node
-from coordinator.config.settings import ServerConfig
+from coordinator.api.server import Server
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
 from coordinator.journal.turns import TurnJournal
 from coordinator.network.listener import Listener
 from coordinator.protocol.errors import ErrorCode
 from coordinator.runtime.group_rebalances import GroupRebalances
-from coordinator.runtime.memory import Memory
-from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Histogram, Statistics
-from coordinator.share_state.coordinator import ShareCoordinator
-from coordinator.topics.share.manager import ShareManager
-from coordinator.topics.topics import Topics
-from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
 from coordinator.world.threads import Done
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
     from coordinator.nodes.brokers import Brokers  # imported where there are several
     from coordinator.quotas.enforcement import ClientQuotas
     from coordinator.rules.interceptor import Interceptor  # imported when there are rules
-    from coordinator.security.standard_authorizer import StandardAuthorizer
 
 
 class RunsInThread(Protocol):
@@ -89,19 +82,9 @@ class ClusterStatistics(Protocol):
         ...
 
 
-class ServerView(RunsInThread, Protocol):
-    """The running server (server/composition.py), as the admin routes see it."""
+class ServerView(Server, RunsInThread, Protocol):
+    """The running server (server/composition.py): what API files see of it, and what else the admin routes do."""
 
-    @property
-    def config(self) -> ServerConfig: ...
-    @property
-    def groups(self) -> Router[GroupMachine]: ...
-    @property
-    def transactions(self) -> Router[TransactionMachine]: ...
-    @property
-    def share_states(self) -> ShareCoordinator: ...
-    @property
-    def share_partitions(self) -> ShareManager: ...
     @property
     def shards(self) -> Sequence[Shard[Any]]:
         """The shards of groups, of transactions and of share partitions."""
@@ -119,10 +102,6 @@ class ServerView(RunsInThread, Protocol):
     @property
     def group_rebalances(self) -> GroupRebalances: ...
     @property
-    def topics(self) -> Topics: ...
-    @property
-    def authorizer(self) -> "StandardAuthorizer | None": ...
-    @property
     def journal(self) -> TurnJournal: ...
     @property
     def cluster_statistics(self) -> "ClusterStatistics | None":
@@ -133,8 +112,6 @@ class ServerView(RunsInThread, Protocol):
         """Gives the shards to other workers, or takes a share again."""
         ...
 
-    @property
-    def memory(self) -> Memory: ...
     @property
     def replays(self) -> Semaphore:
         """Bounds the replays of a log for views of the past that run at the same time."""

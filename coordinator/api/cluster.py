@@ -20,26 +20,24 @@ class Cluster(Protocol):
 
     def nodes(self, advertised: tuple[str, int]) -> list[Node]:
         """All that live, by their ids."""
-        ...
 
     def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
         """As `nodes`, with those that died a moment ago: what Metadata and DescribeCluster name."""
-        ...
+        return self.nodes(advertised)
 
     def leader(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
         """The broker that has a partition of an internal topic, and so coordinates its groups; None: at the moment none."""
-        ...
 
     def coordinator(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
         """As `leader`; while there is none, the broker that will be. None: the client reaches none."""
-        ...
+        return self.leader(topic, index, advertised)
 
     def data_leader(self) -> int | None:
         """The id of the other broker that has the records of topics; None: no other one has them."""
-        ...
+        return None
 
 
-class OneNode:
+class OneNode(Cluster):
     """A cluster of this server alone."""
 
     moves = False
@@ -50,14 +48,5 @@ class OneNode:
     def nodes(self, advertised: tuple[str, int]) -> list[Node]:
         return [Node(self._node_id, *advertised)]
 
-    def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
-        return self.nodes(advertised)
-
     def leader(self, _topic: str, _index: int, advertised: tuple[str, int]) -> Node | None:
         return Node(self._node_id, *advertised)
-
-    def coordinator(self, topic: str, index: int, advertised: tuple[str, int]) -> Node | None:
-        return self.leader(topic, index, advertised)
-
-    def data_leader(self) -> int | None:
-        return None

@@ -30,7 +30,7 @@ from coordinator.api.exchange import Exchange
 from coordinator.api.permits import Permits
 from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message
+from coordinator.protocol.messages import Message, message_class
 from coordinator.protocol.releases import AS_NEWEST, Behaviours, Release
 from coordinator.security.access import Access
 
@@ -86,15 +86,12 @@ class Seen(Protocol):
     @property
     def explicit(self) -> Any:
         """The request, after `Api.explicit`."""
-        ...
 
     def fields(self, message: Message) -> Fields:
         """The fields of any request or response in the route's version, by name."""
-        ...
 
     def topic(self, holder: Any) -> str | None:
         """The name of a topic, by name or id."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,8 @@ class Api(Generic[R]):
     order in which it asks. Which of them a request needs, and for which names, depends on the request. No other may be asked
     for."""
     handle: Callable[[Server, Exchange[R]], None]
-    refuse: Callable[[R, KafkaError, int], Message]
+    refuse: Callable[[R, KafkaError, int], Message] | None = None
+    """`refuse(request, error, version)`: the response that says the error. None: it says it at its top."""
     guard: Callable[[Server, Exchange[R], Permits], None] | None = None
     """Takes the place of `handle` where there is an authorizer; None: the answer alone depends on permissions, or nothing."""
     is_guarded_whole: bool = False
@@ -206,6 +204,16 @@ class Api(Generic[R]):
     """The version from which a client beyond its quota of changes is refused; before, it is served and waits (KIP-599)."""
     overlay: Overlay | Forwarded = Forwarded()
     recorded: Recorded | None = None
+
+    def refusal(self, request: R, error: KafkaError, api_version: int) -> Message:
+        """The response in the shape of a version that refuses a request."""
+        if self.refuse is not None:
+            return self.refuse(request, error, api_version)
+        response: Any = message_class(f"{self.name}Response")()
+        response.error_code = error.code
+        if hasattr(response, "error_message"):
+            response.error_message = error.message
+        return response  # type: ignore[no-any-return]
 
 
 def supported_apis(package: ModuleType) -> dict[int, Api[Any]]:

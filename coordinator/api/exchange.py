@@ -86,17 +86,9 @@ class Exchange(EncodedReplies, Generic[R]):
     """A decoded request; `reply` answers it, once. The hot path makes one per request, so it holds only what differs."""
 
     __slots__ = (
-        "_began_ns",
-        "api_version",
-        "client_id",
-        "correlation_id",
-        "fresh_id",
-        "on_close",
-        "payload",
-        "queue",
-        "request",
-        "route",
-    )
+        "_began_ns", "api_version", "client_id", "correlation_id", "fresh_id", "on_close", "payload", "queue",
+        "request", "route",
+    )  # fmt: skip
 
     route: "Route"
     queue: ReplyQueue
@@ -286,7 +278,7 @@ class Exchange(EncodedReplies, Generic[R]):
 
     def refusal(self, error: KafkaError) -> Message:
         """Builds the API's response for this error, in the shape of the request's version."""
-        message = self.route.api.refuse(self.request, error, self.api_version)
+        message = self.route.api.refusal(self.request, error, self.api_version)
         if not self.route.has_error_code:  # else `encode` counts it
             errors = self.route.errors
             errors[error.code] = errors.get(error.code, 0) + 1

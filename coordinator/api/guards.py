@@ -11,6 +11,8 @@ from coordinator.api.exchange import Exchange, ReplyQueue
 from coordinator.api.permits import DENIED, Permits, denial
 from coordinator.api.server import Server
 from coordinator.api.sliced_work import Pieces
+from coordinator.config import features
+from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message
 from coordinator.security.access import DESCRIBE_CLUSTER, Access, ResourceType
@@ -85,6 +87,11 @@ def guarded_by_cluster(access: Access, handle: Handle[R]) -> Guard[R]:
         handle(server, exchange)
 
     return guard
+
+
+def serves(server: Server, kind: Kind) -> bool:
+    """Whether members may use the protocol of this kind of group now."""
+    return features.serves(server.config, server.topics.registry, kind)
 
 
 def check_group_is_named(group_id: str) -> None:

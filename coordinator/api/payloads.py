@@ -1,9 +1,12 @@
 """What layers do with messages: encoded responses are read again, and written again; the name of a topic is found."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from coordinator.api.exchange import Parts
 from coordinator.api.route import Route
+from coordinator.log.batch import BatchHeader, CorruptBatch, whole_batches
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.topics.registry import NO_ID
@@ -56,3 +59,10 @@ def error_name(code: int) -> str | None:
     if not code:
         return None
     return ErrorCode(code).name if code in set(ErrorCode) else str(code)
+
+
+def batches_in(records: bytes | None) -> Iterator[BatchHeader]:
+    """The headers of the batches in a message, as far as they can be read."""
+    with suppress(CorruptBatch):
+        for _, header in whole_batches(records or b""):
+            yield header

@@ -39,7 +39,6 @@ class RequestTemplate(Protocol):
     @property
     def size_bytes(self) -> int:
         """Only frames of this size can match."""
-        ...
 
     @property
     def route(self) -> "Route": ...
@@ -48,11 +47,9 @@ class RequestTemplate(Protocol):
 
     def match(self, frame: bytes) -> Any:
         """The request in a frame, or None if the frame does not match. `request.values[0]` is the correlation id."""
-        ...
 
     def handle(self, server: Server, exchange: "Exchange[Any]") -> None:
         """Takes the place of the API's `handle` for a request that `match` has returned."""
-        ...
 
 
 class NoTemplate:

@@ -48,19 +48,15 @@ class Layer(Protocol):
     @property
     def has_answers(self) -> bool:
         """Whether the layer may join exchanges."""
-        ...
 
     def concerns(self, api: Api[Any]) -> bool:
         """Whether the layer has anything to do with requests of this API at the moment."""
-        ...
 
     def around(self, api: Api[Any], handle: Handle) -> Handle:
         """A function that does its part and calls `handle`, at once, later or never."""
-        ...
 
     def needs_all(self, queue: ReplyQueue, client_id: str | None) -> bool:
         """Whether the layer needs every request of this client, so that no template may answer it."""
-        ...
 
 
 class Routes(Protocol):
@@ -68,7 +64,6 @@ class Routes(Protocol):
 
     def put(self, place: str, layer: Layer) -> None:
         """Puts a layer into its place in `LAYERS`, or asks it again which APIs it concerns."""
-        ...
 
 
 class Route:

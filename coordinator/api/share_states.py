@@ -48,7 +48,7 @@ def handle(question: Question, server: Server, exchange: Exchange[Any]) -> None:
     exchange.run_in_slices(pieces(), even_if_lost=question.writes)
 
 
-def refused(question: Question, request: Any, error: KafkaError) -> Any:
+def refused(question: Question, request: Any, error: KafkaError, _api_version: int) -> Any:
     """The response that refuses every partition."""
     topics = [
         question.topic_result(

@@ -34,7 +34,6 @@ COMMANDS = {
     "log": Loaded("log", "Inspect log folders, repair damaged ones, settle journals, and copy shared ones."),
     "protocol": Loaded("protocol", "Show protocol messages, and the permissions of the APIs."),
     "emulate": Loaded("emulate", "Show the releases of Kafka that a server can be for its clients."),
-    "completion": Loaded("completion", "Print the script that completes commands in bash, zsh or fish."),
 }
 """The commands of this package in the order of the help text, with the modules that have them."""
 

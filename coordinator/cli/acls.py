@@ -47,9 +47,9 @@ def acls() -> None:
 @json_option
 def acls_list(principal: str | None, as_json: bool, **access: Unpack[Access]) -> int:
     """List ACLs."""
-    from coordinator.operations import access_shown
+    from coordinator.operations import access as shown
 
-    return with_client(access, lambda client: access_shown.show_acls(client, principal, as_json=as_json))
+    return with_client(access, lambda client: shown.show_acls(client, principal, as_json=as_json))
 
 
 @acls.command(
@@ -62,10 +62,10 @@ def acls_list(principal: str | None, as_json: bool, **access: Unpack[Access]) ->
 @client_options
 def add(**options: Any) -> int:
     """Add an ACL for each combination of principal, operation, host and resource."""
-    from coordinator.operations import access_shown
+    from coordinator.operations import access as shown
 
     rules = _rules(options)
-    return with_client(cast("Access", options), lambda client: access_shown.show_added(client, rules))
+    return with_client(cast("Access", options), lambda client: shown.show_added(client, rules))
 
 
 @acls.command(epilog=examples("coordinator acls remove --allow-principal User:alice --operation Read --topic orders"))
@@ -73,10 +73,10 @@ def add(**options: Any) -> int:
 @client_options
 def remove(**options: Any) -> int:
     """Remove the ACLs that `add` adds with the same options."""
-    from coordinator.operations import access_shown
+    from coordinator.operations import access as shown
 
     rules = _rules(options)
-    return with_client(cast("Access", options), lambda client: access_shown.show_removed(client, rules))
+    return with_client(cast("Access", options), lambda client: shown.show_removed(client, rules))
 
 
 def _rules(options: dict[str, Any]) -> "list[Acl]":

@@ -3,10 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
@@ -40,19 +40,6 @@ class Access(ConnectionAccess):
     """The values of `client_options`."""
 
     bootstrap: str
-
-
-class SourceAccess(TypedDict):
-    """The values of `source_options`."""
-
-    from_timeout: float
-    from_tls: bool
-    from_tls_ca: Path | None
-    from_tls_cert: Path | None
-    from_tls_key: Path | None
-    from_sasl: str | None
-    from_user: str | None
-    from_password_file: Path | None
 
 
 class WatchedAccess(Access):
@@ -132,21 +119,10 @@ def _with_client(access: Access, security: "Security", show: "Callable[[Client],
         return fail(error)
 
 
-def security_of_source(access: SourceAccess) -> "Security":
-    """The same for the server after `--from`."""
-    return security_of_connection(
-        {
-            "timeout": access["from_timeout"],
-            "tls": access["from_tls"],
-            "tls_ca": access["from_tls_ca"],
-            "tls_cert": access["from_tls_cert"],
-            "tls_key": access["from_tls_key"],
-            "sasl": access["from_sasl"],
-            "user": access["from_user"],
-            "password_file": access["from_password_file"],
-        },
-        SOURCE_PREFIX,
-    )
+def access_to_source(options: Mapping[str, object]) -> ConnectionAccess:
+    """The values of `source_options`, as `connection_options` name them."""
+    values = {name: options[f"{SOURCE_PREFIX.replace('-', '_')}{name}"] for name in ConnectionAccess.__annotations__}
+    return cast(ConnectionAccess, values)
 
 
 def security_of_connection(access: ConnectionAccess, prefix: str = "") -> "Security":

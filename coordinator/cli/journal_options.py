@@ -12,10 +12,8 @@ _cluster = click.option(
     help="The setting journal.cluster of the workers.",
 )
 journal_options = combined(
-    click.option("--journal", required=True, metavar="URL", help="The engine; -: in COORDINATOR_JOURNAL."),
-    _cluster,
+    click.option("--journal", required=True, metavar="URL", help="The engine; -: in COORDINATOR_JOURNAL."), _cluster
 )
 or_journal_options = combined(
-    click.option("--journal", metavar="URL", help="Read an engine instead; -: in COORDINATOR_JOURNAL."),
-    _cluster,
+    click.option("--journal", metavar="URL", help="Read an engine instead; -: in COORDINATOR_JOURNAL."), _cluster
 )

@@ -52,9 +52,7 @@ def show(message: str, version: int, dialect: str | None) -> int:
     return 0
 
 
-@protocol.command(
-    epilog=examples("coordinator protocol access"),
-)
+@protocol.command(epilog=examples("coordinator protocol access"))
 def access() -> int:
     """Show the permissions that each API asks an authorizer for, as a table in Markdown."""
     print("\n".join(access_table()))
@@ -73,9 +71,7 @@ def access_table() -> Iterator[str]:
         yield f"| {api.name} | {permissions or 'none'} |"
 
 
-@protocol.command(
-    epilog=examples("coordinator protocol precompile"),
-)
+@protocol.command(epilog=examples("coordinator protocol precompile"))
 def precompile() -> int:
     """Store the code of all messages in the cache folder (COORDINATOR_CACHE_DIR), and print its path.
 

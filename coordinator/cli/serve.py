@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 from click.core import ParameterSource
 
-from coordinator.cli.client_options import SourceAccess, security_of_source, source_options
+from coordinator.cli.client_options import SOURCE_PREFIX, access_to_source, security_of_connection, source_options
 from coordinator.cli.command_line import Command, examples, fail, refused
 from coordinator.cli.server_options import Sources, load_admin_config, load_config, server_options
 
@@ -26,8 +26,8 @@ READY_AGAIN_S = 0.05
 """How long `ready --wait` waits between two requests."""
 
 
-class _Options(Sources, SourceAccess):
-    """The values of the options of `serve`."""
+class _Options(Sources):
+    """The values of the options of `serve`, beside those of `source_options`."""
 
     source: str | None
     from_members: str
@@ -121,15 +121,14 @@ def _fork(source: str, options: _Options, config: "ServerConfig") -> int:
     """Makes the data folder. Returns the exit code if that fails, else 0."""
     from coordinator.operations.fork import ForkFailed, run
 
-    security = security_of_source(options)
+    access = access_to_source(options)
+    security = security_of_connection(access, SOURCE_PREFIX)
     keep_members = options["from_members"] == "keep"
     # A folder that is half made is removed also if somebody stops this process.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     gc.enable()
     try:
-        summary = run.run(
-            source, config, keep_members=keep_members, timeout_s=options["from_timeout"], security=security
-        )
+        summary = run.run(source, config, keep_members=keep_members, timeout_s=access["timeout"], security=security)
     except ForkFailed as error:
         return fail(error)
     finally:

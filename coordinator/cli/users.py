@@ -21,9 +21,9 @@ def users() -> None:
 @json_option
 def users_list(as_json: bool, **access: Unpack[Access]) -> int:
     """List SCRAM users."""
-    from coordinator.operations import access_shown
+    from coordinator.operations import access as shown
 
-    return with_client(access, lambda client: access_shown.show_users(client, as_json=as_json))
+    return with_client(access, lambda client: shown.show_users(client, as_json=as_json))
 
 
 @users.command(
@@ -49,10 +49,10 @@ def users_list(as_json: bool, **access: Unpack[Access]) -> int:
 @client_options
 def add(name: str, mechanism: str, new_password_file: Path | None, **access: Unpack[Access]) -> int:
     """Add a user, or set the password of one."""
-    from coordinator.operations import access_shown
+    from coordinator.operations import access as shown
 
     password = read_password(new_password_file, "NEW_PASSWORD", "--new-password-file")
-    return with_client(access, lambda client: access_shown.show_password_set(client, name, mechanism, password))
+    return with_client(access, lambda client: shown.show_password_set(client, name, mechanism, password))
 
 
 @users.command(epilog=examples("coordinator users remove alice"))
@@ -60,6 +60,6 @@ def add(name: str, mechanism: str, new_password_file: Path | None, **access: Unp
 @client_options
 def remove(name: str, **access: Unpack[Access]) -> int:
     """Remove a user."""
-    from coordinator.operations import access_shown
+    from coordinator.operations import access as shown
 
-    return with_client(access, lambda client: access_shown.show_user_removed(client, name))
+    return with_client(access, lambda client: shown.show_user_removed(client, name))

@@ -3,5 +3,6 @@
 conversation    requests and responses as bytes, without I/O
 asynchronous    connections on an event loop
 blocking        connections of commands
+reading         requests for records and offsets
 login/          SASL and TLS
 """

@@ -19,14 +19,7 @@ from coordinator.config.dynamic_configs import DYNAMIC
 from coordinator.config.kafka_settings import ONLY_VALUE, WITHOUT_EFFECT
 from coordinator.config.parsers import INT_MAX, Secret
 from coordinator.config.security import PLAINTEXT
-from coordinator.config.settings import (
-    SETTINGS,
-    ServerConfig,
-    Setting,
-    absolute_log_dir,
-    joined,
-    value_of,
-)
+from coordinator.config.settings import SETTINGS, ServerConfig, Setting, absolute_log_dir, joined, value_of
 from coordinator.topics import topic_settings
 from coordinator.topics.config import Layers
 from coordinator.topics.topic_settings import (
@@ -129,10 +122,7 @@ _CONSTANTS = (
 """Kafka's settings that say something true about this server, though it has no such setting; each with the reason."""
 
 _HOUR_MS = 3_600_000
-_LARGER_UNITS = (
-    ("log.retention.hours", "log.retention.ms", _HOUR_MS),
-    ("log.roll.hours", "log.roll.ms", _HOUR_MS),
-)
+_LARGER_UNITS = (("log.retention.hours", "log.retention.ms", _HOUR_MS), ("log.roll.hours", "log.roll.ms", _HOUR_MS))
 """Kafka's settings that have another unit, the setting of this server, and its milliseconds per unit."""
 
 

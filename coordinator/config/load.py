@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from coordinator.config.access_control import STANDARD_AUTHORIZER, AccessControlConfig
-from coordinator.config.environment import (
-    FLAG_VARIABLES,
-    read_flags,
-    read_settings,
-    without_effect,
-)
+from coordinator.config.environment import FLAG_VARIABLES, read_flags, read_settings, without_effect
 from coordinator.config.inter_broker import NoInterBrokerListener, inter_broker_listener, login_mechanism
 from coordinator.config.kafka_settings import INSTEAD, NOT_YET, ONLY_VALUE, WITHOUT_EFFECT
 from coordinator.config.loopback import is_loopback

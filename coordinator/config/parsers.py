@@ -123,10 +123,7 @@ def _read_secret(value: Any, _is_text: bool) -> Any:
 
 BOOLEAN = Parser(_read_boolean, "true or false")
 NAMES = Parser(_read_names, "different names, separated by commas")
-PROTOCOLS = Parser(
-    _read_protocols,
-    "classic, alone or with consumer, share and streams, separated by commas",
-)
+PROTOCOLS = Parser(_read_protocols, "classic, alone or with consumer, share and streams, separated by commas")
 ASSIGNORS = Parser(_read_assignors, STICKY)
 TAGS = Parser(_read_tags, "different names, separated by commas, or nothing")
 GROUPS = Parser(

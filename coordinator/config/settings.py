@@ -8,7 +8,7 @@ Some settings of Kafka, such as replication factors, can only have one value on 
 value and refused with any other (`ONLY_VALUE`). Where Kafka would accept a negative time or size, the lower bound here is 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -215,8 +215,31 @@ class Setting(NamedTuple):
         return next(item.default for item in fields(self.area) if item.name == self.field_name)
 
 
+_Row = tuple[str, type, Parser, str, str]
+"""A row without its section."""
+
+
 # fmt: off
-_SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
+def _of_each_kind(kind: str) -> Iterator[_Row]:
+    """The settings that consumer, streams and share groups have alike, each kind under names of its own."""
+    for name, parse, plural, about in (
+        ("session.timeout.ms", POSITIVE, "session timeouts",
+         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."),
+        ("heartbeat.interval.ms", POSITIVE, "heartbeat intervals",
+         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
+         " more requests."),
+        ("assignment.interval.ms", INT, "assignment intervals",
+         "The server computes a new assignment for a group at most once per interval, so that members that join together"
+         " share one rebalance (KIP-1263)."),
+    ):
+        overridden = f"{about} A single group can override it with {kind}.{name}."
+        yield f"group.{kind}.{name}", GroupsConfig, parse, "milliseconds", overridden
+        for bound, word in (("min", "lower"), ("max", "upper")):
+            bounds = f"The {word} bound for {plural}, for the server and for single groups."
+            yield f"group.{kind}.{bound}.{name}", GroupsConfig, parse, "milliseconds", bounds
+
+
+_SECTIONS: dict[str, tuple[_Row, ...]] = {
     "Server": (
         ("node.id", ServerConfig, INT, "",
          "The broker id that clients see. Each of several workers needs one of its own."),
@@ -364,27 +387,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " classic.validate.assignments. Not a Kafka setting."),
     ),
     "Consumer groups": (
-        ("group.consumer.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
-         " A single group can override it with consumer.session.timeout.ms."),
-        ("group.consumer.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for session timeouts, for the server and for single groups."),
-        ("group.consumer.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for session timeouts, for the server and for single groups."),
-        ("group.consumer.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
-         " more requests. A single group can override it with consumer.heartbeat.interval.ms."),
-        ("group.consumer.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for heartbeat intervals, for the server and for single groups."),
-        ("group.consumer.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for heartbeat intervals, for the server and for single groups."),
-        ("group.consumer.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The server computes a new assignment for a group at most once per interval, so that members that join together"
-         " share one rebalance (KIP-1263). A single group can override it with consumer.assignment.interval.ms."),
-        ("group.consumer.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The lower bound for assignment intervals, for the server and for single groups."),
-        ("group.consumer.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The upper bound for assignment intervals, for the server and for single groups."),
+        *_of_each_kind("consumer"),
         ("group.consumer.max.size", GroupsConfig, POSITIVE, "members",
          "The most members that a consumer group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
         ("group.consumer.assignors", GroupsConfig, NAMES, "",
@@ -402,27 +405,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " partition, as in Kafka 4.4. A single group can override it with consumer.fencing.policy. Not a Kafka setting."),
     ),
     "Streams groups": (
-        ("group.streams.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
-         " A single group can override it with streams.session.timeout.ms."),
-        ("group.streams.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for session timeouts, for the server and for single groups."),
-        ("group.streams.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for session timeouts, for the server and for single groups."),
-        ("group.streams.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
-         " more requests. A single group can override it with streams.heartbeat.interval.ms."),
-        ("group.streams.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for heartbeat intervals, for the server and for single groups."),
-        ("group.streams.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for heartbeat intervals, for the server and for single groups."),
-        ("group.streams.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The server computes a new assignment for a group at most once per interval, so that members that join together"
-         " share one rebalance (KIP-1263). A single group can override it with streams.assignment.interval.ms."),
-        ("group.streams.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The lower bound for assignment intervals, for the server and for single groups."),
-        ("group.streams.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The upper bound for assignment intervals, for the server and for single groups."),
+        *_of_each_kind("streams"),
         ("group.streams.initial.rebalance.delay.ms", GroupsConfig, INT, "milliseconds",
          "When the first member joins an empty group, the group waits this long for further members before it assigns"
          " tasks. Set it to 0 in tests. A single group can override it with streams.initial.rebalance.delay.ms."),
@@ -453,27 +436,7 @@ _SECTIONS: dict[str, tuple[tuple[str, type, Parser, str, str], ...]] = {
          " single group can override it with streams.fencing.policy. Not a Kafka setting."),
     ),
     "Share groups": (
-        ("group.share.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The server removes a member that sends no heartbeat for this long. Lower it to detect dead members sooner."
-         " A single group can override it with share.session.timeout.ms."),
-        ("group.share.min.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for session timeouts, for the server and for single groups."),
-        ("group.share.max.session.timeout.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for session timeouts, for the server and for single groups."),
-        ("group.share.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "Members are asked to send heartbeats at this interval. A shorter one makes rebalances faster and costs"
-         " more requests. A single group can override it with share.heartbeat.interval.ms."),
-        ("group.share.min.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The lower bound for heartbeat intervals, for the server and for single groups."),
-        ("group.share.max.heartbeat.interval.ms", GroupsConfig, POSITIVE, "milliseconds",
-         "The upper bound for heartbeat intervals, for the server and for single groups."),
-        ("group.share.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The server computes a new assignment for a group at most once per interval, so that members that join together"
-         " share one rebalance (KIP-1263). A single group can override it with share.assignment.interval.ms."),
-        ("group.share.min.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The lower bound for assignment intervals, for the server and for single groups."),
-        ("group.share.max.assignment.interval.ms", GroupsConfig, INT, "milliseconds",
-         "The upper bound for assignment intervals, for the server and for single groups."),
+        *_of_each_kind("share"),
         ("group.share.max.size", GroupsConfig, integer(1, 1_000), "members",
          "The most members that a share group can have. A further member is refused with GROUP_MAX_SIZE_REACHED."),
         ("group.share.initialize.retry.interval.ms", GroupsConfig, POSITIVE, "milliseconds",

@@ -6,15 +6,7 @@ from textwrap import wrap
 
 from coordinator.config.parsers import INT_MAX, LONG_MAX, Secret
 from coordinator.config.security import HIDDEN, PLAINTEXT
-from coordinator.config.settings import (
-    SETTINGS,
-    STRUCTURED,
-    ServerConfig,
-    Setting,
-    StructuredSetting,
-    joined,
-    value_of,
-)
+from coordinator.config.settings import SETTINGS, STRUCTURED, ServerConfig, Setting, StructuredSetting, joined, value_of
 
 WIDTH = 110
 CHANGED = "# Changed by"

@@ -20,12 +20,7 @@ from typing import Any
 
 from coordinator.fastpath.byte_template import FillTemplate
 from coordinator.fastpath.renumbering import inverted, renumbered
-from coordinator.groups.commit_events import (
-    NO_VERDICTS,
-    NOT_OWNED,
-    CommitDecision,
-    epochs_of_topic,
-)
+from coordinator.groups.commit_events import NO_VERDICTS, NOT_OWNED, CommitDecision, epochs_of_topic
 from coordinator.groups.committer import NO_REVOCATION_EPOCH, Origin
 from coordinator.groups.events import NO_FIELDS, NO_TOPIC_ID, ClassicDelivery, Completed, Holding, Joined
 from coordinator.groups.fencing import NO_EPOCH

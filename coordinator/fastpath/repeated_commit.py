@@ -98,17 +98,9 @@ class CommitTemplate(MatchTemplate):
     """
 
     __slots__ = (
-        "accepted",
-        "answer",
-        "catalog_version",
-        "client_id",
-        "count",
-        "group_id",
-        "partitions",
-        "records",
-        "request",
+        "accepted", "answer", "catalog_version", "client_id", "count", "group_id", "partitions", "records", "request",
         "route",
-    )
+    )  # fmt: skip
 
     made = staticmethod(partial(tuple.__new__, RepeatedCommit))
     answer: bytes

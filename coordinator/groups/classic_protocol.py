@@ -23,12 +23,7 @@ from coordinator.groups.kinds import Kind
 from coordinator.groups.migration import classic_members
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
+from coordinator.protocol.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from coordinator.runtime.result import RequestContext, Result
 
 

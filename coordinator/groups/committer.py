@@ -24,28 +24,23 @@ class Committer(Protocol):
     @property
     def member_epoch(self) -> int:
         """The generation, in a classic group."""
-        ...
 
     @property
     def revocation_epoch(self) -> int:
         """The last member epoch in which the member lost a partition (KAFKA-19779); -1 if that is not known."""
-        ...
 
     @property
     def uses_classic_protocol(self) -> bool:
         """Also true of members of consumer groups that join by JoinGroup (KIP-848, online migration)."""
-        ...
 
     @property
     def assigned(self) -> PartitionEpochs: ...
     @property
     def pending_revocation(self) -> PartitionEpochs:
         """Partitions that the member must give up and still holds."""
-        ...
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
         """The epoch at which the member was given the partition; None if it does not hold it."""
-        ...
 
 
 class FencingPolicies(Protocol):

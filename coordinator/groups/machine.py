@@ -27,8 +27,8 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import administration as classic_administration
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.administration import removal_records
+from coordinator.groups.classic.administration import start_rebalance as start_classic_rebalance
 from coordinator.groups.classic.describe import details as classic_details
-from coordinator.groups.classic.force import start_rebalance as start_classic_rebalance
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.member import session_key as classic_session_key
 from coordinator.groups.classic.records import group_tombstones as classic_tombstones
@@ -48,7 +48,7 @@ from coordinator.groups.consumer.group import ConsumerGroup
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs import administration
-from coordinator.groups.epochs.force import start_rebalance
+from coordinator.groups.epochs.administration import start_rebalance
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.force_rebalance import ForceRebalance

@@ -31,11 +31,9 @@ class ShareStates(Protocol):
 
         `done` gets NONE when all of them are durable, or the error of one; it may be called at once.
         """
-        ...
 
     def delete(self, group_id: str, partitions: Collection[SharePartition]) -> None:
         """Deletes the states of share partitions, in the turn in which it is called."""
-        ...
 
 
 class NoShareStates(ShareStates):

@@ -41,11 +41,9 @@ class Migration(Protocol):
 
         Raises GROUP_ID_NOT_FOUND if a group of another kind cannot become a consumer group.
         """
-        ...
 
     def downgrades_without(self, update: Any, leaving: Sequence[Any]) -> bool:
         """Converts the group to a classic one if only classic members stay when these leave; returns whether it did."""
-        ...
 
 
 class Counters:

@@ -189,15 +189,18 @@ def next_batch(buffer: bytes, position: int, expected_offset: int) -> BatchHeade
     return None
 
 
-def whole_batches(records: bytes) -> Iterator[BatchHeader]:
-    """The headers of the batches, as far as there are whole ones."""
+def whole_batches(records: bytes, from_offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch of a fetched page, which may end with a part of one, that reaches beyond an offset.
+
+    Checksums are not verified. Raises CorruptBatch.
+    """
     position = 0
     while len(records) - position >= HEADER_BYTES:
-        try:
-            header = read_header(records, position)
-        except CorruptBatch:
+        header = read_header(records, position)
+        if position + header.size_bytes > len(records):
             return
-        yield header
+        if header.next_offset > from_offset:
+            yield position, header
         position += header.size_bytes
 
 

@@ -46,21 +46,9 @@ class Segment:
     """A segment file with its length and index. All positions are in bytes from the start of the file."""
 
     __slots__ = (
-        "_aborted",
-        "_checksum",
-        "_disk",
-        "_file",
-        "_holders",
-        "_index",
-        "_removed",
-        "_writes_behind",
-        "base_offset",
-        "first_timestamp",
-        "index_interval_bytes",
-        "max_timestamp",
-        "path",
-        "size_bytes",
-    )
+        "_aborted", "_checksum", "_disk", "_file", "_holders", "_index", "_removed", "_writes_behind", "base_offset",
+        "first_timestamp", "index_interval_bytes", "max_timestamp", "path", "size_bytes",
+    )  # fmt: skip
 
     def __init__(
         self,

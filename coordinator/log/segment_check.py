@@ -19,12 +19,7 @@ def entries_of(segments: Sequence[Segment]) -> list[Entry]:
 
 
 def check_segments(
-    disk: Disk,
-    folder: str,
-    segments: Sequence[Segment],
-    offsets: Offsets,
-    durable_offset: int,
-    known: KnownLog | None,
+    disk: Disk, folder: str, segments: Sequence[Segment], offsets: Offsets, durable_offset: int, known: KnownLog | None
 ) -> list[Entry]:
     """Returns the list of segments, without those before the start offset. Raises OSError, and DamagedLog for a mismatch.
 

@@ -63,15 +63,9 @@ class Writer:
     """The writer of a log that syncs itself."""
 
     __slots__ = (
-        "_durability",
-        "_job",
-        "_on_durable",
-        "_on_failure",
-        "_run_in_thread",
-        "_unsynced_bytes",
-        "log",
+        "_durability", "_job", "_on_durable", "_on_failure", "_run_in_thread", "_unsynced_bytes", "log",
         "offset_durable",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from coordinator.api.cluster import Node
+from coordinator.api.cluster import Cluster, Node
 from coordinator.log.log import DamagedLog, Log
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, PartitionRecord
@@ -46,11 +46,10 @@ class Catalog(Protocol):
 
     def write(self) -> bool:
         """Writes it; returns whether it is up to date now."""
-        ...
 
 
-class Brokers:
-    """All of them, as a `Cluster` (api/cluster.py). A client learns of the addresses of the listener that it uses."""
+class Brokers(Cluster):
+    """All of them. A client learns of the addresses of the listener that it uses."""
 
     moves = True
 
@@ -341,20 +340,11 @@ class Brokers:
     def nodes(self, advertised: Address) -> list[Node]:
         return [self._node(broker, advertised) for broker in self.by_id.values() if broker.id in self.up]
 
-    def named_nodes(self, advertised: Address) -> list[Node]:
-        return self.nodes(advertised)
-
     def leader(self, topic: str, index: int, advertised: Address) -> Node | None:
         placement = self.placement(topic, index)
         if placement is None or placement.leader == NO_LEADER:
             return None
         return self._node(self.by_id[placement.leader], advertised)
-
-    def coordinator(self, topic: str, index: int, advertised: Address) -> Node | None:
-        return self.leader(topic, index, advertised)
-
-    def data_leader(self) -> int | None:
-        return None
 
     def _node(self, broker: Broker, advertised: Address) -> Node:
         """`advertised`: the address of any broker's listener; the node has that of the broker's own one."""

@@ -1,4 +1,4 @@
-"""Lists, adds and removes ACLs and SCRAM users over the Kafka protocol."""
+"""`coordinator acls` and `coordinator users`: lists, adds and removes ACLs and SCRAM users over the Kafka protocol."""
 
 import hashlib
 import secrets
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coordinator.operations.client import Client, OperationFailed, refuse_error
+from coordinator.operations.json_values import print_as
 from coordinator.protocol.messages import (
     AlterUserScramCredentialsRequest,
     CreateAclsRequest,
@@ -31,16 +32,7 @@ class User(NamedTuple):
 
 def list_acls(client: Client, wanted: AclFilter) -> list[Acl]:
     """The ACLs that a filter selects, in order. Raises OperationFailed."""
-    request = DescribeAclsRequest(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.resource_name,
-        pattern_type_filter=wanted.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
-    answer = client.any().ask(request)
+    answer = client.any().ask(DescribeAclsRequest(*wanted))
     refuse_error(answer.error_code, "cannot list ACLs", answer.error_message)
     return sorted(
         Acl(
@@ -59,40 +51,16 @@ def list_acls(client: Client, wanted: AclFilter) -> list[Acl]:
 
 def add_acls(client: Client, acls: Sequence[Acl]) -> None:
     """Adds ACLs; those that exist stay. Raises OperationFailed for the first that the server refuses."""
-    creations = [
-        CreateAclsRequest.AclCreation(
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            resource_pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission,
-        )
-        for acl in acls
-    ]
-    answer = client.any().ask(CreateAclsRequest(creations=creations))
+    creations = [CreateAclsRequest.AclCreation(*acl) for acl in acls]
+    answer = client.any().ask(CreateAclsRequest(creations))
     for acl, outcome in zip(acls, answer.results, strict=True):
         refuse_error(outcome.error_code, f"cannot add {acl}", outcome.error_message)
 
 
 def remove_acls(client: Client, filters: Sequence[AclFilter]) -> int:
     """Removes the ACLs that filters select; returns how many. Raises OperationFailed."""
-    request = DeleteAclsRequest(
-        filters=[
-            DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=each.resource_type,
-                resource_name_filter=each.resource_name,
-                pattern_type_filter=each.pattern_type,
-                principal_filter=each.principal,
-                host_filter=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            for each in filters
-        ]
-    )
-    answer = client.any().ask(request)
+    wanted = [DeleteAclsRequest.DeleteAclsFilter(*each) for each in filters]
+    answer = client.any().ask(DeleteAclsRequest(wanted))
     for result in answer.filter_results:
         refuse_error(result.error_code, "cannot remove ACLs", result.error_message)
     return sum(len(result.matching_acls) for result in answer.filter_results)
@@ -142,3 +110,62 @@ def _alter(client: Client, request: AlterUserScramCredentialsRequest, doing: str
     answer = client.any().ask(request)
     for result in answer.results:
         refuse_error(result.error_code, doing, result.error_message)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def show_acls(client: Client, principal: str | None, *, as_json: bool) -> int:
+    """Prints the ACLs of a principal, or all."""
+    wanted = AclFilter(ResourceType.ANY, None, PatternType.ANY, principal, None, AclOperation.ANY, PermissionType.ANY)
+    header = ("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "NAME", "HOST")
+    rows = [
+        (
+            acl.principal,
+            acl.permission.name,
+            acl.operation.name,
+            acl.resource_type.name,
+            acl.pattern_type.name,
+            acl.resource_name,
+            acl.host,
+        )
+        for acl in list_acls(client, wanted)
+    ]
+    print_as(as_json, {"acls": [dict(zip(map(str.lower, header), row, strict=True)) for row in rows]}, header, rows)
+    return 0
+
+
+def show_added(client: Client, acls: Sequence[Acl]) -> int:
+    """Adds ACLs and prints how many."""
+    add_acls(client, acls)
+    print(f"{len(acls)} ACLs added")
+    return 0
+
+
+def show_removed(client: Client, acls: Sequence[Acl]) -> int:
+    """Removes ACLs and prints how many there were. Returns 1 if there was none."""
+    count = remove_acls(client, [AclFilter(*acl) for acl in acls])
+    print(f"{count} ACLs removed")
+    return 0 if count else 1
+
+
+def show_users(client: Client, *, as_json: bool) -> int:
+    """Prints all SCRAM users."""
+    found = list_users(client)
+    value = {"users": [user._asdict() for user in found]}
+    print_as(as_json, value, ("USER", "MECHANISM", "ITERATIONS"), [tuple(user) for user in found])
+    return 0
+
+
+def show_password_set(client: Client, name: str, mechanism: str, password: str) -> int:
+    """Sets the password of a user and says so."""
+    set_password(client, name, mechanism, password)
+    print(f"user {name} can authenticate with {mechanism}")
+    return 0
+
+
+def show_user_removed(client: Client, name: str) -> int:
+    """Removes a user and says so."""
+    remove_user(client, name)
+    print(f"user {name} removed")
+    return 0

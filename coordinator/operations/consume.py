@@ -9,27 +9,27 @@ import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coordinator.log.batch import HEADER_BYTES, decode_records, read_header
+from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, LATEST, fetch_request
+from coordinator.log.batch import decode_records, whole_batches
 from coordinator.log.record import LogRecord
 from coordinator.operations.client import RETRY_S, Client, refuse_error
-from coordinator.operations.groups import EARLIEST, LATEST, Partition, leaders, positions
+from coordinator.operations.groups import Partition, leaders, positions
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    FetchRequest,
     FetchResponse,
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
 
 FETCH_WAIT_MS = 500
-PARTITION_BYTES = 1 << 20
+RESPONSE_BYTES, PARTITION_BYTES = 50 << 20, 1 << 20
 READ_COMMITTED = 1
 REBALANCE_TIMEOUT_MS = 45_000
 _JOINING, _LEAVING = 0, -1
-_FETCH_BY_NAME, _OFFSETS_BY_NAME = 12, 9
-"""The newest versions of Fetch, and of OffsetCommit and OffsetFetch, that have topic names."""
+_OFFSETS_BY_NAME = 9
+"""The newest version of OffsetCommit and OffsetFetch that has topic names."""
 _FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 _NEW_LEADER = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_LEADER_EPOCH}
@@ -59,34 +59,15 @@ class Reader:
         for partition, leader in led_by.items():
             by_leader.setdefault(leader, []).append(partition)
         for leader, partitions in by_leader.items():
-            request = self._request(partitions, wait_ms // len(by_leader))
-            answer = self._client.to(leader).ask(request, version_max=_FETCH_BY_NAME)
+            wanted = [(*each, self.positions[each]) for each in partitions]
+            request = fetch_request(wanted, wait_ms // len(by_leader), RESPONSE_BYTES, PARTITION_BYTES, READ_COMMITTED)
+            answer = self._client.to(leader).ask(request, version_max=FETCH_BY_NAME)
             refuse_error(answer.error_code, "cannot fetch")
             for topic in answer.responses:
                 for found in topic.partitions:
                     yield from self._records((topic.topic, found.partition_index), found)
         if not by_leader:
             time.sleep(RETRY_S)
-
-    def _request(self, partitions: Sequence[Partition], wait_ms: int) -> FetchRequest:
-        return FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            isolation_level=READ_COMMITTED,
-            topics=[
-                FetchRequest.FetchTopic(
-                    topic=topic,
-                    partitions=[
-                        FetchRequest.FetchPartition(
-                            partition=partition,
-                            fetch_offset=self.positions[topic, partition],
-                            partition_max_bytes=PARTITION_BYTES,
-                        )
-                    ],
-                )
-                for topic, partition in partitions
-            ],
-        )
 
     def _records(self, partition: Partition, found: FetchResponse.PartitionData) -> Iterator[Consumed]:
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -97,11 +78,8 @@ class Reader:
         refuse_error(found.error_code, f"cannot fetch from {partition[0]}-{partition[1]}")
         aborted = sorted((each.first_offset, each.producer_id) for each in found.aborted_transactions or ())
         in_aborted: set[int] = set()
-        content, at = found.records or b"", 0
-        # A response may end with a part of a batch.
-        while len(content) - at >= HEADER_BYTES and at + (header := read_header(content, at)).size_bytes <= len(
-            content
-        ):
+        content = found.records or b""
+        for at, header in whole_batches(content):
             while aborted and aborted[0][0] <= header.last_offset:
                 in_aborted.add(aborted.pop(0)[1])
             if header.is_control:
@@ -112,7 +90,6 @@ class Reader:
                         self.positions[partition] = record.offset + 1
                         yield Consumed(*partition, record)
             self.positions[partition] = max(self.positions[partition], header.next_offset)
-            at += header.size_bytes
 
 
 class Member:

@@ -8,27 +8,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, LATEST, fetch_request, offsets_request
 from coordinator.groups.group_events import EventReader, Found
 from coordinator.groups.rebalance_causes import Client
-from coordinator.log.batch import BatchHeader, read_header
+from coordinator.log.batch import BatchHeader, whole_batches
 from coordinator.operations.client import RETRY_S, Connection, OperationFailed, error_name, refuse_error
 from coordinator.operations.client import Client as KafkaClient
 from coordinator.operations.groups import find
 from coordinator.operations.log_folders import LogFolder, Problem, SegmentFile, find_log_folders
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.java import positive_hash
-from coordinator.protocol.messages import (
-    FetchRequest,
-    ListOffsetsRequest,
-)
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
-_BY_NAME = 12
-"""The newest version of Fetch that has topic names."""
 _FETCH_BYTES = 8 << 20
-_EARLIEST, _LATEST = -2, -1
-_LENGTH = 12
-"""Bytes of a batch before the part that its length counts."""
 Batch = Callable[[bytes, int, BatchHeader], None]
 """`batch(data, position, header)`"""
 
@@ -124,58 +116,36 @@ def _from_leader(client: KafkaClient, group_id: str, since_ms: int) -> Found:
     connection = client.to(addresses[0])
     reader = EventReader(group_id)
     start = _offset(connection, number, since_ms)
-    for data, header in _batches(connection, number, _offset(connection, number, _LATEST) if start < 0 else start):
-        reader.batch(data, 0, header)
+    for data, at, header in _batches(connection, number, _offset(connection, number, LATEST) if start < 0 else start):
+        reader.batch(data, at, header)
     group = find(client, group_id)
     members = None if group is None else {m.member_id: Client(m.client_id, m.client_host) for m in group.members}
     found = reader.found(members)
-    earliest = _offset(connection, number, _EARLIEST)
+    earliest = _offset(connection, number, EARLIEST)
     return found if start <= earliest else found._replace(first_ms=since_ms)
 
 
 def _offset(connection: Connection, number: int, timestamp: int) -> int:
     """The offset for a timestamp; -1 if all events are older."""
-    partition = ListOffsetsRequest.ListOffsetsPartition
-    topics = [ListOffsetsRequest.ListOffsetsTopic(COORDINATOR_EVENTS, [partition(number, timestamp=timestamp)])]
-    answer = connection.ask(ListOffsetsRequest(replica_id=-1, topics=topics))
+    answer = connection.ask(offsets_request([(COORDINATOR_EVENTS, number, timestamp)]))
     [found] = answer.topics[0].partitions
     _refuse_error(found.error_code, f"cannot find the events in {COORDINATOR_EVENTS}-{number}")
     return found.offset
 
 
-def _batches(connection: Connection, number: int, offset: int) -> Iterator[tuple[bytes, BatchHeader]]:
+def _batches(connection: Connection, number: int, offset: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """The complete batches from an offset to the end of the log."""
-    while True:
-        data = _fetched(connection, number, offset)
-        position = 0
-        while position + _LENGTH <= len(data):
-            size = int.from_bytes(data[position + 8 : position + _LENGTH]) + _LENGTH
-            if position + size > len(data):
-                break
-            batch = data[position : position + size]
-            header = read_header(batch)
-            if header.next_offset > offset:
-                offset = header.next_offset
-                yield batch, header
-            position += size
-        if not position:
-            return
+    end = -1
+    while end < offset:
+        end, data = offset, _fetched(connection, number, offset)
+        for position, header in whole_batches(data, offset):
+            offset = header.next_offset
+            yield data, position, header
 
 
 def _fetched(connection: Connection, number: int, offset: int) -> bytes:
-    partition = FetchRequest.FetchPartition
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_FETCH_BYTES,
-        topics=[
-            FetchRequest.FetchTopic(
-                topic=COORDINATOR_EVENTS,
-                partitions=[partition(partition=number, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)],
-            )
-        ],
-    )
-    answer = connection.ask(request, version_max=_BY_NAME)
+    request = fetch_request([(COORDINATOR_EVENTS, number, offset)], 0, _FETCH_BYTES)
+    answer = connection.ask(request, version_max=FETCH_BY_NAME)
     refuse_error(answer.error_code, f"cannot read {COORDINATOR_EVENTS}-{number}")
     [found] = answer.responses[0].partitions
     if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

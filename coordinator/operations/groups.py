@@ -10,10 +10,11 @@ A reset starts as a plan with the old and the new offset of each partition, with
 changes anything. The command refuses it while the group has members, because they would overwrite the offsets.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.client.reading import EARLIEST, LATEST, offsets_request
 from coordinator.operations.client import Client, Connection, OperationFailed, error_name, refuse_error
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
@@ -25,9 +26,9 @@ from coordinator.protocol.messages import (
     DescribeGroupsResponse,
     DescribeShareGroupOffsetsRequest,
     ListGroupsRequest,
-    ListOffsetsRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    Request,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     StreamsGroupDescribeRequest,
@@ -36,8 +37,6 @@ from coordinator.protocol.messages import (
 from coordinator.protocol.subscription import parse_assignment
 from coordinator.protocol.wire import DecodeError
 
-EARLIEST, LATEST = -2, -1
-"""The timestamps of ListOffsets for the start and the end of a log."""
 _OFFSET_MAX = 2**63 - 1
 _BY_NAME = 9
 """The newest version of OffsetCommit and OffsetFetch that has topic names."""
@@ -179,24 +178,18 @@ def find(client: Client, group_id: str) -> DescribedGroup | None:
         refuse_error(group.error_code, f"cannot describe group {group_id}", group.error_message)
         if group.group_state != DOES_NOT_EXIST:
             return _classic(group, connection)
-    if connection.supports(ConsumerGroupDescribeRequest):
-        consumers = client.ask_coordinator(group_id, ConsumerGroupDescribeRequest(group_ids=[group_id]))
-        [consumer] = consumers.groups
-        if consumer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            refuse_error(consumer.error_code, f"cannot describe group {group_id}", consumer.error_message)
-            return _consumer(consumer, connection)
-    if connection.supports(StreamsGroupDescribeRequest):
-        several = client.ask_coordinator(group_id, StreamsGroupDescribeRequest(group_ids=[group_id]))
-        [streams] = several.groups
-        # A server can know the API although streams groups are switched off.
-        if streams.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            refuse_error(streams.error_code, f"cannot describe group {group_id}", streams.error_message)
-            return _streams(streams, connection)
-    if connection.supports(ShareGroupDescribeRequest):
-        [share] = client.ask_coordinator(group_id, ShareGroupDescribeRequest(group_ids=[group_id])).groups
-        if share.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            refuse_error(share.error_code, f"cannot describe group {group_id}", share.error_message)
-            return _share(share, connection)
+    kinds: tuple[tuple[Request[Any], Callable[[Any, Connection], DescribedGroup]], ...] = (
+        (ConsumerGroupDescribeRequest(group_ids=[group_id]), _consumer),
+        (StreamsGroupDescribeRequest(group_ids=[group_id]), _streams),
+        (ShareGroupDescribeRequest(group_ids=[group_id]), _share),
+    )
+    for request, described in kinds:
+        if connection.supports(type(request)):
+            [found] = client.ask_coordinator(group_id, request).groups
+            # A server can know the API although groups of this kind are switched off.
+            if found.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                refuse_error(found.error_code, f"cannot describe group {group_id}", found.error_message)
+                return described(found, connection)
     return None
 
 
@@ -261,14 +254,7 @@ def _streams(group: StreamsGroupDescribeResponse.DescribedGroup, connection: Con
 
 def _share(group: ShareGroupDescribeResponse.DescribedGroup, connection: Connection) -> DescribedGroup:
     members = [
-        Member(
-            member_id=member.member_id,
-            instance_id=None,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            epoch=member.member_epoch,
-            assignment={each.topic_name: each.partitions for each in member.assignment.topic_partitions},
-        )
+        _member(member, {each.topic_name: each.partitions for each in member.assignment.topic_partitions})
         for member in group.members
     ]
     return _described(SHARE, group, members, connection)
@@ -295,13 +281,15 @@ def _described(
 
 
 def _member(
-    member: ConsumerGroupDescribeResponse.Member | StreamsGroupDescribeResponse.Member,
+    member: ConsumerGroupDescribeResponse.Member
+    | ShareGroupDescribeResponse.Member
+    | StreamsGroupDescribeResponse.Member,
     assignment: Mapping[str, Sequence[int]],
     tasks: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
 ) -> Member:
     return Member(
         member_id=member.member_id,
-        instance_id=member.instance_id,
+        instance_id=getattr(member, "instance_id", None),
         client_id=member.client_id,
         client_host=member.client_host,
         epoch=member.member_epoch,
@@ -407,36 +395,20 @@ def positions(client: Client, wanted: Mapping[Partition, int]) -> dict[Partition
     if not wanted:
         return {}
     led_by = leaders(client, sorted({topic for topic, _ in wanted}), wanted)
-    by_leader: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
+    by_leader: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
     for (topic, partition), timestamp in wanted.items():
         leader = led_by.get((topic, partition))
         if leader is not None:
-            by_leader.setdefault(leader, {}).setdefault(topic, []).append((partition, timestamp))
+            by_leader.setdefault(leader, []).append((topic, partition, timestamp))
     out: dict[Partition, int] = {}
-    for leader, topics in by_leader.items():
-        answer = client.ask_leader(leader, _list_offsets(topics))
+    for leader, asked in by_leader.items():
+        answer = client.ask_leader(leader, offsets_request(asked))
         for each in answer.topics:
             for found in each.partitions:
                 where = f"{each.name}-{found.partition_index}"
                 refuse_error(found.error_code, f"cannot list the offsets of {where}")
                 out[each.name, found.partition_index] = found.offset
     return out
-
-
-def _list_offsets(topics: Mapping[str, Sequence[tuple[int, int]]]) -> ListOffsetsRequest:
-    return ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=topic,
-                partitions=[
-                    ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-                    for partition, timestamp in partitions
-                ],
-            )
-            for topic, partitions in topics.items()
-        ],
-    )
 
 
 def leaders(

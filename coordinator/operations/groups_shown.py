@@ -5,22 +5,19 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from coordinator.client.reading import EARLIEST, LATEST
 from coordinator.operations import groups
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.operations.groups import EARLIEST, LATEST, CommittedOffset, DescribedGroup, Selection, Target
-from coordinator.operations.json_values import print_json, print_table
+from coordinator.operations.groups import CommittedOffset, DescribedGroup, Selection, Target
+from coordinator.operations.json_values import print_as, print_deletion, print_json, print_table
 
 
 def show_list(client: Client, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
     """Prints all groups with type, protocol type and state."""
     found = groups.list_groups(client, states, types)
-    if as_json:
-        print_json({"groups": [asdict(group) for group in found]})
-    else:
-        rows = [
-            (group.group_id, group.type or None, group.protocol_type or None, group.state or None) for group in found
-        ]
-        print_table(("GROUP", "TYPE", "PROTOCOL-TYPE", "STATE"), rows)
+    rows = [(group.group_id, group.type or None, group.protocol_type or None, group.state or None) for group in found]
+    value = {"groups": [asdict(group) for group in found]}
+    print_as(as_json, value, ("GROUP", "TYPE", "PROTOCOL-TYPE", "STATE"), rows)
     return 0
 
 
@@ -112,13 +109,7 @@ def _print_offsets(rows: Sequence[CommittedOffset]) -> None:
 
 def show_deletion(client: Client, group_ids: Sequence[str], *, as_json: bool) -> int:
     """Deletes groups. Returns 1 if one could not be deleted."""
-    outcome = groups.delete(client, group_ids)
-    if as_json:
-        print_json({"groups": [{"group_id": group, "error": error} for group, error in outcome.items()]})
-    else:
-        rows = [(group, "deleted" if error is None else f"not deleted: {error}") for group, error in outcome.items()]
-        print_table(("GROUP", "OUTCOME"), rows)
-    return 1 if any(outcome.values()) else 0
+    return print_deletion("groups", "group_id", groups.delete(client, group_ids), as_json=as_json)
 
 
 def show_reset(
@@ -132,12 +123,11 @@ def show_reset(
     plan = groups.plan_reset(client, group_id, selection, target, is_share=is_share)
     if execute:
         (groups.alter if is_share else groups.commit)(client, group_id, plan)
-    if as_json:
-        print_json({"group_id": group_id, "executed": execute, "partitions": [asdict(reset) for reset in plan]})
-        return 0
-    header = ("TOPIC", "PARTITION", "OLD", "NEW")
-    print_table(header, [(reset.topic, reset.partition, reset.old, reset.new) for reset in plan])
-    print("done" if execute else "this is a plan, and nothing was changed; use --execute to carry it out")
+    value = {"group_id": group_id, "executed": execute, "partitions": [asdict(reset) for reset in plan]}
+    rows = [(reset.topic, reset.partition, reset.old, reset.new) for reset in plan]
+    print_as(as_json, value, ("TOPIC", "PARTITION", "OLD", "NEW"), rows)
+    if not as_json:
+        print("done" if execute else "this is a plan, and nothing was changed; use --execute to carry it out")
     return 0
 
 

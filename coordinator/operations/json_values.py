@@ -7,6 +7,7 @@ are Kafka's 22 characters; Kafka's tools print and accept both.
 import json
 import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -81,6 +82,22 @@ def bytes_as_json(content: bytes | None) -> Any:
     except UnicodeDecodeError:
         text = "\0"
     return text if text.isprintable() else {"base64": b64encode(content).decode()}
+
+
+def print_as(as_json: bool, value: Any, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Prints a value as JSON, or the rows of a table that say it."""
+    if as_json:
+        print_json(value)
+    else:
+        print_table(header, rows)
+
+
+def print_deletion(key: str, name: str, outcome: Mapping[str, str | None], *, as_json: bool) -> int:
+    """Prints what was deleted and why the rest was not. Returns 1 if there is a rest."""
+    rows = [(each, "deleted" if error is None else f"not deleted: {error}") for each, error in outcome.items()]
+    value = {key: [{name: each, "error": error} for each, error in outcome.items()]}
+    print_as(as_json, value, (key.removesuffix("s").upper(), "OUTCOME"), rows)
+    return 1 if any(outcome.values()) else 0
 
 
 def print_json(value: Any) -> None:

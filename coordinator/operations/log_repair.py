@@ -11,15 +11,27 @@ from typing import Any
 
 from coordinator.journal.slot import PREFIX
 from coordinator.log import catalog, segment_list
-from coordinator.log.batch import CorruptBatch, key_values
 from coordinator.log.segment_swap import finish_swaps
 from coordinator.operations import repair
-from coordinator.operations.known_logs import META_PROPERTIES, data_folder_problems, journaled_batches, known_logs
-from coordinator.operations.log_folders import LogFolder, NoLogFolder, Problem, ReadableFile, find_log_folders
+from coordinator.operations.known_logs import (
+    META_PROPERTIES,
+    data_folder_problems,
+    journaled_batches,
+    known_logs,
+    replay_batch,
+)
+from coordinator.operations.log_folders import (
+    LogFolder,
+    NoLogFolder,
+    Problem,
+    ReadableFile,
+    SegmentFile,
+    base_offset_of,
+    find_log_folders,
+)
 from coordinator.operations.repair_plan import FilePlan, LogPlan, plan_log
-from coordinator.protocol.codec import DecodeError
 from coordinator.server import data_folder
-from coordinator.topics import metadata_records, names
+from coordinator.topics import names
 from coordinator.topics.registry import Registry, Topic
 from coordinator.world.disk import RealDisk
 
@@ -72,17 +84,9 @@ def _remaining_registry(plan: LogPlan) -> Registry:
     registry = Registry()
     for file_plan in plan.kept_files:
         file = ReadableFile(file_plan.path)
+        segment = SegmentFile(file_plan.path, base_offset_of(file_plan.path), file)
         for position, header in file_plan.kept:
-            if header.is_control:
-                continue
-            batch = file.pread(position, header.size_bytes)
-            try:
-                for _, _, value in key_values(batch, 0, header):
-                    message = metadata_records.decode(value) if value is not None else None
-                    if message is not None:
-                        registry.replay(message)
-            except (CorruptBatch, DecodeError):
-                continue
+            replay_batch(segment, header, position, registry, lambda *_: None)
         file.close()
     return registry
 

@@ -6,8 +6,9 @@ In Kafka the controller creates and deletes topics. Every broker passes such req
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from coordinator.client.reading import EARLIEST, LATEST
 from coordinator.operations.client import Client, OperationFailed, error_name, refuse_error
-from coordinator.operations.groups import EARLIEST, LATEST, Partition, positions
+from coordinator.operations.groups import Partition, positions
 from coordinator.operations.json_values import topic_id_text
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (

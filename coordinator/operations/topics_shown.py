@@ -5,19 +5,15 @@ from dataclasses import asdict
 
 from coordinator.operations import topics
 from coordinator.operations.client import Client, OperationFailed
-from coordinator.operations.json_values import print_json, print_table
+from coordinator.operations.json_values import print_as, print_deletion, print_json, print_table
 from coordinator.operations.topics import DescribedTopic
 
 
 def show_list(client: Client, *, internal: bool, as_json: bool) -> int:
     """Prints all topics; those that the server keeps its own state in only with `internal`."""
     found = [topic for topic in topics.list_topics(client) if internal or not topic.internal]
-    if as_json:
-        print_json({"topics": [asdict(topic) for topic in found]})
-    else:
-        print_table(
-            ("TOPIC", "PARTITIONS", "REPLICAS"), [(topic.name, topic.partitions, topic.replicas) for topic in found]
-        )
+    rows = [(topic.name, topic.partitions, topic.replicas) for topic in found]
+    print_as(as_json, {"topics": [asdict(topic) for topic in found]}, ("TOPIC", "PARTITIONS", "REPLICAS"), rows)
     return 0
 
 
@@ -91,9 +87,4 @@ def _nodes(ids: Sequence[int]) -> str | None:
 def show_deletion(client: Client, names: Sequence[str], *, as_json: bool) -> int:
     """Deletes topics. Returns 1 if one could not be deleted."""
     outcome = topics.delete(client, list(dict.fromkeys(names)))
-    if as_json:
-        print_json({"topics": [{"topic": name, "error": error} for name, error in outcome.items()]})
-    else:
-        rows = [(name, "deleted" if error is None else f"not deleted: {error}") for name, error in outcome.items()]
-        print_table(("TOPIC", "OUTCOME"), rows)
-    return 1 if any(outcome.values()) else 0
+    return print_deletion("topics", "topic", outcome, as_json=as_json)

@@ -17,13 +17,7 @@ from coordinator.network.listener import Listener
 from coordinator.overlay.links import Address, Links
 from coordinator.overlay.offer import Versions, common
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import (
-    Answer,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    Request,
-)
+from coordinator.protocol.messages import Answer, ApiVersionsResponse, MetadataRequest, MetadataResponse, Request
 
 _log = logging.getLogger(__name__)
 

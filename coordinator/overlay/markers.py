@@ -21,20 +21,17 @@ from contextlib import suppress
 
 from coordinator.client.asynchronous import Client
 from coordinator.client.conversation import LinkFailed
+from coordinator.client.reading import FETCH_BY_NAME, LATEST, fetch_request, offsets_request
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import value as values
 from coordinator.groups.offsets.records import OffsetCommits
 from coordinator.groups.state import Groups
-from coordinator.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, key_values, read_header
+from coordinator.log.batch import BatchHeader, CorruptBatch, key_values, whole_batches
 from coordinator.log.end_transaction_marker import read_end_transaction
 from coordinator.overlay.brokers import Brokers
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.java import positive_hash
-from coordinator.protocol.messages import (
-    FetchRequest,
-    FindCoordinatorRequest,
-    ListOffsetsRequest,
-)
+from coordinator.protocol.messages import FindCoordinatorRequest
 from coordinator.runtime.internal_request import DONE, InternalRequest
 from coordinator.runtime.result import Marker, RequestContext, Result
 from coordinator.runtime.router import Router
@@ -55,8 +52,6 @@ PRODUCERS_MAX = 10_000
 """The producers of each partition whose last marker is remembered."""
 _FETCH_WAIT_MS = 500
 _FETCH_BYTES = 1 << 20
-_BY_NAME = 12
-_LATEST = -1
 _STALE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NONE})
 """After these a marker is done with."""
 _GROUP_PREFIX = "coordinator-transaction-ends-"
@@ -123,9 +118,8 @@ class Reader:
 
     async def end_offset(self) -> int:
         """The offset behind the last record of the partition. Raises LinkFailed."""
-        partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=self.index, timestamp=_LATEST)
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=CONSUMER_OFFSETS, partitions=[partition])
-        response = await self._brokers.ask(await self._leader(), ListOffsetsRequest(replica_id=-1, topics=[topic]))
+        request = offsets_request([(CONSUMER_OFFSETS, self.index, LATEST)])
+        response = await self._brokers.ask(await self._leader(), request)
         [found] = response.topics[0].partitions
         if found.error_code:
             raise LinkFailed(f"{CONSUMER_OFFSETS}-{self.index}: {ErrorCode(found.error_code).name}")
@@ -191,17 +185,12 @@ class Reader:
         """Fetches once, and writes the markers in it. Raises LinkFailed and CorruptBatch."""
         assert self.position is not None
         records = await self._fetch(self.position)
-        at = 0
-        while at + HEADER_BYTES <= len(records):
-            header = read_header(records, at)
-            if at + header.size_bytes > len(records):
-                break
+        for at, header in whole_batches(records, self.position):
             if header.is_control and header.base_offset >= self.position:
                 await self._end(records, at, header)
             if self.shard.status is Status.ELSEWHERE:
                 return
-            self._move(max(self.position, header.next_offset))
-            at += header.size_bytes
+            self._move(header.next_offset)
 
     def _move(self, position: int) -> None:
         self.position = position
@@ -211,17 +200,8 @@ class Reader:
     async def _fetch(self, position: int) -> bytes:
         if self._fetching is None or self._fetching.is_lost:
             self._fetching = await self._brokers.connect(await self._leader())
-        partition = FetchRequest.FetchPartition(
-            partition=self.index, fetch_offset=position, log_start_offset=-1, partition_max_bytes=_FETCH_BYTES
-        )
-        request = FetchRequest(
-            max_wait_ms=_FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=CONSUMER_OFFSETS, partitions=[partition])],
-        )
-        response = await self._fetching.ask(request, version_max=_BY_NAME)
+        request = fetch_request([(CONSUMER_OFFSETS, self.index, position)], _FETCH_WAIT_MS, _FETCH_BYTES)
+        response = await self._fetching.ask(request, version_max=FETCH_BY_NAME)
         if response.error_code:
             raise LinkFailed(f"Fetch: {ErrorCode(response.error_code).name}")
         [found] = response.responses[0].partitions

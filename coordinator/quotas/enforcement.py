@@ -4,21 +4,55 @@ Nothing is counted for a client that no quota limits. Kafka counts it as soon as
 quota that is set later knows what the client did in the last seconds.
 """
 
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from coordinator.api.declaration import QuotaType
 from coordinator.config.settings import QuotasConfig
-from coordinator.quotas.address_limits import AddressLimits
 from coordinator.quotas.client_quota import MutationQuota, RateQuota
 from coordinator.quotas.limits import NO_NAME, Account, Limits
 from coordinator.quotas.names import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
 from coordinator.quotas.sensors import Window
 from coordinator.topics.client_quotas import Quotas
+
+
+class AddressLimits:
+    """The limits of addresses. That of the default is one for each address that has none of its own."""
+
+    __slots__ = ("_by_address", "_default")
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._default: int | None = None
+        self._by_address: dict[IPv4Address | IPv6Address, int] = {}
+        for entity, values in quotas.items():
+            names = dict(entity)
+            if IP not in names or CONNECTION_CREATION_RATE not in values:
+                continue
+            with suppress(ValueError):  # neither a name that is no address nor a limit that is no number limits anybody
+                name, limit = names[IP], int(values[CONNECTION_CREATION_RATE])
+                if name is None:
+                    self._default = limit
+                else:
+                    self._by_address[ip_address(name)] = limit
+
+    def __bool__(self) -> bool:
+        return self._default is not None or bool(self._by_address)
+
+    def limit(self, address: str) -> int | None:
+        """The limit of an address; None: it has none, or nobody knows the address."""
+        try:
+            return self._by_address.get(ip_address(address), self._default)
+        except ValueError:
+            return self._default
+
 
 BUDGETS_MAX = 10_000
 """Clients whose limits are remembered; beyond that, all are looked up again."""

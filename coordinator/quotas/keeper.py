@@ -32,12 +32,7 @@ class QuotaKeeper:
     """The quotas of a server, made when there is the first one: most servers never have any."""
 
     def __init__(
-        self,
-        config: QuotasConfig,
-        registry: Registry,
-        clock: Clock,
-        schedule: Schedule,
-        listeners: Sequence[Listener],
+        self, config: QuotasConfig, registry: Registry, clock: Clock, schedule: Schedule, listeners: Sequence[Listener]
     ) -> None:
         """`schedule`: by the machine's clock."""
         self.quotas: ClientQuotas | None = None

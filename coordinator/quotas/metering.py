@@ -85,15 +85,8 @@ class Meter:
     """One request of a client that has a limit."""
 
     __slots__ = (
-        "_began_ns",
-        "_budget",
-        "_busy_ns",
-        "_exchange",
-        "_frame_bytes",
-        "_metering",
-        "_waits",
-        "_was_admitted",
-    )
+        "_began_ns", "_budget", "_busy_ns", "_exchange", "_frame_bytes", "_metering", "_waits", "_was_admitted",
+    )  # fmt: skip
 
     def __init__(self, metering: Metering, exchange: LayeredExchange[Any], budget: Budget) -> None:
         self._metering = metering

@@ -4,11 +4,8 @@ The partition of `__consumer_offsets` that holds the group joins the transaction
 transaction.version 2 do not send this request: TxnOffsetCommit v5 adds the partition by itself (KIP-890).
 """
 
-from coordinator.api.declaration import Api, Coordinator
+from coordinator.api import Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import TRANSACTION_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced

@@ -10,12 +10,9 @@ refused when the producer is known to be the transaction's. v2 answers PRODUCER_
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from coordinator.api.declaration import Api, Coordinator
+from coordinator.api import Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import TOPIC_ERRORS, TRANSACTION_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced

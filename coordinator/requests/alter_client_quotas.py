@@ -3,10 +3,8 @@
 The changes of a request are one batch of the metadata log.
 """
 
-from coordinator.api.declaration import Api
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
 from coordinator.quotas.alter import Names, plan_alterations

@@ -4,11 +4,9 @@ Superseded by IncrementalAlterConfigs (KIP-339), because a client that sets one 
 Old tools still send it.
 """
 
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.config_resources import is_of_groups
-from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.error_families import CONFIGS_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from coordinator.requests.incremental_alter_configs import Altered, alter_resources, results

@@ -6,11 +6,9 @@ one broker the one replica is here already. As in Kafka, a request that may take
 
 from typing import TYPE_CHECKING
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from coordinator.security.access import ALTER_CLUSTER

@@ -4,11 +4,9 @@ This server has one data folder. A move to it changes nothing; any other path, h
 A partition that the request names twice is answered once, for the last path.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse

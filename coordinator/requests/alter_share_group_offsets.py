@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server, denial
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
-from coordinator.api.permits import WORDS, denial
-from coordinator.api.server import Server
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
+from coordinator.api.permits import WORDS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.deliveries import AlteredBy
 from coordinator.groups.share.offsets import Alteration, Altered, begin_alteration, complete_alteration, topics_of
@@ -34,7 +31,7 @@ _NO_ID = bytes(16)
 
 def handle(server: Server, exchange: Exchange[AlterShareGroupOffsetsRequest]) -> None:
     request = exchange.request
-    if not serves(server.config, server.topics.registry, Kind.SHARE):
+    if not serves(server, Kind.SHARE):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if not exchange.permits.allows(READ_GROUP, request.group_id):
@@ -90,7 +87,7 @@ class _Alter:
 
     def _begun(self, reply: int | KafkaError) -> None:
         if isinstance(reply, KafkaError):
-            self._exchange.reply(refuse(self._exchange.request, reply, self._exchange.api_version))
+            self._exchange.fail(reply)
             return
         initialize = self._server.share_states.initialize
         asks = {
@@ -123,19 +120,12 @@ class _Alter:
         self._exchange.reply(AlterShareGroupOffsetsResponse(responses=[*self._refused, *self._topics.values()]))
 
 
-def refuse(
-    request: AlterShareGroupOffsetsRequest, error: KafkaError, api_version: int
-) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=91,
     name="AlterShareGroupOffsets",
     versions=(0, 0),
     access=(READ_GROUP, READ_TOPIC),
     handle=handle,
-    refuse=refuse,
     errors=GROUP_ERRORS | TOPIC_ERRORS | {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_MAX_SIZE_REACHED},
     elements=("topics.partitions",),
     coordinator=Coordinator.GROUP,

@@ -5,10 +5,8 @@ The client salts the password, and the server keeps in the metadata log what ver
 
 from typing import Any
 
-from coordinator.api.declaration import Api
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     AlterUserScramCredentialsRequest,

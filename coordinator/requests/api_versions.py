@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import HERE, Api, Exchange, Server
 from coordinator.config import features
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from coordinator.protocol.releases import Release
 
@@ -138,10 +136,6 @@ def _unsupported_feature(_server: Server, exchange: Exchange[Any]) -> None:
     exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def refuse(_request: ApiVersionsRequest | None, error: KafkaError, _api_version: int) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=error.code)
-
-
 def _entry(key: int, versions: tuple[int, int]) -> ApiVersionsResponse.ApiVersion:
     first, last = versions
     if key == _PRODUCE:
@@ -156,7 +150,6 @@ API = Api(
     versions=(0, 5),
     access=(),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=frozenset({ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
     overlay=HERE,

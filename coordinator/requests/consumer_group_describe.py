@@ -5,14 +5,12 @@ v1 adds the protocol that each member uses (KIP-1099).
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.kinds import Kind
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, Message
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
@@ -39,17 +37,13 @@ def handle(server: Server, exchange: Exchange[ConsumerGroupDescribeRequest]) -> 
     _DESCRIBES.handle(server, exchange)
 
 
-def refuse(request: ConsumerGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
-    return _DESCRIBES.refuse(request.group_ids, error)
-
-
 API = Api(
     key=69,
     name="ConsumerGroupDescribe",
     versions=(0, 1),
     access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
+    refuse=_DESCRIBES.refuse,
     writes=False,
     errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
     elements=("group_ids",),

@@ -6,23 +6,20 @@ generates an id for a member that sends none.
 
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
 from coordinator.groups.consumer.heartbeat import MEMBER_ID_REQUIRED_SINCE, consumer_group_heartbeat
 from coordinator.groups.kinds import Kind
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest
 from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
 
 
 def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if not _is_enabled(server):
+    if not serves(server, Kind.CONSUMER):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if exchange.api_version < MEMBER_ID_REQUIRED_SINCE and not request.member_id:
@@ -32,22 +29,12 @@ def handle(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest]) ->
 
 def guard(server: Server, exchange: Exchange[ConsumerGroupHeartbeatRequest], permits: Permits) -> None:
     request = exchange.request
-    if _is_enabled(server):
+    if serves(server, Kind.CONSUMER):
         permits.require(READ_GROUP, request.group_id)
         topics = set(request.subscribed_topic_names or ())
         if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def refuse(
-    request: ConsumerGroupHeartbeatRequest, error: KafkaError, api_version: int
-) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
-def _is_enabled(server: Server) -> bool:
-    return serves(server.config, server.topics.registry, Kind.CONSUMER)
 
 
 def _recorded_request(seen: Seen, request: Any) -> Fields:
@@ -75,7 +62,6 @@ API = Api(
     versions=(0, 1),
     access=(READ_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     is_guarded_whole=True,
     is_cacheable=True,

@@ -5,12 +5,8 @@ The valid ACLs of a request are one batch. An ACL that exists already is created
 
 from typing import TYPE_CHECKING
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Pieces, Server, denial
 from coordinator.api.error_families import CONTROLLER_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import AccessControlEntryRecord, CreateAclsRequest, CreateAclsResponse
 from coordinator.requests.describe_acls import CHANGES_MAX, NO_AUTHORIZER, close_unread
@@ -140,16 +136,7 @@ def _why_invalid(acl: Acl) -> str:
 
 
 def _record(server: Server, acl: Acl) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=bytes.fromhex(server.entropy.uuid().replace("-", "")),
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
+    return AccessControlEntryRecord(bytes.fromhex(server.entropy.uuid().replace("-", "")), *acl)
 
 
 def _result(error: KafkaError | None) -> _Result:

@@ -3,9 +3,7 @@
 v3 names the owner (KIP-373): a client that is not the owner needs CREATE_TOKENS on it. As in Kafka, an error names both.
 """
 
-from coordinator.api.declaration import Api, Overlay
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import Api, Exchange, Overlay, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     CreateDelegationTokenRequest,

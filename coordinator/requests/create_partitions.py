@@ -1,11 +1,8 @@
 """CreatePartitions (key 37): adds partitions to topics (topics/create_partitions.py). Answered when the partitions exist."""
 
-from coordinator.api.declaration import Api, Forwarded, QuotaType
+from coordinator.api import Api, Exchange, Forwarded, Permits, QuotaType, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices, named_once, with_topics
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from coordinator.security.access import ALTER_TOPIC

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.api.declaration import Api, Forwarded, QuotaType
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices, named_once, with_topics
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS

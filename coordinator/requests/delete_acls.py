@@ -5,12 +5,8 @@ Kafka: `AclApis.handleDeleteAcls`, `AclControlManager.deleteAcls`.
 
 from typing import TYPE_CHECKING
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Pieces, Server, denial
 from coordinator.api.error_families import CONTROLLER_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteAclsRequest, DeleteAclsResponse, RemoveAccessControlEntryRecord
 from coordinator.requests.describe_acls import (
@@ -100,23 +96,7 @@ def _delete(
 def _result(selected: _Selected) -> _Result:
     if isinstance(selected, KafkaError):
         return _Result(selected.code, selected.message)
-    return _Result(
-        error_message=None,
-        matching_acls=[
-            _Matching(
-                0,
-                None,
-                acl.resource_type,
-                acl.resource_name,
-                acl.pattern_type,
-                acl.principal,
-                acl.host,
-                acl.operation,
-                acl.permission,
-            )
-            for acl in selected
-        ],
-    )
+    return _Result(error_message=None, matching_acls=[_Matching(0, None, *acl) for acl in selected])
 
 
 def refuse(request: DeleteAclsRequest, error: KafkaError, _api_version: int) -> DeleteAclsResponse:

@@ -8,11 +8,9 @@ may not delete.
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
-from coordinator.api.server import Server
 from coordinator.groups.delete_groups import delete_groups, deletion_weight
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, Message

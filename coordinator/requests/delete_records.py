@@ -1,11 +1,8 @@
 """DeleteRecords (key 21): moves the start of partitions forward (KIP-107; topics/delete_records.py)."""
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Server
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from coordinator.security.access import DELETE_TOPIC

@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server, denial
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
-from coordinator.api.permits import WORDS, denial
-from coordinator.api.server import Server
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
+from coordinator.api.permits import WORDS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.offsets import Deleted, Deleting, Deletion, begin_deletion, complete_deletion
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +29,7 @@ _NOTHING = "There is no offset information to delete."
 
 def handle(server: Server, exchange: Exchange[DeleteShareGroupOffsetsRequest]) -> None:
     request = exchange.request
-    if not serves(server.config, server.topics.registry, Kind.SHARE):
+    if not serves(server, Kind.SHARE):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if not exchange.permits.allows(DELETE_GROUP, request.group_id):
@@ -75,7 +72,7 @@ class _Delete:
 
     def _begun(self, reply: Deleting | KafkaError) -> None:
         if isinstance(reply, KafkaError):
-            self._exchange.reply(refuse(self._exchange.request, reply, self._exchange.api_version))
+            self._exchange.fail(reply)
             return
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if reply.has_states:
@@ -112,19 +109,12 @@ class _Delete:
         self._exchange.reply(DeleteShareGroupOffsetsResponse(responses=[*self._first, *deleted, *self._last]))
 
 
-def refuse(
-    request: DeleteShareGroupOffsetsRequest, error: KafkaError, api_version: int
-) -> DeleteShareGroupOffsetsResponse:
-    return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=92,
     name="DeleteShareGroupOffsets",
     versions=(0, 0),
     access=(DELETE_GROUP, READ_TOPIC),
     handle=handle,
-    refuse=refuse,
     errors=GROUP_ERRORS | TOPIC_ERRORS | {ErrorCode.NON_EMPTY_GROUP},
     elements=("topics",),
     coordinator=Coordinator.GROUP,

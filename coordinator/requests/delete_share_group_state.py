@@ -3,14 +3,12 @@
 Brokers ask it: clients need CLUSTER_ACTION.
 """
 
-from coordinator.api import share_states
-from coordinator.api.declaration import Api, Overlay
+from functools import partial
+
+from coordinator.api import Api, Exchange, Overlay, Server, share_states
 from coordinator.api.error_families import SHARE_STATE_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
-from coordinator.protocol.messages import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
+from coordinator.protocol.messages import DeleteShareGroupStateRequest
 from coordinator.security.access import CLUSTER_ACTION
 from coordinator.share_state.questions import DELETE
 
@@ -19,21 +17,13 @@ def handle(server: Server, exchange: Exchange[DeleteShareGroupStateRequest]) -> 
     share_states.handle(DELETE, server, exchange)
 
 
-def refuse(
-    request: DeleteShareGroupStateRequest, error: KafkaError, _api_version: int
-) -> DeleteShareGroupStateResponse:
-    """The response that refuses every partition."""
-    refused: DeleteShareGroupStateResponse = share_states.refused(DELETE, request, error)
-    return refused
-
-
 API = Api(
     key=86,
     name="DeleteShareGroupState",
     versions=(0, 0),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=refuse,
+    refuse=partial(share_states.refused, DELETE),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS,
     elements=("topics.partitions",),

@@ -5,11 +5,8 @@ Answered when the topics are gone.
 
 from functools import partial
 
-from coordinator.api.declaration import Api, Forwarded, QuotaType
+from coordinator.api import Api, Exchange, Forwarded, Permits, QuotaType, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.security.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC

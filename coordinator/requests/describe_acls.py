@@ -3,21 +3,11 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.api.exchange import Exchange
-from coordinator.api.sliced_work import Pieces
-from coordinator.security.access import AclOperation, ResourceType
-from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
-
-if TYPE_CHECKING:
-    from coordinator.security.standard_authorizer import StandardAuthorizer
-from typing import TYPE_CHECKING
-
-from coordinator.api.declaration import Api
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
+from coordinator.api import Api, Exchange, Permits, Pieces, Server, denial
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
-from coordinator.security.access import DESCRIBE_CLUSTER
+from coordinator.security.access import DESCRIBE_CLUSTER, AclOperation, ResourceType
+from coordinator.security.acls import Acl, AclFilter, PatternType, PermissionType
 
 if TYPE_CHECKING:
     from coordinator.security.standard_authorizer import StandardAuthorizer
@@ -108,10 +98,6 @@ def _describe(authorizer: "StandardAuthorizer", exchange: Exchange[DescribeAclsR
     exchange.reply(DescribeAclsResponse(resources=list(resources.values())))
 
 
-def refuse(_request: DescribeAclsRequest, error: KafkaError, _api_version: int) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=29,
     name="DescribeAcls",
@@ -119,7 +105,6 @@ API = Api(
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
     guard=guard,
-    refuse=refuse,
     writes=False,
     errors=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.SECURITY_DISABLED}),
 )

@@ -1,9 +1,7 @@
 """DescribeClientQuotas (key 48): the quotas that match a filter (KIP-546; quotas/describe.py)."""
 
-from coordinator.api.declaration import Api
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.guards import guarded_by
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from coordinator.quotas.describe import find_quotas

@@ -4,10 +4,8 @@ v1 names the type of endpoint that the client expects (KIP-919). A client that e
 MISMATCHED_ENDPOINT_TYPE, as by any broker.
 """
 
-from coordinator.api.declaration import Api, Forwarded
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.guards import cluster_operations
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
@@ -37,10 +35,6 @@ def handle(server: Server, exchange: Exchange[DescribeClusterRequest]) -> None:
     exchange.reply(response)
 
 
-def refuse(_request: DescribeClusterRequest, error: KafkaError, _api_version: int) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=error.code, error_message=error.message)
-
-
 _ERRORS = frozenset({
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
 })  # fmt: skip
@@ -51,7 +45,6 @@ API = Api(
     versions=(0, 2),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=_ERRORS,
     overlay=Forwarded(last=2),

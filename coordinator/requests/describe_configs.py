@@ -6,14 +6,10 @@ empty list both select all. Unknown keys are left out without an error, as in Ka
 
 from collections.abc import Generator
 
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, Server, denial
 from coordinator.api.config_resources import ConfigResourceType, config_access, config_resource, is_of_groups
-from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.error_families import CONFIGS_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import PIECE_NAMES
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from coordinator.protocol.spliced_array import SplicedArray

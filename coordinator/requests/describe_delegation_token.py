@@ -4,10 +4,8 @@ A client sees those of which it is the owner, the requester or a renewer, with t
 token, or with DESCRIBE_TOKENS on its owner. A list of owners selects those of which one of them is one of the three.
 """
 
-from coordinator.api.declaration import Api, Overlay
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.api import Api, Exchange, Overlay, Server
+from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DelegationTokenRecord,
     DescribeDelegationTokenRequest,
@@ -65,12 +63,6 @@ def _described(token: DelegationTokenRecord, hmac: bytes, api_version: int) -> _
     )
 
 
-def refuse(
-    _request: DescribeDelegationTokenRequest, error: KafkaError, _api_version: int
-) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=error.code)
-
-
 _ERRORS = frozenset({
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
 })  # fmt: skip
@@ -81,7 +73,6 @@ API = Api(
     versions=(1, 3),
     access=(DESCRIBE_DELEGATION_TOKEN, DESCRIBE_TOKENS_OF_USER),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=_ERRORS,
     overlay=Overlay.HIDDEN,

@@ -8,13 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names, ask_in_slices
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, ask_in_slices, serves
 from coordinator.groups.classic.describe import describe_group
 from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import GroupMachine
@@ -116,7 +112,7 @@ class DescribesKind:
         self._hidden = hidden
 
     def handle(self, server: Server, exchange: Exchange[Any]) -> None:
-        if not serves(server.config, server.topics.registry, self._kind):
+        if not serves(server, self._kind):
             exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
             return
         describe_groups(
@@ -130,8 +126,8 @@ class DescribesKind:
             hide=self._hide,
         )
 
-    def refuse(self, group_ids: Sequence[str], error: KafkaError) -> Message:
-        return self._response(groups=[self._refused(group_id, error.code) for group_id in group_ids])
+    def refuse(self, request: Any, error: KafkaError, _api_version: int) -> Message:
+        return self._response(groups=[self._refused(group_id, error.code) for group_id in request.group_ids])
 
     def _refused(self, group_id: str, error: ErrorCode, text: str | None = None) -> Any:
         return self._described(error_code=error, group_id=group_id, error_message=text)

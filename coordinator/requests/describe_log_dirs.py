@@ -3,10 +3,9 @@
 Null selects every partition. Partitions that do not exist are left out without an error, as in Kafka.
 """
 
-from coordinator.api.declaration import Api, ErrorPlaces
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
+from coordinator.api.declaration import ErrorPlaces
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.config.settings import absolute_log_dir
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -28,10 +27,6 @@ def handle(server: Server, exchange: Exchange[DescribeLogDirsRequest]) -> None:
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     exchange.reply(DescribeLogDirsResponse(results=[result]))
-
-
-def refuse(_request: DescribeLogDirsRequest, error: KafkaError, _api_version: int) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=error.code)
 
 
 def _topics(server: Server, request: DescribeLogDirsRequest) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
@@ -62,7 +57,6 @@ API = Api(
     versions=(1, 5),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
     errors=_ERRORS,

@@ -1,11 +1,8 @@
 """DescribeProducers (key 61): the producers that have written to partitions (KIP-664; topics/describe_producers.py)."""
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Server
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from coordinator.security.access import READ_TOPIC

@@ -5,11 +5,9 @@ UNKNOWN_TOPIC_OR_PARTITION. v2 lists the controllers' listeners. Here the node i
 this server speaks Kafka's quorum protocol.
 """
 
-from coordinator.api.declaration import Api, Forwarded
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from coordinator.security.access import DESCRIBE_CLUSTER
 from coordinator.topics import names
@@ -32,10 +30,6 @@ def handle(server: Server, exchange: Exchange[DescribeQuorumRequest]) -> None:
         exchange.reply(_described(server, exchange.api_version))
     else:
         exchange.reply(_unknown(request))
-
-
-def refuse(_request: DescribeQuorumRequest, error: KafkaError, _api_version: int) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
 
 
 def _described(server: Server, api_version: int) -> DescribeQuorumResponse:
@@ -92,7 +86,6 @@ API = Api(
     versions=(0, 2),
     access=(DESCRIBE_CLUSTER,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER, handle),
     writes=False,
     errors=_ERRORS,

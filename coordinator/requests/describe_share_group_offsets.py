@@ -9,13 +9,10 @@ The worker that leads a partition is asked where it ends. The lag is unknown (-1
 from collections.abc import Mapping
 from functools import partial
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import allowed_names, serves
 from coordinator.api.permits import WORDS
-from coordinator.api.server import Server
-from coordinator.config.features import serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.initialized import Topics
 from coordinator.groups.share.offsets import initialized_partitions
@@ -39,7 +36,7 @@ _UNKNOWN_LAG = -1
 
 def handle(server: Server, exchange: Exchange[DescribeShareGroupOffsetsRequest]) -> None:
     asked = exchange.request.groups
-    if not serves(server.config, server.topics.registry, Kind.SHARE):
+    if not serves(server, Kind.SHARE):
         exchange.reply(DescribeShareGroupOffsetsResponse(groups=_refused(asked, ErrorCode.UNSUPPORTED_VERSION)))
         return
     groups: list[_Group | None] = [None] * len(asked)
@@ -62,11 +59,7 @@ class _GroupOffsets:
     """The description of one group; `done` gets it."""
 
     def __init__(
-        self,
-        server: Server,
-        exchange: Exchange[DescribeShareGroupOffsetsRequest],
-        asked: _Asked,
-        done: "partial[None]",
+        self, server: Server, exchange: Exchange[DescribeShareGroupOffsetsRequest], asked: _Asked, done: "partial[None]"
     ) -> None:
         self._server = server
         self._exchange = exchange

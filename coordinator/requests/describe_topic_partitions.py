@@ -10,12 +10,9 @@ page (`DescribeTopicPartitionsRequestHandler`).
 
 from collections.abc import Sequence
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Pieces, Server
 from coordinator.api.error_families import TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import ask_in_slices
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from coordinator.requests.metadata import PartitionState, partition_states

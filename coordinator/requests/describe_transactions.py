@@ -3,11 +3,9 @@
 A client gets the partitions of the topics that it may describe.
 """
 
-from coordinator.api.declaration import Api, Coordinator
+from coordinator.api import Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import COORDINATOR_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_names
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from coordinator.security.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID

@@ -5,10 +5,8 @@ Users of `sasl.users.file` are not listed: their credentials are not in the meta
 
 from collections import Counter
 
-from coordinator.api.declaration import Api
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.guards import guarded_by
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER

@@ -4,11 +4,9 @@ One node answers that no election is needed, because a partition has one possibl
 answered without those that need none.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from coordinator.security.access import ALTER_CLUSTER

@@ -7,11 +7,9 @@ carries the producer id and epoch of the next transaction (KIP-890).
 from functools import partial
 from operator import attrgetter
 
-from coordinator.api.declaration import Api, Coordinator
+from coordinator.api import Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import TRANSACTION_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by
-from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
 from coordinator.requests.init_producer_id import translate_fenced

@@ -5,9 +5,7 @@ Its owner and its renewers may do it. A negative period removes the token at onc
 
 from functools import partial
 
-from coordinator.api.declaration import Api, Overlay
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import Api, Exchange, Overlay, Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from coordinator.requests.renew_delegation_token import ERRORS, NO_TIME, set_expiry

@@ -9,16 +9,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from coordinator.api.declaration import Api, ErrorPlaces, Fields, Forwarded, IsHit, Patched, QuotaType, Recorded, Seen
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
+from coordinator.api.declaration import ErrorPlaces, Fields, IsHit, Patched, Recorded, Seen
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import PIECE_NAMES
 from coordinator.api.leader_hints import add_leader_hints
-from coordinator.api.payloads import error_name
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
-from coordinator.log.batch import whole_batches
+from coordinator.api.payloads import batches_in, error_name
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import FetchRequest, FetchResponse
 from coordinator.security.access import CLUSTER_ACTION, READ_TOPIC
@@ -191,7 +187,7 @@ def _delivered(records: bytes, fetch_offset: int) -> tuple[int | None, int | Non
     """The first and last offset and the number of the records that a client gets: none before its offset, no markers."""
     first = last = None
     count = 0
-    for header in whole_batches(records):
+    for header in batches_in(records):
         if header.is_control or header.last_offset < fetch_offset:
             continue
         begins = max(header.base_offset, fetch_offset)

@@ -14,12 +14,9 @@ that worker does not have gets COORDINATOR_NOT_AVAILABLE.
 
 from typing import Any
 
+from coordinator.api import Api, Coordinator, Exchange, Forwarded, Permits, Pieces, Server, denial
 from coordinator.api.cluster import Node
-from coordinator.api.declaration import Api, Coordinator, Forwarded
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import DENIED, Permits, denial
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
+from coordinator.api.permits import DENIED
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     FindCoordinatorRequest,

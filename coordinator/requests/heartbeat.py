@@ -6,11 +6,9 @@ a short restart.
 
 from operator import attrgetter
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import GENERATION_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import check_group_is_named, guarded_by
-from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse

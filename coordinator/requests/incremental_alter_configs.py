@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, Server, denial
 from coordinator.api.config_resources import (
     RESOURCES,
     ConfigResource,
@@ -15,12 +16,7 @@ from coordinator.api.config_resources import (
     config_resource,
     is_of_groups,
 )
-from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.error_families import CONFIGS_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits, denial
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, AclOperation

@@ -8,11 +8,8 @@ commit, KIP-939) is unstable in Kafka and not supported here.
 
 from functools import partial
 
-from coordinator.api.declaration import Api, Coordinator
+from coordinator.api import Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import TRANSACTION_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from coordinator.security.access import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID

@@ -3,14 +3,13 @@
 Brokers ask it: clients need CLUSTER_ACTION.
 """
 
-from coordinator.api import share_states
-from coordinator.api.declaration import Api, Overlay
+from functools import partial
+
+from coordinator.api import Api, Exchange, Overlay, Server, share_states
 from coordinator.api.error_families import SHARE_STATE_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import InitializeShareGroupStateRequest, InitializeShareGroupStateResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import InitializeShareGroupStateRequest
 from coordinator.security.access import CLUSTER_ACTION
 from coordinator.share_state.questions import INITIALIZE
 
@@ -19,21 +18,13 @@ def handle(server: Server, exchange: Exchange[InitializeShareGroupStateRequest])
     share_states.handle(INITIALIZE, server, exchange)
 
 
-def refuse(
-    request: InitializeShareGroupStateRequest, error: KafkaError, _api_version: int
-) -> InitializeShareGroupStateResponse:
-    """The response that refuses every partition."""
-    refused: InitializeShareGroupStateResponse = share_states.refused(INITIALIZE, request, error)
-    return refused
-
-
 API = Api(
     key=83,
     name="InitializeShareGroupState",
     versions=(0, 0),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=refuse,
+    refuse=partial(share_states.refused, INITIALIZE),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_STATE_EPOCH},
     elements=("topics.partitions",),

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import GENERATION_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import check_group_is_named, guarded_by
-from coordinator.api.server import Server
 from coordinator.groups.classic.responses import join_error
 from coordinator.groups.classic_protocol import join_group
 from coordinator.groups.group import CONSUMER_PROTOCOL_TYPE

@@ -5,11 +5,10 @@ v3 names several members, by member id or instance id, and answers each (KIP-345
 
 from operator import attrgetter
 
-from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
+from coordinator.api.declaration import ErrorPlaces
 from coordinator.api.error_families import MEMBER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import check_group_is_named, guarded_by
-from coordinator.api.server import Server
 from coordinator.groups.classic_protocol import leave_group
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
@@ -23,10 +22,6 @@ _MEMBERS_ERRORS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTA
 def handle(server: Server, exchange: Exchange[LeaveGroupRequest]) -> None:
     check_group_is_named(exchange.request.group_id)
     server.groups.submit(exchange.request.group_id, leave_group, exchange)
-
-
-def refuse(request: LeaveGroupRequest, error: KafkaError, api_version: int) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
 
 
 def _shape(request: LeaveGroupRequest, error: KafkaError, version: int) -> LeaveGroupResponse | None:
@@ -45,7 +40,6 @@ API = Api(
     versions=(0, 5),
     access=(READ_GROUP,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by(READ_GROUP, attrgetter("group_id"), handle),
     errors=MEMBER_ERRORS,
     elements=("members",),

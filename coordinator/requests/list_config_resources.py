@@ -3,11 +3,9 @@
 v0 lists client metrics only, which do not exist here. v1 lists the requested types, or all.
 """
 
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.config_resources import RESOURCES, ConfigResourceType
-from coordinator.api.declaration import Api, Forwarded
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 from coordinator.security.access import DESCRIBE_CLUSTER_CONFIGS
@@ -33,10 +31,6 @@ def handle(server: Server, exchange: Exchange[ListConfigResourcesRequest]) -> No
     )
 
 
-def refuse(_request: ListConfigResourcesRequest, error: KafkaError, _api_version: int) -> ListConfigResourcesResponse:
-    return ListConfigResourcesResponse(error_code=error.code)
-
-
 def _is_of_groups(request: ListConfigResourcesRequest) -> bool:
     return request.resource_types == [ConfigResourceType.GROUP]
 
@@ -47,7 +41,6 @@ API = Api(
     versions=(0, 1),
     access=(DESCRIBE_CLUSTER_CONFIGS,),
     handle=handle,
-    refuse=refuse,
     guard=guarded_by_cluster(DESCRIBE_CLUSTER_CONFIGS, handle),
     writes=False,
     errors=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, TypeVar
 
-from coordinator.api.declaration import HERE, Api
+from coordinator.api import HERE, Api, Exchange, Pieces, Server
 from coordinator.api.error_families import COORDINATOR_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.list_groups import list_groups
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -106,17 +103,12 @@ def handle(server: Server, exchange: Exchange[ListGroupsRequest]) -> None:
     reply_with_list(server.groups, view, exchange, response, may_see=None if sees_all else may_see)
 
 
-def refuse(request: ListGroupsRequest, error: KafkaError, api_version: int) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=error.code)
-
-
 API = Api(
     key=16,
     name="ListGroups",
     versions=(0, 5),
     access=(DESCRIBE_CLUSTER, DESCRIBE_GROUP),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=COORDINATOR_ERRORS | {ErrorCode.CLUSTER_AUTHORIZATION_FAILED},
     overlay=HERE,

@@ -1,10 +1,8 @@
 """ListOffsets (key 2): the offset of a timestamp, or the first or last one, of partitions (topics/list_offsets.py)."""
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import Reply, guarded_by_topic
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.security.access import DESCRIBE_TOPIC

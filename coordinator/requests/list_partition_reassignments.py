@@ -3,11 +3,9 @@
 Unknown topics and partitions are left out without an error, as in Kafka.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.protocol.errors import KafkaError
 from coordinator.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from coordinator.security.access import DESCRIBE_CLUSTER

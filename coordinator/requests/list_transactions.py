@@ -6,11 +6,9 @@ A client gets the ids that it may describe.
 
 from collections.abc import Callable
 
-from coordinator.api.declaration import Api, Forwarded
+from coordinator.api import Api, Exchange, Forwarded, Server
 from coordinator.api.error_families import COORDINATOR_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
-from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from coordinator.protocol.patterns import Matched
 from coordinator.requests.list_groups import reply_with_list
@@ -58,17 +56,12 @@ def handle(server: Server, exchange: Exchange[ListTransactionsRequest]) -> None:
     )
 
 
-def refuse(_request: ListTransactionsRequest, error: KafkaError, _api_version: int) -> ListTransactionsResponse:
-    return ListTransactionsResponse(error_code=error.code)
-
-
 API = Api(
     key=66,
     name="ListTransactions",
     versions=(0, 2),
     access=(DESCRIBE_TRANSACTIONAL_ID,),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=COORDINATOR_ERRORS | {ErrorCode.INVALID_REGULAR_EXPRESSION},
     overlay=Forwarded(is_ours_on_main=True),

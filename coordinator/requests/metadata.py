@@ -19,26 +19,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
-from coordinator.api.declaration import Api, ErrorPlaces, Forwarded, IsHit, Patched, QuotaType, Seen
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
+from coordinator.api.declaration import ErrorPlaces, IsHit, Patched, Seen
 from coordinator.api.error_families import TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import cluster_operations
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import MetadataRequest, MetadataResponse
 from coordinator.protocol.spliced_array import PIECE_ELEMENTS
 from coordinator.security import authorized_operations
 from coordinator.security.access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
-from coordinator.topics.encoded_topics import (
-    Form,
-    ResponseTopic,
-    around_topics,
-    encode_topic,
-    encode_topics,
-)
+from coordinator.topics.encoded_topics import Form, ResponseTopic, around_topics, encode_topic, encode_topics
 from coordinator.topics.leader_epochs import LEADER_EPOCH
 from coordinator.topics.registry import NO_ID, Topic
 from coordinator.topics.topics import NO_LEADER

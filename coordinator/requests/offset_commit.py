@@ -10,14 +10,11 @@ Partitions that do not exist, or whose topic the client may not read, are refuse
 from collections.abc import Collection, Generator
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Pieces, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import COMMIT_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_in_pieces
 from coordinator.api.payloads import error_name
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit import ANSWERS, commit, commit_rest, expire_timestamp_ms
 from coordinator.groups.offsets.partial_commit import PartialCommit
@@ -128,10 +125,7 @@ def _commit_in_slices(server: Server, exchange: Exchange[OffsetCommitRequest]) -
 
 
 def _submit(
-    server: Server,
-    exchange: Exchange[OffsetCommitRequest],
-    partial: PartialCommit,
-    validated: Validated | None = None,
+    server: Server, exchange: Exchange[OffsetCommitRequest], partial: PartialCommit, validated: Validated | None = None
 ) -> None:
     """Has the group decide about what is left, if there is anything."""
     request: OffsetCommitRequest = partial.rest

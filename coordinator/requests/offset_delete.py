@@ -6,17 +6,14 @@ a commit, the request goes to its group even if nothing is left of it, and an er
 
 from collections.abc import Collection, Iterator, Sequence
 
-from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Pieces, Server
+from coordinator.api.declaration import ErrorPlaces
 from coordinator.api.error_families import GROUP_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import allowed_in_pieces, allowed_names, check_group_is_named
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.offsets.delete import delete
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
+from coordinator.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.security.access import DELETE_GROUP, READ_TOPIC
 from coordinator.topics.topics import Topics
@@ -99,10 +96,6 @@ def _parts(request: OffsetDeleteRequest) -> Iterator[OffsetDeleteRequest]:
         yield part
 
 
-def refuse(request: OffsetDeleteRequest, error: KafkaError, api_version: int) -> Message:
-    return OffsetDeleteResponse(error_code=error.code)
-
-
 def _refuse_some(request: OffsetDeleteRequest, topics: Topics, denied: Collection[str]) -> list[_Topic]:
     """Leaves partitions that exist in the request, of topics not `denied`; returns the response's entries for the others."""
     left: list[_RequestedTopic] = []
@@ -149,7 +142,6 @@ API = Api(
     versions=(0, 0),
     access=(DELETE_GROUP, READ_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     errors=GROUP_ERRORS | _PARTITIONS_ERRORS | {ErrorCode.NON_EMPTY_GROUP},
     elements=("topics.partitions",),

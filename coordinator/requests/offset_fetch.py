@@ -16,14 +16,11 @@ from functools import cache, partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from coordinator.api.declaration import HERE, Api, Coordinator, ErrorPlaces, Fields, IsHit, Patched, Recorded, Seen
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Pieces, Server
+from coordinator.api.declaration import ErrorPlaces, Fields, IsHit, Patched, Recorded, Seen
 from coordinator.api.error_families import MEMBER_ERRORS, TOPIC_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import PIECE_NAMES, allowed_in_pieces
 from coordinator.api.payloads import error_name
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.offsets.fetch import fetch, fetch_group
 from coordinator.groups.state import Groups

@@ -4,12 +4,9 @@ The current epoch ends at the high watermark, a later one is unknown (-1, -1), a
 begins, as in Kafka. One node leads every partition in epoch 0, from its creation on.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Server
 from coordinator.api.error_families import LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import Reply, guarded_by_topic
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from coordinator.security.access import CLUSTER_ACTION, DESCRIBE_TOPIC
@@ -24,10 +21,7 @@ def handle(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest]) -> N
 
 
 def _serve(
-    server: Server,
-    _exchange: Exchange[OffsetForLeaderEpochRequest],
-    request: OffsetForLeaderEpochRequest,
-    reply: Reply,
+    server: Server, _exchange: Exchange[OffsetForLeaderEpochRequest], request: OffsetForLeaderEpochRequest, reply: Reply
 ) -> None:
     reply(
         OffsetForLeaderEpochResponse(

@@ -7,15 +7,11 @@ versions closes the connection, as in Kafka 4. v13 names topics by id (KIP-516).
 
 from typing import Any
 
-from coordinator.api.declaration import Api, Fields, Forwarded, QuotaType, Recorded, Seen
+from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, QuotaType, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import APPEND_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.leader_hints import add_leader_hints
-from coordinator.api.payloads import error_name
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
-from coordinator.log.batch import whole_batches
+from coordinator.api.payloads import batches_in, error_name
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ProduceRequest, ProduceResponse
 from coordinator.runtime.memory import COUNTED_BYTES
@@ -102,7 +98,7 @@ def _recorded_request(seen: Seen, request: Any) -> Fields:
             {
                 "topic": seen.topic(topic),
                 "partition": data.index,
-                "count": sum(header.record_count for header in whole_batches(data.records or b"")),
+                "count": sum(header.record_count for header in batches_in(data.records)),
                 "bytes": len(data.records or b""),
             }
             for topic in request.topic_data
@@ -113,7 +109,7 @@ def _recorded_request(seen: Seen, request: Any) -> Fields:
 
 def _recorded_response(seen: Seen, response: Any) -> Fields:
     counts = {
-        (seen.topic(topic), data.index): sum(header.record_count for header in whole_batches(data.records or b""))
+        (seen.topic(topic), data.index): sum(header.record_count for header in batches_in(data.records))
         for topic in getattr(seen.request, "topic_data", ())
         for data in topic.partition_data
     }

@@ -3,14 +3,13 @@
 Brokers ask it: clients need CLUSTER_ACTION.
 """
 
-from coordinator.api import share_states
-from coordinator.api.declaration import Api, Overlay
+from functools import partial
+
+from coordinator.api import Api, Exchange, Overlay, Server, share_states
 from coordinator.api.error_families import SHARE_STATE_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ReadShareGroupStateRequest, ReadShareGroupStateResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ReadShareGroupStateRequest
 from coordinator.security.access import CLUSTER_ACTION
 from coordinator.share_state.questions import READ
 
@@ -19,19 +18,13 @@ def handle(server: Server, exchange: Exchange[ReadShareGroupStateRequest]) -> No
     share_states.handle(READ, server, exchange)
 
 
-def refuse(request: ReadShareGroupStateRequest, error: KafkaError, _api_version: int) -> ReadShareGroupStateResponse:
-    """The response that refuses every partition."""
-    refused: ReadShareGroupStateResponse = share_states.refused(READ, request, error)
-    return refused
-
-
 API = Api(
     key=84,
     name="ReadShareGroupState",
     versions=(0, 0),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=refuse,
+    refuse=partial(share_states.refused, READ),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_LEADER_EPOCH},
     elements=("topics.partitions",),

@@ -3,14 +3,12 @@
 Brokers ask it: clients need CLUSTER_ACTION. v1 has the count of records that are done with.
 """
 
-from coordinator.api import share_states
-from coordinator.api.declaration import Api, Overlay
+from functools import partial
+
+from coordinator.api import Api, Exchange, Overlay, Server, share_states
 from coordinator.api.error_families import SHARE_STATE_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
-from coordinator.protocol.errors import KafkaError
-from coordinator.protocol.messages import ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse
+from coordinator.protocol.messages import ReadShareGroupStateSummaryRequest
 from coordinator.security.access import CLUSTER_ACTION
 from coordinator.share_state.questions import SUMMARY
 
@@ -19,21 +17,13 @@ def handle(server: Server, exchange: Exchange[ReadShareGroupStateSummaryRequest]
     share_states.handle(SUMMARY, server, exchange)
 
 
-def refuse(
-    request: ReadShareGroupStateSummaryRequest, error: KafkaError, _api_version: int
-) -> ReadShareGroupStateSummaryResponse:
-    """The response that refuses every partition."""
-    refused: ReadShareGroupStateSummaryResponse = share_states.refused(SUMMARY, request, error)
-    return refused
-
-
 API = Api(
     key=87,
     name="ReadShareGroupStateSummary",
     versions=(0, 1),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=refuse,
+    refuse=partial(share_states.refused, SUMMARY),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     writes=False,
     errors=SHARE_STATE_ERRORS,

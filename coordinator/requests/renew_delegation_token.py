@@ -7,9 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from coordinator.api.declaration import Api, Overlay
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import Api, Exchange, Overlay, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import Message, RenewDelegationTokenRequest, RenewDelegationTokenResponse
 

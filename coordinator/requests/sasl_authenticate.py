@@ -3,11 +3,9 @@
 A connection that need not or must not authenticate now gets ILLEGAL_SASL_STATE.
 """
 
-from coordinator.api.declaration import HERE, Api
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import HERE, Api, Exchange, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from coordinator.protocol.messages import SaslAuthenticateRequest
 
 _NOT_NOW = "SaslAuthenticate request received after successful authentication"
 
@@ -18,17 +16,12 @@ def handle(server: Server, exchange: Exchange[SaslAuthenticateRequest]) -> None:
     exchange.sasl.authenticate(exchange)
 
 
-def refuse(_request: SaslAuthenticateRequest, error: KafkaError, _api_version: int) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
-
-
 API = Api(
     key=36,
     name="SaslAuthenticate",
     versions=(0, 2),
     access=(),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE}),
     quotas=frozenset(),

@@ -4,11 +4,9 @@ A connection that need not or must not authenticate now gets ILLEGAL_SASL_STATE.
 header, after v1 in SaslAuthenticate.
 """
 
-from coordinator.api.declaration import HERE, Api
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
+from coordinator.api import HERE, Api, Exchange, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
+from coordinator.protocol.messages import SaslHandshakeRequest
 
 
 def handle(server: Server, exchange: Exchange[SaslHandshakeRequest]) -> None:
@@ -17,17 +15,12 @@ def handle(server: Server, exchange: Exchange[SaslHandshakeRequest]) -> None:
     exchange.sasl.handshake(exchange)
 
 
-def refuse(_request: SaslHandshakeRequest, error: KafkaError, _api_version: int) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=error.code)
-
-
 API = Api(
     key=17,
     name="SaslHandshake",
     versions=(0, 1),
     access=(),
     handle=handle,
-    refuse=refuse,
     writes=False,
     errors=frozenset({ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE}),
     quotas=frozenset(),

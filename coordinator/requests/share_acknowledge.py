@@ -7,12 +7,10 @@ from copy import copy
 from functools import cache
 from typing import Any
 
-from coordinator.api.declaration import Api, ErrorPlaces, IsHit, Overlay, Patched, Seen
+from coordinator.api import Api, Exchange, Overlay, Permits, Server
+from coordinator.api.declaration import ErrorPlaces, IsHit, Patched, Seen
 from coordinator.api.error_families import COORDINATOR_ERRORS, LEADER_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.leader_hints import add_leader_hints
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.api.share_acknowledgements import (
     Acknowledge,
     IsDenied,

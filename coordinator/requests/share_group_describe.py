@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import Api, Coordinator, Overlay
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.describe import describe_share_group
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
@@ -36,17 +34,13 @@ def handle(server: Server, exchange: Exchange[ShareGroupDescribeRequest]) -> Non
     _DESCRIBES.handle(server, exchange)
 
 
-def refuse(request: ShareGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
-    return _DESCRIBES.refuse(request.group_ids, error)
-
-
 API = Api(
     key=77,
     name="ShareGroupDescribe",
     versions=(1, 1),
     access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
+    refuse=_DESCRIBES.refuse,
     writes=False,
     errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
     elements=("group_ids",),

@@ -2,17 +2,14 @@
 
 from typing import Any
 
-from coordinator.api.declaration import Api, Coordinator, Fields, Overlay, Recorded, Seen
+from coordinator.api import Api, Coordinator, Exchange, Overlay, Permits, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.share.heartbeat import share_group_heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from coordinator.protocol.messages import ShareGroupHeartbeatRequest
 from coordinator.security.access import DESCRIBE_TOPIC, READ_GROUP
 
 MEMBER_ID_LENGTH_MAX = 36
@@ -20,7 +17,7 @@ MEMBER_ID_LENGTH_MAX = 36
 
 def handle(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if not _is_enabled(server):
+    if not serves(server, Kind.SHARE):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     _check_member_id(request)
@@ -29,21 +26,13 @@ def handle(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest]) -> No
 
 def guard(server: Server, exchange: Exchange[ShareGroupHeartbeatRequest], permits: Permits) -> None:
     request = exchange.request
-    if _is_enabled(server):
+    if serves(server, Kind.SHARE):
         permits.require(READ_GROUP, request.group_id)
         _check_member_id(request)
         topics = set(request.subscribed_topic_names or ())
         if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def refuse(request: ShareGroupHeartbeatRequest, error: KafkaError, api_version: int) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
-def _is_enabled(server: Server) -> bool:
-    return serves(server.config, server.topics.registry, Kind.SHARE)
 
 
 def _check_member_id(request: ShareGroupHeartbeatRequest) -> None:
@@ -69,7 +58,6 @@ API = Api(
     versions=(1, 1),
     access=(READ_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     is_guarded_whole=True,
     is_cacheable=True,

@@ -6,14 +6,12 @@ description; here it is always answered as not stored.
 
 from collections.abc import Iterator
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Server
 from coordinator.api.error_families import GROUP_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.server import Server
 from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import Message, StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from coordinator.requests.describe_groups import DescribesKind
 from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
@@ -42,17 +40,13 @@ def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> N
     _DESCRIBES.handle(server, exchange)
 
 
-def refuse(request: StreamsGroupDescribeRequest, error: KafkaError, _api_version: int) -> Message:
-    return _DESCRIBES.refuse(request.group_ids, error)
-
-
 API = Api(
     key=89,
     name="StreamsGroupDescribe",
     versions=(0, 1),
     access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
     handle=handle,
-    refuse=refuse,
+    refuse=_DESCRIBES.refuse,
     writes=False,
     errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
     elements=("group_ids",),

@@ -9,13 +9,9 @@ next such response says why. A client that may not create all of them has none c
 from collections.abc import Sequence
 from functools import partial
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
 from coordinator.api.error_families import EPOCH_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.guards import allowed_names
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.config.features import serves
+from coordinator.api.guards import allowed_names, serves
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import decided_streams_group
@@ -41,7 +37,7 @@ _Config = CreateTopicsRequest.CreatableTopicConfig
 
 def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> None:
     request = exchange.request
-    if not _is_enabled(server):
+    if not serves(server, Kind.STREAMS):
         exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
         return
     if request.topology is not None:
@@ -72,7 +68,7 @@ def handle(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest]) -> 
 
 def guard(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest], permits: Permits) -> None:
     request = exchange.request
-    if _is_enabled(server):
+    if serves(server, Kind.STREAMS):
         permits.require(READ_GROUP, request.group_id)
         if request.topology is not None:
             _check_names(request.topology)
@@ -80,14 +76,6 @@ def guard(server: Server, exchange: Exchange[StreamsGroupHeartbeatRequest], perm
             if len(allowed_names(permits, DESCRIBE_TOPIC, topics)) < len(topics):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     handle(server, exchange)
-
-
-def refuse(request: StreamsGroupHeartbeatRequest, error: KafkaError, api_version: int) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
-def _is_enabled(server: Server) -> bool:
-    return serves(server.config, server.topics.registry, Kind.STREAMS)
 
 
 def _names(topology: StreamsGroupHeartbeatRequest.Topology) -> dict[str, None]:
@@ -164,7 +152,6 @@ API = Api(
     versions=(0, 1),
     access=(READ_GROUP, DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC),
     handle=handle,
-    refuse=refuse,
     guard=guard,
     is_cacheable=True,
     errors=_ERRORS,

@@ -6,12 +6,10 @@ v3 knows static members (KIP-345). v5 must name the protocol type and protocol (
 
 from typing import Any
 
-from coordinator.api.declaration import HERE, Api, Coordinator, Fields, Recorded, Seen
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
+from coordinator.api.declaration import Fields, Recorded, Seen
 from coordinator.api.error_families import GENERATION_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import check_group_is_named
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
 from coordinator.groups.classic.leader_extensions import uses_extension
 from coordinator.groups.classic.responses import sync_error
 from coordinator.groups.classic.round import Round

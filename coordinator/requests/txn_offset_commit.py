@@ -12,13 +12,9 @@ the consumer and the producer pass (groups/offsets/commit_in_transaction.py).
 
 from collections.abc import Collection
 
-from coordinator.api.declaration import HERE, Api, Coordinator
+from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Pieces, Server
 from coordinator.api.error_families import COMMIT_ERRORS, TRANSACTION_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import check_group_is_named
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.groups.commit_events import commit_facts
 from coordinator.groups.offsets.commit_in_transaction import ANSWERS, VerifiedCommit, commit_in_transaction
 from coordinator.groups.offsets.partial_commit import PartialCommit

@@ -4,10 +4,8 @@ All features of a request change or none. v0 cannot say that a feature is downgr
 of a request that succeeds, each with the message "NONE". Clients of an emulated release can set the levels that it has.
 """
 
-from coordinator.api.declaration import Api
-from coordinator.api.exchange import Exchange
+from coordinator.api import Api, Exchange, Server
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
 from coordinator.config import features
 from coordinator.config.features import Update
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -46,10 +44,6 @@ def _update(server: Server, exchange: Exchange[UpdateFeaturesRequest]) -> None:
         done(ErrorCode.NONE)
 
 
-def refuse(_request: UpdateFeaturesRequest, error: KafkaError, _api_version: int) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-
-
 _ERRORS = frozenset({
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER, ErrorCode.FEATURE_UPDATE_FAILED,
     ErrorCode.INVALID_UPDATE_VERSION,
@@ -62,6 +56,5 @@ API = Api(
     access=(ALTER_CLUSTER,),
     handle=handle,
     guard=guarded_by_cluster(ALTER_CLUSTER, handle),
-    refuse=refuse,
     errors=_ERRORS,
 )

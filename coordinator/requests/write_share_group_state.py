@@ -3,14 +3,13 @@
 Brokers ask it: clients need CLUSTER_ACTION. v1 says how many records are done with.
 """
 
-from coordinator.api import share_states
-from coordinator.api.declaration import Api, Overlay
+from functools import partial
+
+from coordinator.api import Api, Exchange, Overlay, Server, share_states
 from coordinator.api.error_families import SHARE_STATE_ERRORS
-from coordinator.api.exchange import Exchange
 from coordinator.api.guards import guarded_by_cluster
-from coordinator.api.server import Server
-from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import WriteShareGroupStateRequest, WriteShareGroupStateResponse
+from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.messages import WriteShareGroupStateRequest
 from coordinator.security.access import CLUSTER_ACTION
 from coordinator.share_state.questions import WRITE
 
@@ -19,19 +18,13 @@ def handle(server: Server, exchange: Exchange[WriteShareGroupStateRequest]) -> N
     share_states.handle(WRITE, server, exchange)
 
 
-def refuse(request: WriteShareGroupStateRequest, error: KafkaError, _api_version: int) -> WriteShareGroupStateResponse:
-    """The response that refuses every partition."""
-    refused: WriteShareGroupStateResponse = share_states.refused(WRITE, request, error)
-    return refused
-
-
 API = Api(
     key=85,
     name="WriteShareGroupState",
     versions=(0, 1),
     access=(CLUSTER_ACTION,),
     handle=handle,
-    refuse=refuse,
+    refuse=partial(share_states.refused, WRITE),
     guard=guarded_by_cluster(CLUSTER_ACTION, handle),
     errors=SHARE_STATE_ERRORS | {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH},
     elements=("topics.partitions",),

@@ -5,12 +5,8 @@ hanging transaction of a partition. The transaction's coordinator is not consult
 answers for itself.
 """
 
-from coordinator.api.declaration import Api
+from coordinator.api import Api, Exchange, Permits, Pieces, Server
 from coordinator.api.error_families import APPEND_ERRORS
-from coordinator.api.exchange import Exchange
-from coordinator.api.permits import Permits
-from coordinator.api.server import Server
-from coordinator.api.sliced_work import Pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from coordinator.runtime.result import Marker

@@ -65,7 +65,7 @@ def _coordinator_failure(state: str, hit: Hit, seen: Seen) -> Failure | None:
         return None
     part, rest = split(route.api, route.version, seen.request, hit.paths, None)
     error = KafkaError(_COORDINATOR_ERRORS[state])
-    return None if part is None else Failure(route.api.refuse(part, error, route.version), rest)
+    return None if part is None else Failure(route.api.refusal(part, error, route.version), rest)
 
 
 def _patched(code: ErrorCode, partitions: frozenset[int] | None, matcher: Matcher, seen: Seen) -> Failure | None:

@@ -1,6 +1,6 @@
 """Responses that fault rules make or change: an error in the shape of an API's version, for all of a request or a part of it.
 
-The shape is the API's own (`Api.refuse`), except where the API has errors on several levels (`Api.places`).
+The shape is the API's own (`Api.refusal`), except where the API has errors on several levels (`Api.places`).
 """
 
 from functools import cache
@@ -72,7 +72,7 @@ def refused(route: Route, request: Any, error: KafkaError) -> Message | None:
     api, version = route.api, route.version
     message: Any = api.places.shape(request, error, version) if api.places.shape is not None else None
     if message is None:
-        message = api.refuse(request, error, version)
+        message = api.refusal(request, error, version)
     if not _has_error(message, route) and has_field(api.name, version, "error_code"):
         message.error_code = error.code
     return message if _has_error(message, route) else None

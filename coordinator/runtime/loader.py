@@ -30,15 +30,12 @@ class StateMachine(Protocol):
     def fire(self, key: TimerKey, now_ms: int) -> Result: ...
     def scope_of(self, request: Any) -> str | None:
         """The part of the soft state (a group id) that the operation of this request may change; None: no part."""
-        ...
 
     def scope_of_timer(self, key: TimerKey) -> str | None:
         """The part of the soft state that a timer may change; None if it may change more than one."""
-        ...
 
     def restore(self, scope: str | None, now_ms: int) -> Result | None:
         """Undoes what a failed operation may have done to this part of the soft state; None if that takes a load."""
-        ...
 
 
 BulkReplayers = Callable[[Any, Serde], Mapping[bytes, Callable[[bytes, bytes | None], None]]]

@@ -95,7 +95,6 @@ class Event(Protocol):
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         """The event's record. Where and when it was decided are the first two fields of every value."""
-        ...
 
 
 class MessageEvent:
@@ -156,24 +155,20 @@ class RequestContext(Protocol):
     @property
     def dialect(self) -> str | None:
         """The dialect of the client's listener; None: Kafka's own protocol."""
-        ...
 
     @property
     def behaviours(self) -> Behaviours:
         """What the release of the client's listener does otherwise."""
-        ...
 
     @property
     def link(self) -> Link: ...
     @property
     def may_describe(self) -> Callable[[str], bool]:
         """Whether the client may see the topic of a name. The answer may change; the function may be kept and called later."""
-        ...
 
     @property
     def fresh_id(self) -> str:
         """A new random UUID (36 characters) for the APIs that may need one (JoinGroup); "" for others."""
-        ...
 
 
 RunChange = Callable[[Callable[[Any, int], "Result"]], None]

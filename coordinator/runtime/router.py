@@ -64,12 +64,7 @@ class Router(Generic[S]):
         """Runs a change on the shard of the group (`Shard.run_internal`)."""
         self.shard_of(group_id).run_internal(change)
 
-    def gather(
-        self,
-        view: Callable[[S, int], V],
-        request: SplitRequest,
-        combine: Callable[[list[V]], Message],
-    ) -> None:
+    def gather(self, view: Callable[[S, int], V], request: SplitRequest, combine: Callable[[list[V]], Message]) -> None:
         """Calls `view(state, now_ms)` on every shard and replies `combine(values)`, with the values in the order of shards.
 
         Shards that another server has, or gets meanwhile, are left out: clients ask that one too. If a shard refuses for any
@@ -205,18 +200,9 @@ class _Part(UnencodedReplies):
     """One shard's part of a request, itself a ShardRequest."""
 
     __slots__ = (
-        "_position",
-        "_whole",
-        "api_version",
-        "behaviours",
-        "client_host",
-        "client_id",
-        "dialect",
-        "fresh_id",
-        "link",
-        "request",
-        "writes",
-    )
+        "_position", "_whole", "api_version", "behaviours", "client_host", "client_id", "dialect", "fresh_id", "link",
+        "request", "writes",
+    )  # fmt: skip
 
     def __init__(self, whole: _SplitRequest, position: int, content: Any, request: ShardRequest[Any]) -> None:
         self._whole = whole

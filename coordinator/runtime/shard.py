@@ -69,15 +69,12 @@ class ShardRequest(RequestContext, ReplyTarget, Protocol[R]):
     @property
     def writes(self) -> bool:
         """Whether this API may produce records."""
-        ...
 
     def encode(self, message: Message | bytes) -> Any:
         """The payload for `send`."""
-        ...
 
     def refusal(self, error: KafkaError) -> Message:
         """The response that reports this error."""
-        ...
 
     def wait(self) -> None:
         """Called when the operation parks the request inside its state: the reply comes with a later result."""

@@ -43,17 +43,9 @@ class Statistics:
     """The counters of one server."""
 
     __slots__ = (
-        "_began_s",
-        "expired",
-        "facts",
-        "lag_s",
-        "rebalances",
-        "rebalances_s",
-        "syncs_failed",
-        "syncs_s",
-        "turns_cpu_s",
+        "_began_s", "expired", "facts", "lag_s", "rebalances", "rebalances_s", "syncs_failed", "syncs_s", "turns_cpu_s",
         "turns_s",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._began_s = perf_counter()

@@ -35,7 +35,7 @@ class PermissionType(Code):
 
 
 class Acl(NamedTuple):
-    """One rule."""
+    """One rule. Its fields, and those of a filter, are in the order in which every message about ACLs has them."""
 
     resource_type: ResourceType
     resource_name: str

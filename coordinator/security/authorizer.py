@@ -15,7 +15,6 @@ class Authorizer(Protocol):
     @property
     def version(self) -> int:
         """Rises with every change of the rules, so that a decision may be kept until then."""
-        ...
 
     def allows(
         self, principal: Principal, host: str, access: Access, name: str, *, api: str = "", quiet: bool = False
@@ -25,12 +24,9 @@ class Authorizer(Protocol):
         `api`: the name of the API, for the audit log. `quiet`: the decision is not written there, because nobody asked for
         this resource by name.
         """
-        ...
 
     def allows_any(self, principal: Principal, host: str, access: Access) -> bool:
         """Whether the principal may do this to at least one resource of the type (`authorizeByResourceType`)."""
-        ...
 
     def operations(self, principal: Principal, host: str, resource_type: ResourceType, name: str) -> int:
         """The operations that the principal may do to the resource: bit n stands for the AclOperation with code n."""
-        ...

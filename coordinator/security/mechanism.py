@@ -30,7 +30,6 @@ class Mechanism(Protocol):
 
     def evaluate(self, message: bytes) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailed."""
-        ...
 
 
 MakeMechanism = Callable[[], Mechanism]

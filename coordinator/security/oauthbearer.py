@@ -30,7 +30,6 @@ class TokenVerifier(Protocol):
 
     def verify(self, token: str) -> VerifiedToken:
         """Raises InvalidToken."""
-        ...
 
 
 class OAuthBearer:

@@ -26,12 +26,7 @@ class Verdicts:
     """The decisions for a client and a permission. They count until an ACL changes."""
 
     def __init__(
-        self,
-        index: AclIndex,
-        principals: tuple[str, ...],
-        host: str,
-        access: Access,
-        make_room: Callable[[], None],
+        self, index: AclIndex, principals: tuple[str, ...], host: str, access: Access, make_room: Callable[[], None]
     ) -> None:
         """`principals`: those of the ACLs that are about the client. `make_room` is called before an entry is kept."""
         self._index = index

@@ -20,23 +20,18 @@ from coordinator.admin.server import AdminServer, ProtocolFactory, import_applic
 from coordinator.admin.server_view import ClusterStatistics
 from coordinator.api.cluster import Cluster
 from coordinator.api.declaration import Api, supported_apis
-from coordinator.api.recognition import LearnTemplate
 from coordinator.api.share_partitions import share_settings_of, when
 from coordinator.api.sliced_work import BackgroundWork
 from coordinator.config.broker_configs import Endpoint
 from coordinator.config.features import has_dead_letters
-from coordinator.config.security import NO_SECURITY
-from coordinator.config.settings import ListenerConfig, ServerConfig, joined
+from coordinator.config.settings import ServerConfig, joined
 from coordinator.fastpath.bulk_replay import bulk_replayers
 from coordinator.fastpath.event_encoding import EVENT_ENCODERS
-from coordinator.fastpath.repeated_commit import template_learners
 from coordinator.groups import group_configs
-from coordinator.groups.assignors.assignor import Assignor
-from coordinator.groups.commit_events import COMMIT_REFUSED
-from coordinator.groups.events import EVENT_KEYS, OFFSETS_REWOUND, REQUEST_REFUSED
+from coordinator.groups.events import EVENT_KEYS
 from coordinator.groups.group_configs import ConfiguredGroups
 from coordinator.groups.held_bytes import HeldBytes
-from coordinator.groups.machine import BUILT_IN_ASSIGNORS, RECORD_KEYS, GroupMachine
+from coordinator.groups.machine import RECORD_KEYS, GroupMachine
 from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
@@ -46,36 +41,33 @@ from coordinator.groups.share.update import topics_deleted as share_topics_delet
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.log.log import LogSettings
-from coordinator.network.connection import ConnectionLimits
 from coordinator.network.dispatch import Dispatcher
-from coordinator.network.listener import Listener, Protection
-from coordinator.network.log_once import LogOncePerClient
+from coordinator.network.listener import Listener
 from coordinator.network.turn import Turn
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConfigRecord, CreateTopicsRequest, CreateTopicsResponse, Message
-from coordinator.protocol.releases import NEWEST, releases
 from coordinator.quotas.keeper import QuotaKeeper
-from coordinator.requests.api_versions import as_release
 from coordinator.runtime.cleaner import Cleaner
 from coordinator.runtime.event_log import EventLog, ServerRun
-from coordinator.runtime.group_rebalances import GroupRebalances
 from coordinator.runtime.loader import BulkReplayers
 from coordinator.runtime.memory import Memory
 from coordinator.runtime.pattern_matcher import PatternMatcher
-from coordinator.runtime.result import Fact, Result
+from coordinator.runtime.result import Result
 from coordinator.runtime.router import Router
 from coordinator.runtime.serde import Serde
 from coordinator.runtime.shard import PERMITS, S, Shard, Status
-from coordinator.runtime.statistics import Statistics
 from coordinator.security.delegation_tokens import DelegationTokens
 from coordinator.server import CannotStart
 from coordinator.server.admin_protection import admin_protection
+from coordinator.server.assignors import load_assignors
 from coordinator.server.catalog_keeper import CatalogKeeper
 from coordinator.server.data_folder import read_catalog, shard_folder
 from coordinator.server.delivery_events import DeliveryEvents
 from coordinator.server.dynamic_settings import DynamicSettings
+from coordinator.server.facts import Facts
 from coordinator.server.internal_logs import Coordinators, EmbeddedLogs, InternalLogs, LogParts
+from coordinator.server.listeners import Listeners
 from coordinator.share_state import machine as share_state_machine
 from coordinator.share_state.coordinator import ShareCoordinator, StatesOfGroups
 from coordinator.share_state.delete import topics_deleted as share_states_deleted
@@ -92,7 +84,6 @@ from coordinator.transactions.machine import TransactionMachine
 from coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
 from coordinator.transactions.producer_id_pool import ProducerIdPool
 from coordinator.transactions.verification import Verification, Verifier
-from coordinator.world import plugins
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
@@ -101,7 +92,6 @@ from coordinator.world.schedule import Handle, Schedule
 from coordinator.world.threads import Done, Threads
 
 if TYPE_CHECKING:
-    from coordinator.api.server import Server as ServerOfRequests
     from coordinator.nodes.brokers import Brokers
     from coordinator.overlay.overlay import Overlay
     from coordinator.quotas.enforcement import ClientQuotas
@@ -114,8 +104,6 @@ OFFSETS_TOPIC = names.CONSUMER_OFFSETS
 EVENTS_TOPIC = names.COORDINATOR_EVENTS
 TRANSACTIONS_TOPIC = names.TRANSACTION_STATE
 SHARE_TOPIC = names.SHARE_GROUP_STATE
-PORTS_TRIED = 20
-"""How often free ports that follow each other are looked for."""
 REPLAYS_MAX = 4
 """Replays of a log for views of the past that may run at the same time."""
 WRITES_POLL_S = 0.001
@@ -151,7 +139,6 @@ class Server:
         self.clock = ProtocolClock(clock, self._schedule)
         self.entropy = entropy
         self.apis: dict[int, Api[Any]] = supported_apis(requests)
-        self.listeners: list[Listener] = []
         self.stopping = False
         self.closed = False
         """Whether the logs are closed."""
@@ -176,11 +163,11 @@ class Server:
     def _make_what_all_share(self) -> None:
         """What bounds and counts the work of all: memory, turns of the loop, threads, statistics."""
         config, now_ms = self.config, self.clock.machine_ms
-        self.statistics = Statistics()
-        self.group_rebalances = GroupRebalances(now_ms, config.admin.metrics_groups)
+        self._facts = Facts(now_ms, config.admin.metrics_groups)
+        self.statistics = self._facts.statistics
+        self.group_rebalances = self._facts.group_rebalances
         self.memory = Memory(config.network.limit_memory_bytes, self._loop.call_soon)
         self.replays = asyncio.Semaphore(REPLAYS_MAX)
-        self._refusals = LogOncePerClient(_log, now_ms)
         self._turn = Turn(self._loop.call_soon, now_ms, thread_time_ns, self.statistics.count_turn)
         self._background = BackgroundWork(self._turn)
         self._run_in_thread = self.statistics.timed(self._threads.submit)
@@ -205,9 +192,6 @@ class Server:
         self.topics.has_room = self.memory.has_room
         registry = self.topics.registry
         self.brokers = self._make_brokers()
-        self._as_brokers: dict[int, ServerOfRequests] = {}
-        self.emulates = config.emulate
-        """The release of Kafka that clients see, at listeners that have none of their own."""
         if self.brokers is not None:
             self.cluster = self.brokers
         self.authorizer = self._make_authorizer()
@@ -220,6 +204,10 @@ class Server:
         self.encoded_topics = EncodedTopics()
         self.auto_topic_creation = AutoTopicCreation(self._create_topics, self.clock.machine_ms)
         self._dynamic = DynamicSettings(config, registry)
+        self._for_clients = Listeners(
+            self, self.apis, self._dynamic, self._turn, self._run_in_thread, fastpath=self._fastpath
+        )
+        self.listeners = self._for_clients.opened
         self._group_settings = ConfiguredGroups(
             config.groups, partial(registry.configs_of, group_configs.RESOURCE_TYPE)
         )
@@ -245,7 +233,12 @@ class Server:
         config = self.config
         self.producer_ids = ProducerIdPool(self.topics)
         self.markers = MarkerWriter(
-            self.topics, self.groups, OFFSETS_TOPIC, write_marker, schedule=self._schedule, on_fact=self._on_topics_fact
+            self.topics,
+            self.groups,
+            OFFSETS_TOPIC,
+            write_marker,
+            schedule=self._schedule,
+            on_fact=self._facts.of_topics,
         )
         self.marker_delivery = MarkerDelivery(self.markers, self._schedule)
         self.transactions = Router(
@@ -273,7 +266,7 @@ class Server:
             self.clock,
             self.clock.schedule,
             self.config.groups.group_share_max_share_sessions,
-            on_fact=self._on_topics_fact,
+            on_fact=self._facts.of_topics,
         )
         self.delivery_events = DeliveryEvents(self.groups, self.clock, self._schedule)
         self.topics.append_internal = self.delivery_events.append
@@ -369,17 +362,7 @@ class Server:
     @property
     def endpoints(self) -> list[Endpoint]:
         """The listeners, once they listen; of several brokers those of the first."""
-        return self._endpoints(0)
-
-    def _endpoints(self, broker: int) -> list[Endpoint]:
-        """The listeners of a broker, by its number."""
-        listeners = self.listeners[broker :: self.config.nodes]
-        return [
-            Endpoint(
-                (config.dialect or config.name).upper(), listener.bound, listener.advertised, config.security.protocol
-            )
-            for config, listener in zip(self.config.listeners, listeners, strict=True)
-        ]
+        return self._for_clients.endpoints(0)
 
     @property
     def controller_id(self) -> int:
@@ -427,7 +410,7 @@ class Server:
             run_in_thread=self._run_in_thread,
             schedule=self._schedule,
             protocol_schedule=self._periodic("log-retention"),
-            on_fact=self._on_topics_fact,
+            on_fact=self._facts.of_topics,
             make_metadata_writer=self.journal.writer,
             catalog=self._catalog,
             metadata_journaled=logs.journaled.get(METADATA_FOLDER, ()),
@@ -620,7 +603,7 @@ class Server:
             schedule=self._schedule,
             protocol_schedule=self.clock.schedule,
             commit_timeout_ms=commit_timeout_ms or config.log.offsets_commit_timeout_ms,
-            on_fact=self._on_fact,
+            on_fact=self._facts.of_shard,
             on_timer=lambda index, key: self.clock.on_fired(topic, index, key),
             on_durable=lambda index: self.topics.wake(topic, index),
             events=events,
@@ -650,21 +633,6 @@ class Server:
             self._repeat(name, interval_ms, run)
 
         self._repeating[name] = self._periodic(name)(interval_ms, again)
-
-    def _on_fact(self, shard: int, fact: Fact) -> None:
-        self.statistics.count(fact)
-        self.group_rebalances.count(fact)
-        if fact.name in {COMMIT_REFUSED, OFFSETS_REWOUND, REQUEST_REFUSED}:
-            # A client may repeat a request without end that cannot succeed, or one that it had better not send.
-            fields = fact.fields
-            key = (fields["group"], fields["member"], fields.get("error", fact.name))
-            self._refusals.warn(key, f"event={fact.name}{_placeholders(fact)}", *fields.values())
-        else:
-            _log_fact(fact, f" shard={shard}")
-
-    def _on_topics_fact(self, fact: Fact) -> None:
-        self.statistics.count(fact)
-        _log_fact(fact, "")
 
     def _create_topics(self, request: CreateTopicsRequest, done: Callable[[CreateTopicsResponse], None]) -> None:
         """Creates topics that no client asked for."""
@@ -700,8 +668,7 @@ class Server:
         for shard in self.shards:
             retention_ms = config.log.log_cleaner_delete_retention_ms
             shard.log.settings = replace(shard.log.settings, delete_retention_ms=retention_ms)
-        for listener in self.listeners:
-            self._limit_connections(listener)
+        self._for_clients.limit_connections()
 
     def _expire_tokens(self) -> None:
         """Removes the tokens that have expired."""
@@ -714,12 +681,6 @@ class Server:
 
         if self.delegation_tokens.expired():
             metadata.in_turn(remove)
-
-    def _limit_connections(self, listener: Listener) -> None:
-        network = self._dynamic.config.network
-        listener.connections_max = network.max_connections
-        listener.connections_per_ip_max = network.max_connections_per_ip
-        listener.connections_per_second_max = network.max_connection_creation_rate
 
     def _settings_changed(self, records: Sequence[Message]) -> None:
         """Settings of groups have changed, here or at another worker: their timers change, too."""
@@ -752,7 +713,7 @@ class Server:
         if self.brokers is not None:
             self.brokers.begin()
         for listener_config in self.config.listeners:
-            self.listeners += await self._listen(listener_config)
+            await self._for_clients.listen(listener_config)
             self.quota_keeper.apply()
             if self._overlay is not None:
                 self._overlay.advertise(self.listeners[0].advertised)
@@ -785,7 +746,7 @@ class Server:
             return None
         from coordinator.overlay.overlay import CannotStand, Overlay  # noqa: PLC0415 - most servers need none
 
-        codec, learners = self._dialect(self.config.listeners[0])
+        codec, learners = self._for_clients.dialect(self.config.listeners[0])
         try:
             overlay = Overlay(
                 self.config,
@@ -802,6 +763,7 @@ class Server:
         except CannotStand as error:
             raise CannotStart(str(error)) from error
         self.cluster = overlay.cluster
+        self._for_clients.overlay = overlay
         return overlay
 
     async def follow_cluster(self) -> bool:
@@ -814,7 +776,7 @@ class Server:
         config = self.config.listeners[0]
 
         async def listen(port: int, make_dispatcher: Callable[[], Dispatcher]) -> Listener:
-            listener = self._listener(replace(config, port=port, advertised_port=None), make_dispatcher())
+            listener = self._for_clients.make(replace(config, port=port, advertised_port=None), make_dispatcher())
             await listener.start(config.host, port)
             if self._interceptor is not None:
                 self._interceptor.intercept(listener.dispatcher)
@@ -826,11 +788,6 @@ class Server:
         except CannotStand as error:
             raise CannotStart(str(error)) from error
         return True
-
-    def _dialect(self, config: ListenerConfig) -> tuple[Codec, Mapping[int, LearnTemplate]]:
-        """The codec of a listener, and what makes templates of its requests."""
-        codec = Codec.of(config.dialect, self.config.network.limit_request_elements)
-        return codec, template_learners(codec) if self._fastpath else {}
 
     def _make_brokers(self) -> "Brokers | None":
         """The brokers that this server is; None: it is one."""
@@ -854,143 +811,29 @@ class Server:
     async def take_broker_down(self, broker_id: int) -> ErrorCode:
         """Ends a broker as a crash does: its connections close, and others lead what it led. Returns when that is durable."""
         assert self.brokers is not None
-        number = broker_id - self.node_id
-        await asyncio.gather(*(listener.stop(0) for listener in self.listeners[number :: self.config.nodes]))
+        await self._for_clients.stop_broker(broker_id - self.node_id)
         return await self.brokers.take_down(broker_id)
 
     async def bring_broker_up(self, broker_id: int) -> ErrorCode:
         """Starts a broker again, at its addresses. Returns when its replicas are in sync. Raises OSError."""
         assert self.brokers is not None
-        places = slice(broker_id - self.node_id, None, self.config.nodes)
-        started: list[Listener] = []
-        try:
-            for old, config in zip(self.listeners[places], self.config.listeners, strict=True):
-                listener = self._listener(config, old.dispatcher)
-                listener.advertised = old.advertised
-                await listener.start(*old.bound)
-                started.append(listener)
-        except OSError:
-            for listener in started:
-                await listener.stop(0)
-            raise
-        self.listeners[places] = started
-        for listener in started:
-            await listener.open()
+        await self._for_clients.start_broker(broker_id - self.node_id)
         self.quota_keeper.apply()
         return await self.brokers.bring_up(broker_id)
-
-    async def _listen(self, config: ListenerConfig) -> list[Listener]:
-        """The listeners of a configured one: one for each broker, at ports that follow each other."""
-        for left in reversed(range(PORTS_TRIED)):
-            listeners: list[Listener] = []
-            port = config.port
-            try:
-                for number in range(self.config.nodes):
-                    port = listeners[0].bound[1] + number if number else config.port
-                    listeners.append(await self._listen_at(config, number, port))
-            except OSError as error:
-                for listener in listeners:
-                    await listener.stop(0)
-                if config.port or not left:
-                    raise CannotStart(f"cannot listen on {config.host}:{port}: {error}") from error
-            else:
-                break
-        if self.brokers is not None:
-            for broker, listener in zip(self.brokers.by_id.values(), listeners, strict=True):
-                broker.addresses.append(listener.advertised)
-        return listeners
-
-    async def _listen_at(self, config: ListenerConfig, number: int, port: int) -> Listener:
-        """The listener of a broker, by its number. Raises OSError."""
-        advertised_port = config.advertised_port + number if config.advertised_port else None
-        listener = self._listener(replace(config, advertised_port=advertised_port), self._dispatcher(config, number))
-        await listener.start(config.host, port, config.shared_port)
-        return listener
-
-    def _dispatcher(self, config: ListenerConfig, number: int) -> Dispatcher:
-        if self._overlay is not None:
-            return self._overlay.dispatcher()
-        codec, learners = self._dialect(config)
-        release = config.emulate or self.emulates
-        apis = self._apis_of(release)
-        if self.brokers is None:
-            # Templates know the newest release only.
-            return Dispatcher(self, apis, codec, learners if release == NEWEST else {}, self.authorizer)
-        # Templates of requests would answer before anyone asks whether the group is at this broker.
-        return Dispatcher(self._as_broker(self.brokers, number), apis, codec, authorizer=self.authorizer)
-
-    def _as_broker(self, brokers: "Brokers", number: int) -> "ServerOfRequests":
-        """This server as one of its brokers, which all listeners of that broker share: it leads share partitions."""
-        if number not in self._as_brokers:
-            from coordinator.nodes.views import as_broker  # noqa: PLC0415 - as in _make_brokers
-
-            endpoints = partial(self._endpoints, number)
-            self._as_brokers[number] = as_broker(self, brokers, self.config.node_ids[number], endpoints)
-        return self._as_brokers[number]
-
-    def _apis_of(self, release: str) -> Mapping[int, Api[Any]]:
-        """The APIs of a release of Kafka."""
-        return self.apis if release == NEWEST else as_release(self.apis, releases()[release])
 
     @property
     def has_cluster_behind(self) -> bool:
         """Whether this server stands in front of a cluster."""
         return self._overlay is not None
 
+    @property
+    def emulates(self) -> str:
+        """The release of Kafka that clients see, at listeners that have none of their own."""
+        return self._for_clients.emulates
+
     def emulate(self, release: str) -> int:
-        """Becomes another release of Kafka, as in a rolling upgrade: all connections end. Returns how many these were.
-
-        Listeners with a release of their own keep it.
-        """
-        self.emulates, ended = release, 0
-        apis = self._apis_of(release)
-        for place, listener in enumerate(self.listeners):
-            config = self.config.listeners[place // self.config.nodes]
-            if config.emulate is None:
-                has_templates = release == NEWEST and self.brokers is None
-                listener.dispatcher.serve(apis, self._dialect(config)[1] if has_templates else {})
-                ended += listener.close_all()
-        return ended
-
-    def _listener(self, config: ListenerConfig, dispatcher: Dispatcher) -> Listener:
-        network = self._dynamic.config.network
-        return Listener(
-            dispatcher,
-            ConnectionLimits(
-                frame_bytes_max=min(network.limit_request_bytes, network.socket_request_max_bytes),
-                produce_bytes_max=network.socket_request_max_bytes,
-                requests_in_flight_max=network.limit_requests_in_flight,
-                write_buffer_bytes_max=network.limit_write_buffer_bytes,
-                idle_ms_max=network.connections_max_idle_ms,
-                frame_ms_max=network.limit_frame_time_ms,
-                drain_ms_max=network.limit_write_time_ms,
-            ),
-            self.memory,
-            self._turn,
-            advertised=(config.advertised_host or config.host, config.advertised_port or 0),
-            connections_max=network.max_connections,
-            connections_per_ip_max=network.max_connections_per_ip,
-            connections_per_second_max=network.max_connection_creation_rate,
-            now_ms=self.clock.machine_ms,
-            wall_ms=self.clock.wall_ms,
-            **self._protection(config),
-        )
-
-    def _protection(self, config: ListenerConfig) -> Protection:
-        if config.security == NO_SECURITY:
-            return {}
-        # Slow to import, and a plain listener needs nothing of it.
-        from coordinator.server.listener_security import make_protection  # noqa: PLC0415
-
-        return make_protection(
-            config.name,
-            config.security,
-            self.topics,
-            self.delegation_tokens,
-            self.clock,
-            self.entropy,
-            self._run_in_thread,
-        )
+        """As `Listeners.emulate`."""
+        return self._for_clients.emulate(release)
 
     async def stop(self) -> None:
         """Lets responses leave, then closes. What was decided is written and synced."""
@@ -1041,25 +884,3 @@ class Server:
 
 def _apply_settings(group_id: str, groups: GroupMachine, now_ms: int) -> Result:
     return settings_changed(groups, group_id, now_ms)
-
-
-def load_assignors(names: Sequence[str]) -> dict[str, Assignor]:
-    """Finds the assignors by name, in this order. Raises CannotStart for one that no package provides."""
-    assignors: dict[str, Assignor] = {}
-    for name in names:
-        built_in = BUILT_IN_ASSIGNORS.get(name)
-        try:
-            assignors[name] = plugins.load(plugins.ASSIGNORS, name) if built_in is None else built_in
-        except Exception as error:
-            raise CannotStart(f"group.consumer.assignors: {name}: {type(error).__name__}: {error}") from error
-        if not callable(getattr(assignors[name], "assign", None)):
-            raise CannotStart(f"group.consumer.assignors: {name} has no method `assign`")
-    return assignors
-
-
-def _log_fact(fact: Fact, where: str) -> None:
-    _log.info(f"event={fact.name}{where}{_placeholders(fact)}", *fact.fields.values())
-
-
-def _placeholders(fact: Fact) -> str:
-    return "".join(f" {name}=%s" for name in fact.fields)

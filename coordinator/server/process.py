@@ -43,11 +43,9 @@ class JoinedCluster(Protocol):
 
     def open_logs(self, parts: LogParts) -> InternalLogs:
         """The internal logs of its server. Raises CannotStart."""
-        ...
 
     async def close(self) -> None:
         """Leaves the cluster, after the server has stopped."""
-        ...
 
 
 Join = Callable[[ServerConfig, Clock, Entropy], Awaitable[JoinedCluster]]

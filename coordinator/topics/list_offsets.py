@@ -10,13 +10,7 @@ from typing import NamedTuple
 
 from coordinator.log.log import DamagedLog
 from coordinator.log.record import LogRecord
-from coordinator.log.timestamps import (
-    BatchToDecode,
-    Search,
-    TimestampOffset,
-    search_latest_timestamp,
-    search_timestamp,
-)
+from coordinator.log.timestamps import BatchToDecode, Search, TimestampOffset, search_latest_timestamp, search_timestamp
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from coordinator.topics.partition import Partition

@@ -28,7 +28,7 @@ from coordinator.topics.producer_state import ProducerState
 from coordinator.topics.producer_storage import ProducerStorage
 from coordinator.topics.producer_walk import Walk, remember_batch
 from coordinator.topics.stability import MANY_BYTES, Stability
-from coordinator.topics.topic_settings import TopicSettings, log_settings
+from coordinator.topics.topic_settings import TopicSettings
 from coordinator.world.disk import NO_SPACE, Disk
 from coordinator.world.schedule import Schedule
 from coordinator.world.threads import RunInThread
@@ -177,7 +177,7 @@ class Partition:
         assert self.log is None
         self.was_opened = True
         try:
-            log = Log.open(self._disk, self.folder, log_settings(self.settings), known)
+            log = Log.open(self._disk, self.folder, self.settings.log, known)
         except DamagedLog as error:
             self._fail(str(error))
             return
@@ -189,7 +189,7 @@ class Partition:
         """Changes the settings: they apply to the next batch, the next segment, the next check of retention."""
         self.settings = settings
         if self.log is not None:
-            self.log.settings = log_settings(settings)
+            self.log.settings = settings.log
 
     def keep_producers(self, expiration_ms: int) -> None:
         """Changes how long the state of a producer is kept that does not write."""

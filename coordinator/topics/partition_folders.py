@@ -52,11 +52,7 @@ class PartitionFolders:
         partition.open(known)
         if partition.log is not None and partition.log.recovery is not None:
             report = partition.log.recovery
-            fields = {
-                "file": report.file,
-                "bytes": report.bytes_cut,
-                "next_offset": report.next_offset,
-            }
+            fields = {"file": report.file, "bytes": report.bytes_cut, "next_offset": report.next_offset}
             self._on_fact(Fact("log_tail_cut", fields))
         if partition.state is State.FAILED:
             self._on_fact(Fact("partition_failed", {"folder": folder, "reason": partition.reason}))

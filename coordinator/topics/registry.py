@@ -62,21 +62,9 @@ class Registry:
     """All topics by name and by id, the settings of other resources, users, ACLs, and the next producer id not reserved."""
 
     __slots__ = (
-        "acls",
-        "by_id",
-        "changes",
-        "client_quotas",
-        "collisions",
-        "delegation_tokens",
-        "feature_levels",
-        "next_producer_id",
-        "other_configs",
-        "partitions",
-        "placements",
-        "removed",
-        "scram_credentials",
-        "topics",
-    )
+        "acls", "by_id", "changes", "client_quotas", "collisions", "delegation_tokens", "feature_levels",
+        "next_producer_id", "other_configs", "partitions", "placements", "removed", "scram_credentials", "topics",
+    )  # fmt: skip
 
     def __init__(self, placements: Placements | None = None) -> None:
         """`placements`: None on a server that is one broker, which has everything."""

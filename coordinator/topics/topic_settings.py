@@ -56,7 +56,7 @@ class Kind(IntEnum):
 class Row(NamedTuple):
     """One setting. `why_invalid(value)` returns None for a valid value, else the reason in Kafka's words.
 
-    `synonym` is the setting's name on the server; `broker_field` is its field in `TopicsConfig`, if it has one.
+    `synonym` is the setting's name on the server.
     """
 
     name: str
@@ -65,7 +65,6 @@ class Row(NamedTuple):
     why_invalid: Callable[[str], str | None]
     about: str
     synonym: str = ""
-    broker_field: str = ""
     lists_default: bool = True
     """Whether the synonyms include the built-in default."""
 
@@ -150,12 +149,12 @@ ROWS = {
     for row in (
         Row("cleanup.policy", _LIST, "delete", _list_of("compact", "delete"),
             "delete: old segments are deleted by age and size. compact: the last record of each key is kept. Or both.",
-            "log.cleanup.policy", "log_cleanup_policy"),
+            "log.cleanup.policy"),
         Row("compression.gzip.level", _I, "-1", _gzip_level, _AS_SENT, "compression.gzip.level"),
         Row("compression.lz4.level", _I, "9", number("INT", 1, 17), _AS_SENT, "compression.lz4.level"),
         Row("compression.type", _S, "producer",
             one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), _AS_SENT,
-            "compression.type", "compression_type"),
+            "compression.type"),
         Row("compression.zstd.level", _I, "3", number("INT", -131_072, 22), _AS_SENT, "compression.zstd.level"),
         Row("delete.retention.ms", _L, "86400000", _LONG_0,
             "How long a compacted topic keeps a tombstone, so that consumers can see it.",
@@ -169,7 +168,7 @@ ROWS = {
         Row("follower.replication.throttled.replicas", _LIST, "", _throttled("follower.replication.throttled.replicas"),
             _ONE_NODE),
         Row("index.interval.bytes", _I, "4096", _INT_0, "Bytes of log between two entries of a segment's index.",
-            "log.index.interval.bytes", "log_index_interval_bytes"),
+            "log.index.interval.bytes"),
         Row("leader.replication.throttled.replicas", _LIST, "", _throttled("leader.replication.throttled.replicas"),
             _ONE_NODE),
         Row("local.retention.bytes", _L, "-2", _LONG_MINUS_2, _NO_TIER, "log.local.retention.bytes"),
@@ -180,16 +179,16 @@ ROWS = {
         Row("max.decompressed.message.bytes", _I, "2147483639", _INT_0,
             "Stored but has no effect: batches are not decompressed by the server.", "max.decompressed.message.bytes"),
         Row("max.message.bytes", _I, "1048588", _INT_0, "The largest record batch that the topic accepts.",
-            "message.max.bytes", "message_max_bytes"),
+            "message.max.bytes"),
         Row("message.timestamp.after.max.ms", _L, "3600000", _LONG_0,
             "A record with a timestamp further in the future is refused.",
-            "log.message.timestamp.after.max.ms", "log_message_timestamp_after_max_ms"),
+            "log.message.timestamp.after.max.ms"),
         Row("message.timestamp.before.max.ms", _L, _LONGEST, _LONG_0,
             "A record with a timestamp further in the past is refused.",
-            "log.message.timestamp.before.max.ms", "log_message_timestamp_before_max_ms"),
+            "log.message.timestamp.before.max.ms"),
         Row("message.timestamp.type", _S, "CreateTime", one_of("CreateTime", "LogAppendTime"),
             "Whether a record has the time of its producer or the time at which the server appended it.",
-            "log.message.timestamp.type", "log_message_timestamp_type"),
+            "log.message.timestamp.type"),
         Row("min.cleanable.dirty.ratio", _D, "0.5", _ratio,
             "A compacted topic is compacted when this share of it was written since the last compaction.",
             "log.cleaner.min.cleanable.ratio"),
@@ -205,16 +204,16 @@ ROWS = {
         Row("remote.storage.enable", _B, "false", boolean, _NO_TIER),
         Row("retention.bytes", _L, "-1", _LONG_MINUS_1,
             "The oldest segments of a partition larger than this are deleted; -1 keeps them.",
-            "log.retention.bytes", "log_retention_bytes"),
+            "log.retention.bytes"),
         Row("retention.ms", _L, "604800000", _LONG_MINUS_1, "A segment older than this is deleted; -1 keeps it.",
-            "log.retention.ms", "log_retention_ms", lists_default=False),
+            "log.retention.ms", lists_default=False),
         Row("segment.bytes", _I, "1073741824", number("INT", 1_048_576), "The active segment is closed at this size.",
-            "log.segment.bytes", "log_segment_bytes"),
+            "log.segment.bytes"),
         Row("segment.index.bytes", _I, "10485760", number("INT", 4), "Stored but has no effect: indexes are kept in memory.",
-            "log.index.size.max.bytes", "log_index_size_max_bytes"),
+            "log.index.size.max.bytes"),
         Row("segment.jitter.ms", _L, "0", _LONG_0, "Stored but has no effect: segments are closed exactly at segment.ms."),
         Row("segment.ms", _L, "604800000", _LONG_1, "The active segment is closed at this age.",
-            "log.roll.ms", "log_roll_ms", lists_default=False),
+            "log.roll.ms", lists_default=False),
         Row("unclean.leader.election.enable", _B, "false", boolean, _ONE_NODE, "unclean.leader.election.enable"),
     )
 }
@@ -231,15 +230,7 @@ class TopicSettings:
     log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
-    segment_bytes: int
-    segment_ms: int
-    index_interval_bytes: int
-    retention_bytes: int
-    retention_ms: int
-    delete_retention_ms: int
-    min_cleanable_dirty_ratio: float
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
+    log: LogSettings
     compacts: bool
     """Whether records need keys."""
     deletes: bool
@@ -361,8 +352,9 @@ def inherited(row: Row, config: TopicsConfig) -> list[Synonym]:
     if places and row.synonym in LARGER_UNITS:
         # Then Kafka names the default in the unit that has one.
         places.append(Synonym(*LARGER_UNITS[row.synonym], SOURCE_DEFAULT))
-    if row.broker_field and str(getattr(config, row.broker_field)) != row.default:
-        places.append(Synonym(row.synonym, str(getattr(config, row.broker_field)), SOURCE_STATIC_BROKER))
+    static = str(getattr(config, row.synonym.replace(".", "_"), row.default))
+    if static != row.default:
+        places.append(Synonym(row.synonym, static, SOURCE_STATIC_BROKER))
     return [*places, Synonym(row.synonym, row.default, SOURCE_DEFAULT)]
 
 
@@ -389,36 +381,26 @@ def effective(overrides: Mapping[str, str], config: TopicsConfig) -> TopicSettin
     def integer(name: str) -> int:
         return _long(text(name))
 
+    def limit(name: str) -> int | None:
+        return value if 0 <= (value := integer(name)) < LONG_MAX else None
+
     policy = text("cleanup.policy")
     return TopicSettings(
         max_message_bytes=integer("max.message.bytes"),
         log_append_time=text("message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=integer("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=integer("message.timestamp.after.max.ms"),
-        segment_bytes=integer("segment.bytes"),
-        segment_ms=integer("segment.ms"),
-        index_interval_bytes=integer("index.interval.bytes"),
-        retention_bytes=integer("retention.bytes"),
-        retention_ms=integer("retention.ms"),
-        delete_retention_ms=integer("delete.retention.ms"),
-        min_cleanable_dirty_ratio=_double(text("min.cleanable.dirty.ratio")),
-        min_compaction_lag_ms=integer("min.compaction.lag.ms"),
-        max_compaction_lag_ms=integer("max.compaction.lag.ms"),
+        log=LogSettings(
+            segment_bytes=integer("segment.bytes"),
+            segment_ms=integer("segment.ms"),
+            index_interval_bytes=integer("index.interval.bytes"),
+            retention_bytes=limit("retention.bytes"),
+            retention_ms=limit("retention.ms"),
+            delete_retention_ms=integer("delete.retention.ms"),
+            min_cleanable_dirty_ratio=_double(text("min.cleanable.dirty.ratio")),
+            min_compaction_lag_ms=integer("min.compaction.lag.ms"),
+            max_compaction_lag_ms=limit("max.compaction.lag.ms"),
+        ),
         compacts="compact" in policy,
         deletes="delete" in policy,
-    )
-
-
-def log_settings(settings: TopicSettings) -> LogSettings:
-    """The settings of a partition's log."""
-    return LogSettings(
-        segment_bytes=settings.segment_bytes,
-        segment_ms=settings.segment_ms,
-        index_interval_bytes=settings.index_interval_bytes,
-        retention_bytes=settings.retention_bytes if settings.retention_bytes >= 0 else None,
-        retention_ms=settings.retention_ms if settings.retention_ms >= 0 else None,
-        delete_retention_ms=settings.delete_retention_ms,
-        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
-        min_compaction_lag_ms=settings.min_compaction_lag_ms,
-        max_compaction_lag_ms=settings.max_compaction_lag_ms if settings.max_compaction_lag_ms < LONG_MAX else None,
     )

@@ -29,13 +29,7 @@ ENDS = (("commit", CLIENT), ("abort", CLIENT), ("abort", TIMEOUT), ("abort", FEN
 
 
 def prepare(
-    transactions: Transactions,
-    transaction: Transaction,
-    *,
-    commit: bool,
-    client_version: int,
-    cause: str,
-    now_ms: int,
+    transactions: Transactions, transaction: Transaction, *, commit: bool, client_version: int, cause: str, now_ms: int
 ) -> Transaction:
     """Returns the prepared transaction.
 

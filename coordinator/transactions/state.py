@@ -34,7 +34,6 @@ class ProducerIdSource(Protocol):
 
     def take(self) -> int | None:
         """Returns an id that was never given out before, or None if none is ready yet."""
-        ...
 
 
 Deliver = Callable[[str, Marker, set[Partition]], None]

@@ -13,12 +13,7 @@ from coordinator.groups.machine import GroupMachine
 from coordinator.groups.offsets import value as values
 from coordinator.groups.offsets.rewound import BY_ADMINISTRATOR, BY_CONSUMER, BY_MEMBER
 from coordinator.protocol.codec import Codec
-from coordinator.protocol.messages import (
-    CommitDecidedKey,
-    CommitDecidedValue,
-    OffsetsRewoundKey,
-    OffsetsRewoundValue,
-)
+from coordinator.protocol.messages import CommitDecidedKey, CommitDecidedValue, OffsetsRewoundKey, OffsetsRewoundValue
 from coordinator.runtime.result import Event, Fact, MessageEvent, Producer, Record
 
 _TopicOffsets = CommitDecidedValue.TopicOffsets

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.fastpath.bulk_replay import OFFSET_COMMIT_TYPE
 from coordinator.groups.machine import GroupMachine
-from coordinator.log.batch import HEADER_BYTES, BatchHeader, read_header, verify
+from coordinator.log.batch import BatchHeader, verify, whole_batches
 from coordinator.protocol.codec import DecodeError
 from coordinator.runtime.event_log import START
 from coordinator.runtime.loader import BatchReplayer, Loaded
@@ -60,15 +60,9 @@ class WatchedShard(Shard[S]):
 
     def feed(self, data: bytes) -> None:
         """Replays the complete batches. Raises CorruptBatch, DecodeError, UnknownRecordVersion, UnsupportedCompression."""
-        position = 0
-        while position + HEADER_BYTES <= len(data):
-            header = read_header(data, position)
-            if position + header.size_bytes > len(data):
-                break
-            if header.next_offset > self.next_offset:
-                verify(data, position, header)
-                self._replay(data, position, header)
-            position += header.size_bytes
+        for position, header in whole_batches(data, self.next_offset):
+            verify(data, position, header)
+            self._replay(data, position, header)
 
     def _replay(self, data: bytes, position: int, header: BatchHeader) -> None:
         if header.next_offset <= self._events_from or self.events is None:

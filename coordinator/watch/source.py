@@ -11,17 +11,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import Any
 
 from coordinator.client.asynchronous import Client
 from coordinator.client.conversation import LinkFailed
+from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, LATEST, fetch_request, offsets_request
 from coordinator.log.batch import CorruptBatch, UnsupportedCompression
 from coordinator.overlay.brokers import Brokers
 from coordinator.overlay.topics import TopicFollower
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, MetadataResponse
+from coordinator.protocol.messages import MetadataRequest, MetadataResponse
 from coordinator.runtime.serde import UnknownRecordVersion
 from coordinator.runtime.shard import Status
 from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -43,7 +43,6 @@ _WAIT_MS = 500
 _BY_NAME = 12
 _PARTITIONS_MAX = 5_000
 """Of one question for end offsets."""
-_EARLIEST, _LATEST = -2, -1
 _MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -81,7 +80,9 @@ async def partitions_of(brokers: Brokers, topic: str) -> Mapping[int, int]:
     leaders = {each.partition_index: each.leader_id for each in found.partitions}
     if leaders:
         index, leader = next(iter(leaders.items()))
-        fetched = await brokers.ask(leader, _fetch_request([(topic, index, 0)], 0), version_max=_BY_NAME)
+        fetched = await brokers.ask(
+            leader, fetch_request([(topic, index, 0)], 0, FETCH_BYTES), version_max=FETCH_BY_NAME
+        )
         codes = {each.error_code for entry in fetched.responses for each in entry.partitions}
         if ErrorCode.TOPIC_AUTHORIZATION_FAILED in codes:
             raise NoRight(no_right(topic))
@@ -237,7 +238,7 @@ class Source:
         wanted = [(*each, self._shards[each].next_offset) for each in mine if self._shards[each].is_known]
         if not wanted:
             raise LinkFailed(f"broker {leader} does not say where the logs begin")
-        response = await client.ask(_fetch_request(wanted, _WAIT_MS), version_max=_BY_NAME)
+        response = await client.ask(fetch_request(wanted, _WAIT_MS, FETCH_BYTES), version_max=FETCH_BY_NAME)
         if response.error_code:
             raise LinkFailed(f"Fetch: {ErrorCode(response.error_code).name}")
         has_moved = False
@@ -274,7 +275,7 @@ class Source:
 
     async def _begin(self, client: Client, new: Sequence[Partition]) -> None:
         """Finds out where logs begin, and from where on events are derived."""
-        starts, ends = await _offsets(client, new, _EARLIEST), await _offsets(client, new, _LATEST)
+        starts, ends = await _offsets(client, new, EARLIEST), await _offsets(client, new, LATEST)
         covered = {each: self._shards[each].covered_offset() for each in new}
         fresh = [each for each in new if covered[each] < 0]
         recent = await _offsets(client, fresh, self._wall_ms() - self._history_ms) if fresh else {}
@@ -303,37 +304,15 @@ class Source:
             for leader, partitions in by_leader.items():
                 client = await self._brokers.client(leader)
                 for first in range(0, len(partitions), _PARTITIONS_MAX):
-                    found |= await _offsets(client, partitions[first : first + _PARTITIONS_MAX], _LATEST)
+                    found |= await _offsets(client, partitions[first : first + _PARTITIONS_MAX], LATEST)
         finally:
             self.ends = found
         return ENDS_S
 
 
-def _fetch_request(wanted: Iterable[tuple[str, int, int]], wait_ms: int) -> FetchRequest:
-    """A request for partitions from these offsets on."""
-    topics: dict[str, FetchRequest.FetchTopic] = {}
-    for topic, index, offset in wanted:
-        entry = topics.setdefault(topic, FetchRequest.FetchTopic(topic=topic, partitions=[]))
-        entry.partitions.append(
-            FetchRequest.FetchPartition(
-                partition=index, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=FETCH_BYTES
-            )
-        )
-    return FetchRequest(
-        max_wait_ms=wait_ms, min_bytes=1, max_bytes=FETCH_BYTES, session_epoch=-1, topics=list(topics.values())
-    )
-
-
 async def _offsets(client: Client, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
     """The offset for a timestamp in each partition; those that the broker cannot say are left out. Raises LinkFailed."""
-    of = ListOffsetsRequest.ListOffsetsPartition
-    topics = [
-        ListOffsetsRequest.ListOffsetsTopic(
-            name=topic, partitions=[of(partition_index=index, timestamp=timestamp) for _, index in some]
-        )
-        for topic, some in groupby(sorted(partitions), key=lambda each: each[0])
-    ]
-    response = await client.ask(ListOffsetsRequest(replica_id=-1, topics=topics))
+    response = await client.ask(offsets_request((*each, timestamp) for each in sorted(partitions)))
     return {
         (topic.name, each.partition_index): each.offset
         for topic in response.topics

@@ -10,13 +10,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coordinator.client.blocking import Address
-from coordinator.log.batch import BatchHeader, key_values, read_header
+from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, fetch_request
+from coordinator.log.batch import BatchHeader, key_values, whole_batches
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.log.transaction_outcomes import marker_commits
 from coordinator.operations.client import Client, OperationFailed, refuse_error
-from coordinator.operations.groups import EARLIEST, positions
+from coordinator.operations.groups import positions
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import FetchRequest, ProduceRequest
+from coordinator.protocol.messages import ProduceRequest
 from coordinator_testing.certify.case import InputRecord, OutputRecord, Truncation
 from coordinator_testing.certify.content import Content
 
@@ -25,9 +26,8 @@ TICK_S = 0.25
 ANSWERED_WITHIN_S = 60.0
 """How long the server may take for an answer. It is busy if the programs keep the machine busy."""
 _BY_NAME = 12
-"""The newest version of Fetch and of Produce that has topic names."""
+"""The newest version of Produce that has topic names."""
 _FETCH_BYTES = 4 << 20
-_LENGTH = 12
 _LIFE = 1 << 40
 """More records than a partition gets in one event."""
 
@@ -164,31 +164,18 @@ class TopicReader:
 
     def _batches(self, client: Client, partition: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
         while True:
-            data = _fetch(client, self.topic, partition, self._next[partition])
-            position = 0
-            while position + _LENGTH <= len(data):
-                size = int.from_bytes(data[position + 8 : position + _LENGTH]) + _LENGTH
-                if position + size > len(data):
-                    break
-                header = read_header(data, position)
-                if header.next_offset > self._next[partition]:
-                    self._next[partition] = header.next_offset
-                    yield data, position, header
-                position += size
-            if not position:
+            offset = self._next[partition]
+            data = _fetch(client, self.topic, partition, offset)
+            for position, header in whole_batches(data, offset):
+                self._next[partition] = header.next_offset
+                yield data, position, header
+            if self._next[partition] == offset:
                 return
 
 
 def _fetch(client: Client, topic: str, partition: int, offset: int) -> bytes:
-    wanted = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_FETCH_BYTES,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
-    )
-    answer = client.any().ask(request, version_max=_BY_NAME)
+    request = fetch_request([(topic, partition, offset)], 0, _FETCH_BYTES)
+    answer = client.any().ask(request, version_max=FETCH_BY_NAME)
     refuse_error(answer.error_code, f"cannot read {topic}-{partition}")
     [found] = answer.responses[0].partitions
     if found.error_code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from coordinator.client.reading import LATEST
 from coordinator.operations import topics as operations
 from coordinator.operations.client import Client, refuse_error
-from coordinator.operations.groups import LATEST, positions
+from coordinator.operations.groups import positions
 from coordinator.protocol.messages import CreatePartitionsRequest, ReadShareGroupStateSummaryRequest
 from coordinator_testing.certify import records
 from coordinator_testing.certify.case import InputRecord, OutputRecord, Truncation

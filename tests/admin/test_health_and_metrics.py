@@ -11,8 +11,7 @@ import pytest
 from coordinator.admin.endpoint import Request, Response
 from coordinator.admin.health import NAMED_MAX, live, ready
 from coordinator.admin.json_body import json_bytes
-from coordinator.admin.metric import COUNTER
-from coordinator.admin.metrics import METRICS, metrics
+from coordinator.admin.metrics import COUNTER, METRICS, metrics
 from coordinator.api.declaration import Api
 from coordinator.api.exchange import Exchange
 from coordinator.api.route import MEASURED_FIRST, Route

@@ -201,7 +201,7 @@ def test_the_list_of_commands_says_the_same_as_the_commands():
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_options_and_values(shell):
     """Runs the script's question to the command, as the shell does: `coordinator log dump --as tr<TAB>`."""
-    assert f"_COORDINATOR_COMPLETE={shell}_complete" in coordinator("completion", shell).stdout
+    assert f"_COORDINATOR_COMPLETE={shell}_complete" in coordinator(_COORDINATOR_COMPLETE=f"{shell}_source").stdout
 
     def completed(words: str, word: str) -> str:
         asked = {"_COORDINATOR_COMPLETE": f"{shell}_complete", "COMP_WORDS": f"{words} {word}"}
@@ -219,7 +219,7 @@ def test_a_shell_completes_commands_options_and_values(shell):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_accepts_the_completion_script():
-    script = coordinator("completion", "bash").stdout
+    script = coordinator(_COORDINATOR_COMPLETE="bash_source").stdout
     subprocess.run(["bash", "-n", "-c", script], check=True)
 
 

@@ -154,7 +154,7 @@ class GroupHarness:
                 self.sent.remove(sent)
                 raise
             self._apply(Result(facts=error.facts))
-            sent.answer(api.refuse(request, error, version))
+            sent.answer(api.refusal(request, error, version))
             return sent
         self._apply(result)
         if result.reply is not None:

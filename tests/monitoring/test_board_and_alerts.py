@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coordinator.admin.metric import COUNTER, HISTOGRAM
+from coordinator.admin.metrics import COUNTER, HISTOGRAM, WORKER_METRICS
 from coordinator.admin.metrics import METRICS as METRICS_OF_ALL
-from coordinator.admin.metrics import WORKER_METRICS
 
 METRICS = (*METRICS_OF_ALL, *WORKER_METRICS)
 MONITORING = Path(__file__).resolve().parents[2] / "monitoring"

@@ -6,8 +6,8 @@ from coordinator.log.record import LogRecord
 from coordinator.operations.log_records import METADATA, record_decoder
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import AlterClientQuotasRequest
-from coordinator.quotas.address_limits import AddressLimits
 from coordinator.quotas.alter import ENTITIES_MAX, plan_alterations
+from coordinator.quotas.enforcement import AddressLimits
 from coordinator.quotas.limits import Account, Limits
 from coordinator.topics import metadata_records
 from coordinator.topics.client_quotas import quota_entity, quota_record

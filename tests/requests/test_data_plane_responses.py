@@ -141,7 +141,7 @@ def test_every_version_is_answered(server, name, version):
 def test_every_version_can_be_refused(server, name, version):
     api = next(api for api in server.apis.values() if api.name == name)
     request = getattr(messages, f"{name}Request")(**sensible(server, name, version))
-    message = api.refuse(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why"), version)
+    message = api.refusal(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "why"), version)
     payload = Codec.of().encoder(f"{name}Response", version)(message)
     read, _ = Codec.of().decoder(f"{name}Response", version)(payload, 0)
     had_no_place_for_it = {("Fetch", 4), ("Fetch", 5), ("Fetch", 6), ("DescribeLogDirs", 1), ("DescribeLogDirs", 2)}

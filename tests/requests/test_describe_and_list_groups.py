@@ -89,6 +89,6 @@ def test_filters_are_taken_from_the_request(server):
 
 def test_a_refusal_names_every_requested_group():
     error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    described = describe_groups.API.refuse(DescribeGroupsRequest(groups=["a", "b"]), error, 6)
+    described = describe_groups.API.refusal(DescribeGroupsRequest(groups=["a", "b"]), error, 6)
     assert [(group.group_id, group.error_code) for group in described.groups] == [("a", 15), ("b", 15)]
-    assert list_groups.API.refuse(ListGroupsRequest(), error, 5).error_code == 15
+    assert list_groups.API.refusal(ListGroupsRequest(), error, 5).error_code == 15

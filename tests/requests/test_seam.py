@@ -9,6 +9,7 @@ from coordinator.api.declaration import supported_apis
 from coordinator.api.exchange import Exchange
 from coordinator.api.server import Server
 from coordinator.protocol import messages
+from coordinator.protocol.errors import ErrorCode, KafkaError
 
 APIS = {api.name: api for api in supported_apis(requests).values()}
 
@@ -25,9 +26,8 @@ def test_a_handler_takes_the_server_and_an_exchange_of_its_request(name):
 
 
 @pytest.mark.parametrize("name", sorted(APIS))
-def test_a_refusal_takes_the_request_and_returns_a_message(name):
-    hints = typing.get_type_hints(APIS[name].refuse)
-    request = next(hint for argument, hint in hints.items() if "request" in argument)
-    expected = messages.message_class(f"{name}Request")
-    assert expected in (typing.get_args(request) or (request,))
-    assert issubclass(hints["return"], messages.Message)
+def test_a_refusal_is_the_response_of_the_api_in_every_version(name):
+    api, request = APIS[name], messages.message_class(f"{name}Request")()
+    for version in range(api.versions[0], api.versions[1] + 1):
+        refused = api.refusal(request, KafkaError(ErrorCode.INVALID_REQUEST), version)
+        assert type(refused) is messages.message_class(f"{name}Response")

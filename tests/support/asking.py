@@ -104,7 +104,7 @@ def ask(server, name, version, **fields):
     try:
         api.handle(server, exchange)
     except KafkaError as error:
-        exchange.reply(api.refuse(request, error, version))
+        exchange.reply(api.refusal(request, error, version))
     return exchange
 
 

@@ -16,17 +16,14 @@ class WorkerAddress(Protocol):
     @property
     def number(self) -> int:
         """From 0."""
-        ...
 
     @property
     def pid(self) -> int | None:
         """The process, while there is one."""
-        ...
 
     @property
     def admin_port(self) -> int | None:
         """Where its admin HTTP is on loopback, while it is ready."""
-        ...
 
 
 @dataclass(kw_only=True)

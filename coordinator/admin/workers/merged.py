@@ -22,8 +22,6 @@ from coordinator.admin.workers.machine import Machine
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.protocol.java import positive_hash
 from coordinator.rules.model import FaultActed
-from coordinator.topics.partition import Reader
-from coordinator.world.threads import Done
 
 Order = Callable[[Any], Any]
 """What rows are sorted by. An `itemgetter` gets the name behind which the next page begins; another order has one page."""
@@ -199,21 +197,15 @@ class EventsOfAll:
     """The event logs of the machine."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+        self._logs = machine.event_logs
+        self.readers = machine.event_readers
+        self.wall_ms = machine.wall_ms
+        self.run_in_thread = machine.run_in_thread
         self.faults = FaultEvents()
         machine.on_fault_acted = lambda acted: self.faults.add(convert(acted, FaultActed))
 
     def logs(self, group: str | None) -> Sequence[tuple[int, JournaledLog]]:
-        found = list(enumerate(self._machine.event_logs))
+        found = list(enumerate(self._logs))
         if not found:
             raise no_events()
         return found if group is None else [found[positive_hash(group) % len(found)]]
-
-    def readers(self, shard: int) -> dict[Reader, None]:
-        return self._machine.event_readers(shard)
-
-    def wall_ms(self) -> int:
-        return self._machine.wall_ms()
-
-    def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
-        self._machine.run_in_thread(function, done)

@@ -1,8 +1,8 @@
-"""Acts of an administrator on a classic group (groups/administration.py).
+"""Acts of an administrator on a classic group (groups/administration.py), and a rebalance that nothing in the group asks for.
 
 A member that is removed takes part in no later generation, but until the next one is formed the log still has it: in Kafka a
 crash in between brings it back, and later its session removes it. What an administrator was answered must not come undone. So
-the last generation is written without the member, and that the group must rebalance (force.py).
+the last generation is written without the member, and that the group must rebalance.
 
 A new epoch of a Stable group is a generation with the same members and assignments under the next number. Its members notice
 with their next request, ILLEGAL_GENERATION. A generation that waits for its assignment ends: nobody may get one of its number.
@@ -71,4 +71,19 @@ def bump_epoch(groups: Groups, group: ClassicGroup, cause: str, reason: str | No
     group.rebalances[-1].completed = True
     update.records += completed_generation(group, NO_FENCE)
     update.emit("generation_raised", rebalance_completed(group, now_ms), generation=group.generation, reason=reason)
+    return update.result(None)
+
+
+def start_rebalance(groups: Groups, group: ClassicGroup, cause: str, reason: str | None, now_ms: int) -> Result | None:
+    """Calls the members to rejoin, in Stable and CompletingRebalance; None if they have been called already.
+
+    An administrator asks for it, or the rebalance interval. KIP-568 gives this power to members (`enforceRebalance`, join.py);
+    the effect is the same. A round is lost with the process, but a rebalance that was acknowledged must not be. So it is
+    written, with the generation that it ends: a group that is loaded in this generation starts the rebalance again (replay.py).
+    """
+    if group.state is State.PREPARING_REBALANCE:
+        return None
+    update = GroupUpdate(group.group_id)
+    update.records.append(forced_rebalance(group, cause, reason))
+    prepare_rebalance(groups, group, Cause(cause, "", reason), now_ms, update)
     return update.result(None)

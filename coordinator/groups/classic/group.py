@@ -44,7 +44,7 @@ class ClassicGroup(Round):
         self.forming: ClassicGroupGenerationValue | None = None
         """The record of a later generation, which members know and which is not assigned; None if there is none."""
         self.forced: ClassicGroupForcedRebalanceValue | None = None
-        """The record of a rebalance that was started from outside (force.py) and has not ended yet; None if there is none."""
+        """The record of a rebalance that was started from outside (administration.py) and goes on; None if there is none."""
         self._stored_bytes = self._forming_bytes = 0
         """The sizes of these records (held_bytes.py)."""
 

@@ -19,9 +19,7 @@ _NULL_PROTOCOL_NAME_SINCE = 7
 
 def join_error(api_version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(
-        error_code=error,
-        protocol_name=None if api_version >= _NULL_PROTOCOL_NAME_SINCE else "",
-        member_id=member_id,
+        error_code=error, protocol_name=None if api_version >= _NULL_PROTOCOL_NAME_SINCE else "", member_id=member_id
     )
 
 

@@ -60,17 +60,9 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions, ConsumerSoftState]):
     """One consumer group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
-        "assignors",
-        "classic_members",
-        "classic_protocols",
-        "has_partition_metadata",
-        "inverted_target",
-        "owners",
-        "regex_members",
-        "regexes",
-        "subscribed",
-        "target_partition_count",
-    )
+        "assignors", "classic_members", "classic_protocols", "has_partition_metadata", "inverted_target", "owners",
+        "regex_members", "regexes", "subscribed", "target_partition_count",
+    )  # fmt: skip
 
     kind = Kind.CONSUMER
     protocol_type = CONSUMER_PROTOCOL_TYPE

@@ -158,9 +158,7 @@ def _advance(
         update.disarm(join_key(update.group_id, new.member_id))
         update.disarm(sync_key(update.group_id, new.member_id))
     answer = ConsumerGroupHeartbeatResponse(
-        member_id=new.member_id,
-        member_epoch=new.member_epoch,
-        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        member_id=new.member_id, member_epoch=new.member_epoch, heartbeat_interval_ms=settings.heartbeat_interval_ms
     )
     says_everything = (
         request.rebalance_timeout_ms != UNCHANGED

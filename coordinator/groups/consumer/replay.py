@@ -8,13 +8,7 @@ from operator import attrgetter
 
 from coordinator.groups.consumer.group import ResolvedRegex, consumer_group_or_new, find_consumer_group
 from coordinator.groups.consumer.member import ClassicPart, MemberState
-from coordinator.groups.epochs.replay import (
-    clear_holdings,
-    clear_target,
-    clear_target_epoch,
-    drop_member,
-    with_epochs,
-)
+from coordinator.groups.epochs.replay import clear_holdings, clear_target, clear_target_epoch, drop_member, with_epochs
 from coordinator.groups.fence import NO_FENCE, Fence, read
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -119,9 +113,7 @@ def replay_target_epoch(
 
 
 def replay_target_of_member(
-    groups: Groups,
-    key: ConsumerGroupTargetAssignmentMemberKey,
-    value: ConsumerGroupTargetAssignmentMemberValue | None,
+    groups: Groups, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
 ) -> None:
     if value is None:
         clear_target(find_consumer_group(groups, key.group_id), key.member_id)

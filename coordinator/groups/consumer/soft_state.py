@@ -45,16 +45,9 @@ class ConsumerSoftState(SoftState):
     """The memory of a consumer group beyond its log."""
 
     __slots__ = (
-        "assignor_inputs",
-        "catalog_version",
-        "is_matching",
-        "may_describe",
-        "regexes_looked_at_ms",
-        "regexes_version",
-        "rejoin_pending",
-        "target_version",
-        "topic_ids",
-    )
+        "assignor_inputs", "catalog_version", "is_matching", "may_describe", "regexes_looked_at_ms", "regexes_version",
+        "rejoin_pending", "target_version", "topic_ids",
+    )  # fmt: skip
 
     cached_heartbeats: dict[str, CachedHeartbeat]
     """By member id, for members that have reached the target."""

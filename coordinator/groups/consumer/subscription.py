@@ -117,11 +117,7 @@ def refresh_timer(groups: Groups, group: ConsumerGroup, now_ms: int, *, is_new: 
 
 
 def resolve(
-    groups: Groups,
-    group: ConsumerGroup,
-    matched: Matched,
-    version: int,
-    now_ms: int,
+    groups: Groups, group: ConsumerGroup, matched: Matched, version: int, now_ms: int
 ) -> tuple[list[Record], set[str], set[str], bool]:
     """Takes what the group's patterns matched of the topics in this version of the catalog.
 

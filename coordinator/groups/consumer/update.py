@@ -68,13 +68,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
     # --- the steps ----------------------------------------------------------------------------------------------------
 
     def advance(
-        self,
-        old: ConsumerMember,
-        new: ConsumerMember,
-        owned: Owned,
-        context: RequestContext,
-        *,
-        enforces: bool = False,
+        self, old: ConsumerMember, new: ConsumerMember, owned: Owned, context: RequestContext, *, enforces: bool = False
     ) -> ConsumerMember:
         """Takes all steps for a member that is now `new`; returns it as it is after them. `enforces`: as in `catch_up`.
 

@@ -1,4 +1,4 @@
-"""Acts of an administrator on a group with epochs (groups/administration.py)."""
+"""Acts of an administrator on a group with epochs (groups/administration.py), and a rebalance that nothing in it asks for."""
 
 from typing import Any
 
@@ -44,4 +44,25 @@ def bump_epoch(
     update.start_rebalance(cause, reason)
     if group.target_timestamp_ms:
         update.records.append(update.RECORDS.target_epoch(group.group_id, group.target_epoch, 0))
+    return update.result(None)
+
+
+def start_rebalance(
+    kind: type[ModernUpdate[Any, Any, Any]],
+    groups: Groups,
+    group: ModernGroup[Any, Any, Any],
+    cause: str,
+    reason: str | None,
+    now_ms: int,
+) -> Result | None:
+    """Raises the group's epoch; None if it is ahead of the target already, so that a target is due in any case.
+
+    An administrator asks for it, or the rebalance interval. A member's next heartbeat computes the target, not before the
+    assignment interval has passed (KIP-1263) and a streams group's initial delay is over. Members whose part of the target
+    stays the same only move to its epoch.
+    """
+    if group.group_epoch > group.target_epoch:
+        return None
+    update = kind(groups, group, now_ms)
+    update.start_rebalance(cause, reason)
     return update.result(None)

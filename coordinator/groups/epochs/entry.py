@@ -19,10 +19,7 @@ def entry_epoch(revocation_epoch: int, target_epoch: int, *, must_give_up: bool)
 
 
 def entry_revocation_epoch(
-    known: int,
-    epoch: int,
-    held: Mapping[Place, Mapping[int, int]],
-    kept: Iterable[Mapping[Place, Mapping[int, int]]],
+    known: int, epoch: int, held: Mapping[Place, Mapping[int, int]], kept: Iterable[Mapping[Place, Mapping[int, int]]]
 ) -> int:
     """The revocation epoch of a member that joins at this epoch; `known`: the one that it has.
 

@@ -37,18 +37,9 @@ class ModernGroup(Group, Generic[Member, Part, Soft]):
     """A group of such members. `Part` is one member's part of the target, `Soft` the kind's soft state."""
 
     __slots__ = (
-        "epoch_reached",
-        "group_epoch",
-        "left_at_target",
-        "members",
-        "metadata_hash",
-        "soft",
-        "static_members",
-        "target",
-        "target_epoch",
-        "target_timestamp_ms",
-        "unreconciled",
-    )
+        "epoch_reached", "group_epoch", "left_at_target", "members", "metadata_hash", "soft", "static_members",
+        "target", "target_epoch", "target_timestamp_ms", "unreconciled",
+    )  # fmt: skip
 
     def __init__(self, group_id: str, fence: Fence, soft: Soft) -> None:
         super().__init__(group_id, fence)

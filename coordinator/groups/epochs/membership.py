@@ -59,8 +59,7 @@ def fence_size(group: Membership[_Member], size_max: int, kind: str, member_id: 
     if instance_id is not None and instance_id in group.static_members:
         return
     raise KafkaError(
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-        f"The {kind} group has reached its maximum capacity of {size_max} members.",
+        ErrorCode.GROUP_MAX_SIZE_REACHED, f"The {kind} group has reached its maximum capacity of {size_max} members."
     )
 
 

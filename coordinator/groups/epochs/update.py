@@ -163,13 +163,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
         self.group.soft.rebalances.append(rebalance)
         event = rebalance_started(self.group_id, kind, epoch, cause, member_id, reason)
         self.emit(
-            "rebalance_started",
-            event,
-            kind=kind.label,
-            epoch=epoch,
-            cause=cause,
-            member_id=member_id,
-            reason=reason,
+            "rebalance_started", event, kind=kind.label, epoch=epoch, cause=cause, member_id=member_id, reason=reason
         )
 
     def _stop_waiting_for(self, member_id: str) -> None:
@@ -253,11 +247,7 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
             if rebalance.assigned_ms is None:
                 rebalance.assigned_ms = self.now_ms
         self.emit(
-            "target_assigned",
-            epoch=self.group_epoch,
-            assignor=assignor,
-            members=len(target),
-            members_changed=changed,
+            "target_assigned", epoch=self.group_epoch, assignor=assignor, members=len(target), members_changed=changed
         )
 
     # --- the member's step --------------------------------------------------------------------------------------------

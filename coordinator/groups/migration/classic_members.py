@@ -180,11 +180,7 @@ def _turn_classic(
 ) -> Result:
     """The last member of the consumer protocol comes back as a classic one, and the group is converted with it."""
     group = update.group
-    heir = replace(
-        holder,
-        member_id=member_id,
-        member_epoch=group.group_epoch,
-    )
+    heir = replace(holder, member_id=member_id, member_epoch=group.group_epoch)
     successor = _with_request(heir, attempt, subscription)
     update.fence_growth(holder, successor)
     is_settled = group.group_epoch == group.target_epoch and all(

@@ -67,15 +67,9 @@ class StreamsGroup(ModernGroup[StreamsMember, TasksTuple, StreamsSoftState]):
     """One streams group. Only replay.py calls what is under "replay"."""
 
     __slots__ = (
-        "active",
-        "assignment_configs",
-        "failed_description_epoch",
-        "standby",
-        "stored_description_epoch",
-        "topology",
-        "validated_topology_epoch",
-        "warmup",
-    )
+        "active", "assignment_configs", "failed_description_epoch", "standby", "stored_description_epoch", "topology",
+        "validated_topology_epoch", "warmup",
+    )  # fmt: skip
 
     kind = Kind.STREAMS
     protocol_type = Kind.STREAMS.label

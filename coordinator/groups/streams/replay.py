@@ -9,13 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from operator import attrgetter
 
-from coordinator.groups.epochs.replay import (
-    clear_holdings,
-    clear_target,
-    clear_target_epoch,
-    drop_member,
-    with_epochs,
-)
+from coordinator.groups.epochs.replay import clear_holdings, clear_target, clear_target_epoch, drop_member, with_epochs
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import find_streams_group, streams_group_or_new
@@ -68,9 +62,7 @@ def replay_member_metadata(
 
 
 def replay_current_assignment(
-    groups: Groups,
-    key: StreamsGroupCurrentMemberAssignmentKey,
-    value: StreamsGroupCurrentMemberAssignmentValue | None,
+    groups: Groups, key: StreamsGroupCurrentMemberAssignmentKey, value: StreamsGroupCurrentMemberAssignmentValue | None
 ) -> None:
     if value is None:
         clear_holdings(find_streams_group(groups, key.group_id), key.member_id)
@@ -117,9 +109,7 @@ def replay_target_epoch(
 
 
 def replay_target_of_member(
-    groups: Groups,
-    key: StreamsGroupTargetAssignmentMemberKey,
-    value: StreamsGroupTargetAssignmentMemberValue | None,
+    groups: Groups, key: StreamsGroupTargetAssignmentMemberKey, value: StreamsGroupTargetAssignmentMemberValue | None
 ) -> None:
     if value is None:
         clear_target(find_streams_group(groups, key.group_id), key.member_id)

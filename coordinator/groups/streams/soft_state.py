@@ -50,14 +50,8 @@ class StreamsSoftState(SoftState):
     """The memory of a streams group beyond its log."""
 
     __slots__ = (
-        "committers",
-        "configured",
-        "configured_version",
-        "endpoint_epoch",
-        "is_delayed",
-        "shutdown_by",
-        "task_offsets",
-    )
+        "committers", "configured", "configured_version", "endpoint_epoch", "is_delayed", "shutdown_by", "task_offsets",
+    )  # fmt: skip
 
     cached_heartbeats: dict[str, CachedHeartbeat]
 

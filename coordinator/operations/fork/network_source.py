@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from coordinator.client.login.tls import Security
+from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, LATEST, fetch_request
 from coordinator.groups.group_configs import RESOURCE_TYPE
-from coordinator.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, read_header, verify
+from coordinator.log.batch import BatchHeader, CorruptBatch, verify, whole_batches
 from coordinator.operations import groups, topics
 from coordinator.operations.client import RETRY_S, Client, OperationFailed, error_name, refuse_error
 from coordinator.operations.fork import ForkFailed
@@ -14,14 +15,11 @@ from coordinator.operations.json_values import parse_topic_id
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     DescribeConfigsRequest,
-    FetchRequest,
     ListConfigResourcesRequest,
 )
 from coordinator.topics.names import INTERNAL
 
 FETCH_BYTES = 4 << 20
-_BY_NAME = 12
-"""The newest version of Fetch that has the names of topics."""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _WITH_TYPES = 1
 """The first version of ListConfigResources that lists resources of a type."""
@@ -76,8 +74,8 @@ class NetworkSource:
             return {}
         refuse_error(found.error_code, f"cannot look up {topic} of {self.name}")
         keys = [(topic, each.partition_index) for each in found.partitions]
-        starts = groups.positions(self._client, dict.fromkeys(keys, groups.EARLIEST))
-        ends = groups.positions(self._client, dict.fromkeys(keys, groups.LATEST))
+        starts = groups.positions(self._client, dict.fromkeys(keys, EARLIEST))
+        ends = groups.positions(self._client, dict.fromkeys(keys, LATEST))
         return {key[1]: OffsetRange(starts[key], ends[key]) for key in keys}
 
     def _read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
@@ -103,17 +101,8 @@ class NetworkSource:
         """Batches from an offset on; none if the partition has moved to another leader."""
         key = topic, index
         leader = groups.leaders(self._client, [topic], [key])[key]
-        partition = FetchRequest.FetchPartition(
-            partition=index, fetch_offset=offset, log_start_offset=-1, partition_max_bytes=FETCH_BYTES
-        )
-        request = FetchRequest(
-            max_wait_ms=100,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES,
-            session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
-        )
-        answer = self._client.to(leader).ask(request, version_max=_BY_NAME)
+        request = fetch_request([(*key, offset)], 100, FETCH_BYTES)
+        answer = self._client.to(leader).ask(request, version_max=FETCH_BY_NAME)
         refuse_error(answer.error_code, f"cannot fetch {topic}-{index} of {self.name}")
         [found] = answer.responses[0].partitions
         if found.error_code in _MOVED:
@@ -134,18 +123,12 @@ class NetworkSource:
 
 def _batches(records: bytes, where: str, offset: int) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each complete batch that reaches beyond an offset. The last one may be incomplete."""
-    at = 0
-    while at + HEADER_BYTES <= len(records):
-        try:
-            header = read_header(records, at)
-            if at + header.size_bytes > len(records):
-                return
+    try:
+        for at, header in whole_batches(records, offset):
             verify(records, at, header)
-        except CorruptBatch as error:
-            raise ForkFailed(f"{where}: the batch after offset {offset - 1}: {error}") from error
-        if header.next_offset > offset:
             yield at, header
-        at += header.size_bytes
+    except CorruptBatch as error:
+        raise ForkFailed(f"{where}: the batch after offset {offset - 1}: {error}") from error
 
 
 def _read_topics(client: Client) -> SourceTopics:

@@ -152,7 +152,7 @@ class Exchange:
         return self
 
     def refusal(self, error: KafkaError) -> Any:
-        return self.api.refuse(self.request, error, self.api_version)
+        return self.api.refusal(self.request, error, self.api_version)
 
     def refuse(self, code: Any) -> None:
         self.reply(self.refusal(KafkaError(code)))

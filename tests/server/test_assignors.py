@@ -6,8 +6,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from coordinator.groups.assignors.uniform import UniformAssignor
-from coordinator.server import CannotStart, composition
-from coordinator.world import plugins
+from coordinator.server import CannotStart, assignors
 
 
 class First:
@@ -27,22 +26,22 @@ def installed(monkeypatch, **found):
 
 def test_a_class_is_instantiated_and_an_object_is_used_as_it_is(monkeypatch):
     installed(monkeypatch, first=f"{__name__}:First", made=f"{__name__}:MADE")
-    assert isinstance(plugins.load(plugins.ASSIGNORS, "first"), First)
-    assert plugins.load(plugins.ASSIGNORS, "made") is MADE
+    assert isinstance(assignors.load_assignors(("first",))["first"], First)
+    assert assignors.load_assignors(("made",))["made"] is MADE
 
 
 def test_assignors_are_in_the_order_of_the_configuration(monkeypatch):
     installed(monkeypatch, first=f"{__name__}:First")
-    assignors = composition.load_assignors(("first", "uniform"))
-    assert list(assignors) == ["first", "uniform"]
-    assert isinstance(assignors["uniform"], UniformAssignor)
+    found = assignors.load_assignors(("first", "uniform"))
+    assert list(found) == ["first", "uniform"]
+    assert isinstance(found["uniform"], UniformAssignor)
 
 
 @pytest.mark.parametrize("found", [{}, {"first": "no.such.module:X"}, {"first": "builtins:len"}])
 def test_a_server_does_not_start_with_a_plugin_that_is_no_assignor(monkeypatch, found):
     installed(monkeypatch, **found)
     with pytest.raises(CannotStart, match=r"group\.consumer\.assignors: first"):
-        composition.load_assignors(("first",))
+        assignors.load_assignors(("first",))
 
 
 MADE = First()
