@@ -30,7 +30,7 @@ SECONDS = 30.0
 FAULTS = {
     "kill_s": 6.0, "pause_s": 5.0, "engine_faults": 0.05, "engine_cut_s": 6.0, "snapshot_s": 1.0,
     "power_s": 0.0, "acts_s": 0.0, "rules_s": 0.0, "quotas_s": 0.0, "full_s": 0.0, "eio_s": 0.0, "metadata_s": 0.0,
-    "claim_s": 0.0,
+    "claim_s": 0.0, "move_s": 0.0,
 }  # fmt: skip
 METADATA = {
     "kill_s": 0.0, "pause_s": 0.0, "engine_faults": 0.0, "engine_cut_s": 1.0, "groups": 1, "members": 1, "counters": 0,

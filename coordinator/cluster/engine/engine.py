@@ -10,11 +10,12 @@ The rules for its caller:
   and from then on always the same.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-_LEAVING = "LEAVING://:0"
+_LEAVING, _WANTS = MARKS = "LEAVING://", "WANTS://"
+"""What the entries of `Worker.listeners` begin with that are no listeners. To a version that does not know them they are."""
 
 
 class Worker(NamedTuple):
@@ -32,12 +33,19 @@ class Worker(NamedTuple):
     @property
     def is_leaving(self) -> bool:
         """Whether it gives its shards to the others, because it is about to stop or an operator drains it."""
-        return self.listeners.endswith(_LEAVING)
+        return _LEAVING in self.listeners
 
-    def marked(self, *, is_leaving: bool) -> "Worker":
-        """The same worker with or without the mark. To a version that does not know the mark it is one more listener."""
-        listeners = [each for each in self.listeners.split(",") if each not in {"", _LEAVING}]
-        return self._replace(listeners=",".join([*listeners, _LEAVING] if is_leaving else listeners))
+    @property
+    def wants(self) -> dict[str, int]:
+        """The logs that an operator has moved to it. Of the workers that want a log, the highest number counts."""
+        marks = [each.removeprefix(_WANTS) for each in self.listeners.split(",") if each.startswith(_WANTS)]
+        return {log: int(number) for log, _, number in (mark.rpartition(":") for mark in marks)}
+
+    def marked(self, *, is_leaving: bool, wants: Mapping[str, int]) -> "Worker":
+        """The same worker with these marks."""
+        entries = [each for each in self.listeners.split(",") if each and not each.startswith(MARKS)]
+        entries += [f"{_WANTS}{log}:{number}" for log, number in wants.items()] + [f"{_LEAVING}:0"] * is_leaving
+        return self._replace(listeners=",".join(entries))
 
 
 class Claim(NamedTuple):
@@ -83,8 +91,6 @@ class EngineSettings:
     connect_timeout_ms: int = 3_000
     beat_timeout_ms: int = 3_000
     """A worker without a beat for this long, by the engine's clock, is dead."""
-    poll_ms: int = 1_000
-    """How often `changes` yields when the engine reports nothing."""
     reads_only: bool = False
     """For tools: `open` makes nothing and asks for no replication, and only `read`, `tail`, `workers` and `owners` are used."""
 
@@ -180,7 +186,10 @@ class Engine(Protocol):
         """The newest claim of every log that was ever claimed."""
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields at once, when workers or owners may have changed, and at least every `poll_ms`. Errors do not end it."""
+        """Yields at once, and when workers or owners may have changed, or reports may have been missed. Errors do not end it.
+
+        That a worker is dead is such a change, for an engine that beats or has asked for `workers`.
+        """
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""

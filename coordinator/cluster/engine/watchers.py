@@ -7,24 +7,19 @@ from collections.abc import AsyncIterator
 class Watchers:
     """Wakes everybody who watches an engine."""
 
-    def __init__(self, poll_ms: int) -> None:
-        """`poll_ms`: they wake at the latest after so long, because a notification may get lost."""
-        self._poll_s = poll_ms / 1000
+    def __init__(self) -> None:
         self._changed: set[asyncio.Event] = set()
         self._is_closed = False
+        self._death: asyncio.TimerHandle | None = None
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification and after each `poll_ms` without one, until the engine is closed."""
+        """Yields at once and at each notification, until the engine is closed."""
         changed = asyncio.Event()
         self._changed.add(changed)
         try:
             while not self._is_closed:
                 yield
-                try:
-                    async with asyncio.timeout(self._poll_s):
-                        await changed.wait()
-                except TimeoutError:
-                    continue
+                await changed.wait()
                 changed.clear()
         finally:
             self._changed.discard(changed)
@@ -33,7 +28,18 @@ class Watchers:
         for changed in self._changed:
             changed.set()
 
+    def expect_death(self, left_ms: float | None) -> None:
+        """Notifies after this time, unless it is called again before: with each beat, which says when the next worker is dead.
+
+        None: there is no other worker.
+        """
+        if self._death is not None:
+            self._death.cancel()
+        loop = asyncio.get_running_loop()
+        self._death = None if left_ms is None or self._is_closed else loop.call_later(left_ms / 1000, self.notify)
+
     def close(self) -> None:
         """Ends all who watch."""
         self._is_closed = True
+        self.expect_death(None)
         self.notify()

@@ -177,7 +177,7 @@ async def test_a_release_of_an_old_owner_changes_nothing(connect):
 
 
 async def test_a_worker_lives_while_it_beats(connect):
-    first, second = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300, poll_ms=20)
+    first, second = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300)
     await first.beat(worker(2))
     await second.beat(worker(1))
     assert await first.workers() == [worker(1), worker(2)]
@@ -194,7 +194,7 @@ async def test_a_worker_lives_while_it_beats(connect):
 
 @pytest.mark.parametrize("change", ["beat", "claim", "release", "leave"])
 async def test_changes_of_workers_and_owners_are_reported(connect, change):
-    watching, acting = await connect(poll_ms=60_000), await connect()
+    watching, acting = await connect(), await connect()
     claim = await acting.claim(OTHER, worker(1))
     await acting.beat(worker(1))
     changes = watching.changes()
@@ -212,12 +212,52 @@ async def test_changes_of_workers_and_owners_are_reported(connect, change):
     await changes.aclose()
 
 
-async def test_changes_are_polled_where_nothing_is_reported(connect):
-    engine = await connect(poll_ms=10)
-    changes = engine.changes()
-    for _ in range(3):
-        await asyncio.wait_for(anext(changes), 20)
+async def test_a_death_is_reported_to_a_worker_that_beats(connect):
+    dead, alive = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300)
+    await dead.beat(worker(1))
+    changes = alive.changes()
+
+    async def beat() -> None:
+        while True:
+            await alive.beat(worker(2))
+            await asyncio.sleep(0.05)
+
+    beating = asyncio.create_task(beat())
+    async with asyncio.timeout(20):
+        while worker(1) not in await alive.workers():
+            await anext(changes)
+        while worker(1) in await alive.workers():
+            await anext(changes)
+    beating.cancel()
+    await asyncio.wait([beating])
     await changes.aclose()
+
+
+async def test_a_death_is_reported_to_a_worker_that_does_not_beat(connect):
+    dead, watching = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300)
+    await dead.beat(worker(1))
+    changes = watching.changes()
+    async with asyncio.timeout(20):
+        while await watching.workers():
+            await anext(changes)
+    await changes.aclose()
+
+
+async def test_a_worker_that_is_marked_is_reported(connect):
+    acting, watching = await connect(), await connect()
+    await acting.beat(worker(1))
+    changes = watching.changes()
+    await anext(changes)
+    waiting = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    marked = worker(1).marked(is_leaving=True, wants={LOG: 1})
+    await acting.beat(marked)
+    async with asyncio.timeout(20):
+        while await watching.workers() != [marked]:
+            await waiting
+            waiting = asyncio.ensure_future(anext(changes))
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
 
 async def test_a_closed_engine_takes_nothing(connect):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineRefused, EngineUnavailable, Worker
+from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Worker
 from coordinator.cluster.workers import metadata_sharing, ownership
 from coordinator.cluster.workers.cluster import listeners_of
 from coordinator.config.access_control import STANDARD_AUTHORIZER
@@ -24,6 +24,7 @@ from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
 from coordinator.topics.alter_configs import ConfigOp
 from coordinator.topics.topics import METADATA_FOLDER
+from coordinator_lab.simulation.memory_engine import Delivery
 from tests.cluster.workers.world import (
     PATIENT,
     SHARDS,
@@ -101,10 +102,10 @@ async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
         async with workers(tmp_path, PATIENT) as world:
             first, second = await world.start(1, 2)
             await world.until_spread()
-            leaving = first.sharing.worker.marked(is_leaving=True)
+            leaving = first.sharing.worker.marked(is_leaving=True, wants={})
             assert leaving.is_leaving
             assert not first.sharing.worker.is_leaving
-            assert listeners_of(leaving)[:-1] == listeners_of(first.sharing.worker)
+            assert listeners_of(leaving) == listeners_of(first.sharing.worker)
             await asyncio.gather(world.stop(first), world.stop(second))
             owners = world.store.owners()
             assert {owners[f"__consumer_offsets-{index}"].worker for index in range(SHARDS)} == {None}
@@ -573,6 +574,19 @@ async def test_a_worker_accepts_clients_when_it_knows_the_others(world, monkeypa
     assert refused
     assert await named(second) == [1, 2]
     await world.until(lambda: len(first.sharing.cluster.living) == 2)
+
+
+async def test_an_idle_worker_sends_nothing_but_beats(tmp_path):
+    async with workers(tmp_path, EngineSettings(beat_timeout_ms=3_000)) as world:
+        first, _ = await world.start(1, 2)
+        statements: list[str] = []
+
+        def noted(statement):
+            statements.append(statement)
+            return Delivery()
+
+        first.wire.draw = noted
+        await world.until(lambda: statements[-4:] == ["beat"] * 4)
 
 
 async def never(*_arguments, **_options):

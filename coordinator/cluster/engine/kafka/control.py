@@ -15,7 +15,6 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -24,6 +23,7 @@ from coordinator.cluster.engine.engine import EngineSettings, EngineUnavailable,
 from coordinator.cluster.engine.kafka.cluster import BrokerError, Cluster, Partition
 from coordinator.cluster.engine.kafka.partitions import Partitions, next_offset
 from coordinator.cluster.engine.kafka.records import batches
+from coordinator.cluster.engine.watchers import Watchers
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.errors import ErrorCode
 from coordinator.world.log_lines import OncePerMinute
@@ -72,15 +72,15 @@ class Control:
         partitions: Partitions,
         partition: Partition,
         settings: EngineSettings,
-        notify: Callable[[], None],
+        watchers: Watchers,
     ) -> None:
-        """`notify` is called when workers or owners have changed."""
+        """`watchers` are notified when workers or owners have changed."""
         self._cluster = cluster
         self._partitions = partitions
         self._partition = partition
         self._beat_timeout_ms = settings.beat_timeout_ms
         self._reads_only = settings.reads_only
-        self._notify = notify
+        self._watchers = watchers
         self._owners: dict[str, Owner] = {}
         self._beats: dict[str, tuple[int, Worker]] = {}
         self._begin = self._position = 0
@@ -183,7 +183,7 @@ class Control:
             except EngineUnavailable as again:
                 error = again
         _log.warning("event=control_not_followed reason=%s", error)
-        self._notify()
+        self._watchers.notify()
         await asyncio.sleep(PAUSE_S)
 
     def _apply(self, records: bytes) -> None:
@@ -198,7 +198,10 @@ class Control:
         self._position = max(self._position, next_offset(records))
         self._moved.set()
         if has_changed:
-            self._notify()
+            self._watchers.notify()
+        limit_ms, now_ms = self._beat_timeout_ms, self._now_ms()
+        left_ms = [beat_ms + limit_ms - now_ms for beat_ms, _ in self._beats.values()]
+        self._watchers.expect_death(min((each for each in left_ms if each > 0), default=None))
 
     def _apply_one(self, time_ms: int, value: bytes) -> bool:
         """Returns whether workers or owners have changed."""

@@ -36,7 +36,7 @@ class LocalEngine(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._numbers = 0
         self._waiting: dict[int, asyncio.Future[Frame]] = {}
-        self._watchers = Watchers(settings.poll_ms)
+        self._watchers = Watchers()
         self.lost = asyncio.Event()
         """Set when the connection is closed."""
 
@@ -178,7 +178,8 @@ class LocalEngine(asyncio.Protocol):
 
     async def beat(self, worker: Worker) -> None:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        await self.ask("beat", worker=worker)
+        beat_timeout_ms = self._settings.beat_timeout_ms
+        self._watchers.expect_death(await self.ask("beat", worker=worker, beat_timeout_ms=beat_timeout_ms))
 
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops. Raises: EngineUnavailable."""
@@ -186,15 +187,16 @@ class LocalEngine(asyncio.Protocol):
 
     async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent; those that live also have an open connection. Raises: EngineUnavailable."""
-        if within_ms is None:
-            return wire.workers(await self.ask("workers", beat_timeout_ms=self._settings.beat_timeout_ms))
-        return wire.workers(await self.ask("seen_workers", within_ms=within_ms))
+        limit_ms = self._settings.beat_timeout_ms
+        found, left_ms = await self.ask("workers", beat_timeout_ms=limit_ms, within_ms=within_ms)
+        self._watchers.expect_death(left_ms)
+        return [Worker(*each) for each in found]
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""
         owners = await self.ask("owners")
-        return {log: Owner(epoch, wire.worker_of(worker)) for log, (epoch, worker) in owners.items()}
+        return {log: Owner(epoch, worker and Worker(*worker)) for log, (epoch, worker) in owners.items()}
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification, and every `poll_ms`."""
+        """Yields at once and at each notification."""
         return self._watchers.changes()
