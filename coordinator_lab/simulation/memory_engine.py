@@ -24,7 +24,9 @@ from coordinator.cluster.engine.engine import (
     Fenced,
     Owner,
     Piece,
+    Summary,
     Worker,
+    summary,
 )
 from coordinator.cluster.engine.watchers import Watchers
 
@@ -184,13 +186,14 @@ class MemoryStore:
                 self.logs[claim.log].worker = None
         self.notify()
 
-    def beat(self, worker: Worker, now: float, limit: float) -> float | None:
-        """Returns what `left` does of the other workers."""
+    def beat(self, worker: Worker, now: float, limit: float) -> tuple[Summary, float | None]:
+        """Returns also what `left` does of the other workers."""
         beat, known = self.beats.get(worker.id, (0.0, None))
         if known != worker or beat <= now - limit:
             self.notify()
         self.beats[worker.id] = (now, worker)
-        return self.left(now, limit, worker.id)
+        epochs = (log.epoch for log in self.logs.values())
+        return summary(epochs, self.living(now - limit), worker.id), self.left(now, limit, worker.id)
 
     def left(self, now: float, limit: float, asking: str = "") -> float | None:
         """After how many seconds the next worker is dead, but for the one who asks."""
@@ -224,7 +227,9 @@ class MemoryEngine:
         """Whether the connection is broken. The next one begins with a notification, because some may have been missed."""
 
     def _notified(self) -> None:
-        asyncio.get_running_loop().call_later(ONE_WAY_S, self._watchers.notify, context=self._store.context)
+        """A notification is late or lost as statements are; nobody learns that it was."""
+        for after in self._deliveries.draw("notification").arrivals:
+            asyncio.get_running_loop().call_later(after, self._watchers.notify, context=self._store.context)
 
     def disconnect(self) -> None:
         """Every statement under way is without an answer. It may still arrive."""
@@ -300,9 +305,11 @@ class MemoryEngine:
         self._ended.end(claims)
         await self._run("release", lambda: self._store.release(claims))
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         limit = self._settings.beat_timeout_ms / 1000
-        self._expect_death(await self._run("beat", lambda: self._store.beat(worker, self._now(), limit)))
+        answer, left = await self._run("beat", lambda: self._store.beat(worker, self._now(), limit))
+        self._expect_death(left)
+        return answer
 
     def _expect_death(self, left: float | None) -> None:
         self._watchers.expect_death(None if left is None else left * 1000)

@@ -10,7 +10,7 @@ The rules for its caller:
   and from then on always the same.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -58,6 +58,20 @@ class Claim(NamedTuple):
     """The sequence of the first piece that this claim appends. Replay yields everything before it."""
     covered: int
     """The first sequence that the newest snapshot does not cover; the pieces from here to `next_sequence` are the tail."""
+
+
+class Summary(NamedTuple):
+    """What an engine says of owners and workers with each beat. A worker that knows something else has missed a change."""
+
+    epochs: int
+    """The sum of all owners' epochs, which grows with each claim and release."""
+    others: frozenset[str]
+    """Ids and listeners of the other workers that live."""
+
+
+def summary(epochs: Iterable[int], living: Iterable[Worker], worker_id: str) -> Summary:
+    """The summary for a worker."""
+    return Summary(sum(epochs), frozenset(f"{each.id} {each.listeners}" for each in living if each.id != worker_id))
 
 
 class Piece(NamedTuple):
@@ -170,7 +184,7 @@ class Engine(Protocol):
     async def release(self, claims: Sequence[Claim]) -> None:
         """Ends claims in an orderly stop: `owners` shows these logs without a worker. Those that are fenced are left alone."""
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives, and where it is. Beats more often than every third of `beat_timeout_ms`."""
 
     async def leave(self, worker: Worker) -> None:
@@ -186,9 +200,10 @@ class Engine(Protocol):
         """The newest claim of every log that was ever claimed."""
 
     def changes(self) -> AsyncIterator[None]:
-        """Yields at once, and when workers or owners may have changed, or reports may have been missed. Errors do not end it.
+        """Yields at once, and when workers or owners may have changed. Errors do not end it.
 
-        That a worker is dead is such a change, for an engine that beats or has asked for `workers`.
+        That a worker is dead is such a change, for an engine that beats or has asked for `workers`. A report may get lost or be
+        late: the answer to the next `beat` shows it.
         """
 
     async def close(self) -> None:

@@ -140,8 +140,10 @@ class WorkerConnection(asyncio.Protocol):
         answer(None)
 
     def _beat(self, fields: dict[str, Any], answer: Answer) -> None:
-        self._store.members.beat(Worker(*fields["worker"]), self)
-        answer(self._store.members.next_death_ms(fields["beat_timeout_ms"], self))
+        store, members, limit_ms = self._store, self._store.members, fields["beat_timeout_ms"]
+        members.beat(Worker(*fields["worker"]), self)
+        epochs = sum(owner.epoch for owner in store.owners().values())
+        answer((epochs, members.living(limit_ms), members.next_death_ms(limit_ms, self)))
 
     def _leave(self, fields: dict[str, Any], answer: Answer) -> None:
         self._store.members.leave(Worker(*fields["worker"]).id)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from coordinator.api.cluster import Node
-from coordinator.cluster.engine.engine import MARKS, Owner, Worker
+from coordinator.cluster.engine.engine import MARKS, Owner, Summary, Worker, summary
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
 NAMED_MS = 9_000
@@ -42,6 +42,11 @@ class Workers:
         """The tails of the logs that it takes now, and does not serve yet."""
         self.data_node: int | None = None
         """The id of the worker that has the records of all topics; None: this one, or no worker."""
+
+    @property
+    def summary(self) -> Summary:
+        """What the engine answers to a beat while nothing has changed."""
+        return summary((owner.epoch for owner in self.owners.values()), self.living, self.me.id if self.me else "")
 
     @contextmanager
     def replaying(self, pieces: int) -> Iterator[None]:

@@ -66,6 +66,8 @@ class MetadataSharing:
         self._sequence = sequence
         self._waiting: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
+        self._owner_seen = (0, 0.0)
+        """The epoch of the last owner that was seen, and when it was."""
         self._task: asyncio.Task[None] | None = None
         topics.metadata.when_leading = self._when_leading
         cluster.on_seen = self._wake.set
@@ -119,7 +121,8 @@ class MetadataSharing:
             _log.exception("event=change_of_metadata_failed")
 
     async def _sleep(self) -> None:
-        is_written = self._cluster.owner_of(METADATA_FOLDER) is not None
+        # Also while a dead worker has it, whose last append may still arrive.
+        is_written = self._cluster.owners.get(METADATA_FOLDER, NOBODY).worker is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_S if is_written else None):
                 await self._wake.wait()
@@ -166,9 +169,14 @@ class MetadataSharing:
     async def _release(self) -> None:
         """Lets others write. Raises EngineUnavailable: the log may still be claimed, by this worker."""
         claims = self._journal.let_go(self._log)
-        owner = self._cluster.owners.get(METADATA_FOLDER, NOBODY)
-        if owner.worker is not None and owner.worker.id == self._worker.id and not claims:
-            claims = [Claim(METADATA_FOLDER, owner.epoch, 0, 0)]  # that of its start, or one that an append has ended
+        owner, now_s = self._cluster.owners.get(METADATA_FOLDER, NOBODY), asyncio.get_running_loop().time()
+        if owner.epoch != self._owner_seen[0]:
+            self._owner_seen = owner.epoch, now_s
+        if owner.worker is not None and self._cluster.owner_of(METADATA_FOLDER) is None and not claims:
+            is_mine = owner.worker.id == self._worker.id
+            if is_mine or now_s > self._owner_seen[1] + PATIENCE_S:
+                # That of its start, or one that an append has ended; or a dead worker's, but not of one that joins just now.
+                claims = [Claim(METADATA_FOLDER, owner.epoch, 0, 0)]
         if claims:
             await self._engine.release(claims)
 

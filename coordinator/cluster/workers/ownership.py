@@ -1,6 +1,6 @@
 """Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
 
-    beat    six times in the engine's time-out; the lease is renewed with each
+    beat    six times in the engine's time-out; the lease is renewed with each. The answer shows whether a report was missed
     look    twice a second and when the engine reports a change, such as a worker that is dead. Only then it is asked who lives
             and who has what: an idle worker costs its engine nothing but beats
     take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
@@ -172,7 +172,8 @@ class Ownership:
         if self._is_away:
             return
         began_ms = self._now_ms()
-        await self._engine.beat(self._worker)
+        if await self._engine.beat(self._worker) != self._cluster.summary:
+            self._ask_again()
         if self._lease.is_over:
             # Before it is renewed: this process may have been stopped, and others may have had its shards meanwhile.
             self._yield()
@@ -253,8 +254,8 @@ class Ownership:
 
     async def _look(self) -> None:
         self._drop_lost()
-        # Those who died are forgotten after a time that no engine reports.
-        if self._is_outdated or self._cluster.silent:
+        # Those who died are forgotten after a time that no engine reports. A worker that is away does not beat.
+        if self._is_outdated or self._cluster.silent or self._is_away:
             await self._see()
         self._drop_fenced()
         wanted = self._cluster.expected = self._wanted()

@@ -28,6 +28,7 @@ from coordinator.cluster.engine.engine import (
     Fenced,
     Owner,
     Piece,
+    Summary,
     Worker,
 )
 from coordinator.cluster.engine.kafka.appends import Appends, Batch, OwnedLog, Write
@@ -318,9 +319,9 @@ class KafkaEngine:
 
     # --- workers and owners -------------------------------------------------------------------------------------------
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        await self._control.beat(worker)
+        return await self._control.beat(worker)
 
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops. Raises: EngineUnavailable."""

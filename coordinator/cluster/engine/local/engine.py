@@ -16,7 +16,17 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from coordinator.cluster.engine.ended import EndedClaims
-from coordinator.cluster.engine.engine import Claim, EngineSettings, EngineUnavailable, Fenced, Owner, Piece, Worker
+from coordinator.cluster.engine.engine import (
+    Claim,
+    EngineSettings,
+    EngineUnavailable,
+    Fenced,
+    Owner,
+    Piece,
+    Summary,
+    Worker,
+    summary,
+)
 from coordinator.cluster.engine.local import wire
 from coordinator.cluster.engine.local.wire import Frame, WirePiece
 from coordinator.cluster.engine.watchers import Watchers
@@ -176,10 +186,12 @@ class LocalEngine(asyncio.Protocol):
 
     # --- workers and owners -------------------------------------------------------------------------------------------
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
         beat_timeout_ms = self._settings.beat_timeout_ms
-        self._watchers.expect_death(await self.ask("beat", worker=worker, beat_timeout_ms=beat_timeout_ms))
+        epochs, living, left_ms = await self.ask("beat", worker=worker, beat_timeout_ms=beat_timeout_ms)
+        self._watchers.expect_death(left_ms)
+        return summary([epochs], (Worker(*each) for each in living), worker.id)
 
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops. Raises: EngineUnavailable."""

@@ -27,6 +27,7 @@ from coordinator.cluster.engine.engine import (
     Fenced,
     Owner,
     Piece,
+    Summary,
     Worker,
 )
 from coordinator.cluster.engine.postgresql import sql
@@ -241,12 +242,12 @@ class PostgresqlEngine:
 
     # --- workers and owners -------------------------------------------------------------------------------------------
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        [[left_ms, _]] = await self._reads.fetch(
-            sql.BEAT, *worker, self._primary.schema, self._settings.beat_timeout_ms
-        )
-        self._watchers.expect_death(left_ms)
+        beat_timeout_ms = self._settings.beat_timeout_ms
+        [row] = await self._reads.fetch(sql.BEAT, *worker, self._primary.schema, beat_timeout_ms)
+        self._watchers.expect_death(row["left_ms"])
+        return Summary(row["epochs"], frozenset(row["others"]))
 
     async def leave(self, worker: Worker) -> None:
         """Removes a worker, and those that died long ago. Raises: EngineUnavailable."""

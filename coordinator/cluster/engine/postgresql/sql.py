@@ -138,7 +138,7 @@ removed AS (DELETE FROM piece USING held WHERE piece.log = held.log AND sequence
 SELECT {_DURABILITY} FROM held
 """
 
-# It answers in how many milliseconds the next of the other workers is dead, unless that one beats before.
+# The answer: the summary, and in how many milliseconds the next of the other workers is dead, unless that one beats before.
 BEAT = """
 WITH before AS (
     SELECT FROM worker
@@ -147,7 +147,9 @@ WITH before AS (
 beaten AS (
     INSERT INTO worker (id, node_id, host, port, listeners, beat) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp())
-SELECT $7 - 1000 * extract(epoch FROM clock_timestamp() - min(beat))::float8 AS left_ms,
+SELECT (SELECT coalesce(sum(owner.epoch), 0)::bigint FROM owner) AS epochs,
+       coalesce(array_agg(id || ' ' || listeners), '{}') AS others,
+       $7 - 1000 * extract(epoch FROM clock_timestamp() - min(beat))::float8 AS left_ms,
        (SELECT pg_notify($6, '') WHERE NOT EXISTS (SELECT FROM before))
 FROM worker
 WHERE id <> $1 AND beat > clock_timestamp() - $7 * interval '1 millisecond'
