@@ -32,6 +32,8 @@ from coordinator.cluster.engine.watchers import Watchers
 
 T = TypeVar("T")
 PAGE_PIECES = 100
+NOTIFICATION = "notification"
+"""What travels the other way, as a statement that needs no answer."""
 ONE_WAY_S = 0.0003
 """How long a statement without a failure takes to the store, and its answer back."""
 
@@ -228,7 +230,7 @@ class MemoryEngine:
 
     def _notified(self) -> None:
         """A notification is late or lost as statements are; nobody learns that it was."""
-        for after in self._deliveries.draw("notification").arrivals:
+        for after in self._deliveries.draw(NOTIFICATION).arrivals:
             asyncio.get_running_loop().call_later(after, self._watchers.notify, context=self._store.context)
 
     def disconnect(self) -> None:

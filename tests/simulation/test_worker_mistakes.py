@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.cluster.engine.engine import Claim
+from coordinator.cluster.engine.engine import Claim, Summary
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.sharing import Sharing
 from coordinator.cluster.workers.lease import Lease
@@ -176,6 +176,10 @@ def a_take_over_is_not_tried_again(patch):
     patch.setattr(Ownership, "_take_missing", once)
 
 
+def a_beat_does_not_show_what_was_missed(patch):
+    patch.setattr(Summary, "__ne__", lambda _self, _other: False)
+
+
 def markers_for_other_workers_are_not_awaited(patch):
     def nobody(self, marker, topic, index, done):
         done(ErrorCode.NONE)
@@ -260,6 +264,7 @@ def plans(changes):
         (a_worker_that_is_behind_has_nothing_to_remove, "I39|errors are ones", METADATA),
         (workers_that_died_live_on, "I40", {"engine_faults": 0.0}),
         (a_take_over_is_not_tried_again, "I40", {"engine_faults": 0.0}),
+        (a_beat_does_not_show_what_was_missed, "I(12|39|40)", {"lost_notifications": 1.0}),
         (markers_for_other_workers_are_not_awaited, "I41", TRANSACTIONS),
         (markers_have_the_epoch_of_the_next_transaction, "I41", TRANSACTIONS),
         (markers_for_other_workers_say_the_opposite, "I41", TRANSACTIONS),
