@@ -26,9 +26,7 @@ from coordinator.cluster.engine.engine import (
     Piece,
     Summary,
     Worker,
-    summary,
 )
-from coordinator.cluster.engine.watchers import Watchers
 
 T = TypeVar("T")
 PAGE_PIECES = 100
@@ -188,19 +186,14 @@ class MemoryStore:
                 self.logs[claim.log].worker = None
         self.notify()
 
-    def beat(self, worker: Worker, now: float, limit: float) -> tuple[Summary, float | None]:
-        """Returns also what `left` does of the other workers."""
+    def beat(self, worker: Worker, now: float, limit: float) -> Summary:
         beat, known = self.beats.get(worker.id, (0.0, None))
         if known != worker or beat <= now - limit:
             self.notify()
         self.beats[worker.id] = (now, worker)
-        epochs = (log.epoch for log in self.logs.values())
-        return summary(epochs, self.living(now - limit), worker.id), self.left(now, limit, worker.id)
-
-    def left(self, now: float, limit: float, asking: str = "") -> float | None:
-        """After how many seconds the next worker is dead, but for the one who asks."""
-        beats = [beat for beat, worker in self.beats.values() if worker.id != asking and beat > now - limit]
-        return min(beats) + limit - now if beats else None
+        beats = [beat for beat, other in self.beats.values() if other.id != worker.id and beat > now - limit]
+        death_ms = 1000 * (min(beats) + limit - now) if beats else None
+        return Summary(sum(log.epoch for log in self.logs.values()), self.living(now - limit), death_ms)
 
     def leave(self, worker: Worker) -> None:
         self.beats.pop(worker.id, None)
@@ -224,14 +217,14 @@ class MemoryEngine:
         self._ended = EndedClaims()
         self._is_closed = False
         self._under_way: dict[asyncio.Future[Any], None] = {}
-        self._watchers = Watchers()
+        self.on_change: Callable[[], None] = lambda: None
         self._is_lost = False
         """Whether the connection is broken. The next one begins with a notification, because some may have been missed."""
 
     def _notified(self) -> None:
         """A notification is late or lost as statements are; nobody learns that it was."""
         for after in self._deliveries.draw(NOTIFICATION).arrivals:
-            asyncio.get_running_loop().call_later(after, self._watchers.notify, context=self._store.context)
+            asyncio.get_running_loop().call_later(after, self.on_change, context=self._store.context)
 
     def disconnect(self) -> None:
         """Every statement under way is without an answer. It may still arrive."""
@@ -247,7 +240,6 @@ class MemoryEngine:
     async def close(self) -> None:
         self._is_closed = True
         self._store.listeners.pop(self._notified, None)
-        self._watchers.close()
 
     async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
         claim = await self._run("claim", lambda: self._store.claim(log, worker, seen))
@@ -309,30 +301,17 @@ class MemoryEngine:
 
     async def beat(self, worker: Worker) -> Summary:
         limit = self._settings.beat_timeout_ms / 1000
-        answer, left = await self._run("beat", lambda: self._store.beat(worker, self._now(), limit))
-        self._expect_death(left)
-        return answer
-
-    def _expect_death(self, left: float | None) -> None:
-        self._watchers.expect_death(None if left is None else left * 1000)
+        return await self._run("beat", lambda: self._store.beat(worker, self._now(), limit))
 
     async def leave(self, worker: Worker) -> None:
         await self._run("leave", lambda: self._store.leave(worker))
 
     async def workers(self, within_ms: int | None = None) -> list[Worker]:
-        limit = self._settings.beat_timeout_ms / 1000
-        within = limit if within_ms is None else within_ms / 1000
-        found, left = await self._run(
-            "workers", lambda: (self._store.living(self._now() - within), self._store.left(self._now(), limit))
-        )
-        self._expect_death(left)
-        return found
+        limit = (self._settings.beat_timeout_ms if within_ms is None else within_ms) / 1000
+        return await self._run("workers", lambda: self._store.living(self._now() - limit))
 
     async def owners(self) -> dict[str, Owner]:
         return await self._run("owners", self._store.owners)
-
-    def changes(self) -> AsyncIterator[None]:
-        return self._watchers.changes()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() * self._store.rate + self._store.skew_s
@@ -374,5 +353,5 @@ class MemoryEngine:
             del self._under_way[answer]
         if self._is_lost:
             self._is_lost = False
-            self._watchers.notify()
+            self.on_change()
         return result

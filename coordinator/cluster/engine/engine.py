@@ -10,7 +10,7 @@ The rules for its caller:
   and from then on always the same.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -61,17 +61,14 @@ class Claim(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What an engine says of owners and workers with each beat. A worker that knows something else has missed a change."""
+    """What an engine answers to a beat. A worker that knows other owners or workers has missed a change."""
 
     epochs: int
     """The sum of all owners' epochs, which grows with each claim and release."""
-    others: frozenset[str]
-    """Ids and listeners of the other workers that live."""
-
-
-def summary(epochs: Iterable[int], living: Iterable[Worker], worker_id: str) -> Summary:
-    """The summary for a worker."""
-    return Summary(sum(epochs), frozenset(f"{each.id} {each.listeners}" for each in living if each.id != worker_id))
+    living: Sequence[Worker]
+    """As `Engine.workers`; whether the one that beats is among them is not said."""
+    death_ms: float | None
+    """After how long the next of the other workers is dead, unless that one beats before; None: there is no other one."""
 
 
 class Piece(NamedTuple):
@@ -131,6 +128,9 @@ class OutcomeUnknown(Exception):
 
 class Engine(Protocol):
     """A shared engine. All methods may run concurrently; those without a `Raises:` of their own raise `EngineUnavailable`."""
+
+    on_change: Callable[[], None]
+    """Called when workers or owners may have changed. No engine reports a death, and a report may get lost: a beat shows them."""
 
     async def open(self) -> None:
         """Connects, checks version and durability, and makes the schema where it is missing.
@@ -198,13 +198,6 @@ class Engine(Protocol):
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log that was ever claimed."""
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, and when workers or owners may have changed. Errors do not end it.
-
-        That a worker is dead is such a change, for an engine that beats or has asked for `workers`. A report may get lost or be
-        late: the answer to the next `beat` shows it.
-        """
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""

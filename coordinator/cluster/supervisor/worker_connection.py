@@ -151,8 +151,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def _workers(self, fields: dict[str, Any], answer: Answer) -> None:
         members, limit_ms, within_ms = self._store.members, fields["beat_timeout_ms"], fields["within_ms"]
-        found = members.living(limit_ms) if within_ms is None else members.seen(within_ms)
-        answer((found, members.next_death_ms(limit_ms, self)))
+        answer(members.living(limit_ms) if within_ms is None else members.seen(within_ms))
 
     def _owners(self, _fields: dict[str, Any], answer: Answer) -> None:
         answer(self._store.owners())

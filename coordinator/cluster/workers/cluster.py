@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from coordinator.api.cluster import Node
-from coordinator.cluster.engine.engine import MARKS, Owner, Summary, Worker, summary
+from coordinator.cluster.engine.engine import MARKS, Owner, Summary, Worker
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
 NAMED_MS = 9_000
@@ -43,10 +43,10 @@ class Workers:
         self.data_node: int | None = None
         """The id of the worker that has the records of all topics; None: this one, or no worker."""
 
-    @property
-    def summary(self) -> Summary:
-        """What the engine answers to a beat while nothing has changed."""
-        return summary((owner.epoch for owner in self.owners.values()), self.living, self.me.id if self.me else "")
+    def has_missed(self, summary: Summary) -> bool:
+        """Whether the engine has other owners or workers than this worker knows."""
+        epochs = sum(owner.epoch for owner in self.owners.values())
+        return epochs != summary.epochs or {*self.living, self.me} != {*summary.living, self.me}
 
     @contextmanager
     def replaying(self, pieces: int) -> Iterator[None]:

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How often a worker looks at what it knows if the engine reports no change."""
+PAUSE_S_MIN = 0.01
+"""Between two beats: clocks differ."""
 TAKING_S = 0.05
 """How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
@@ -82,11 +84,12 @@ class Ownership:
         self._shards = {shard.name: shard for topic in shards.values() for shard in topic}
         self._cluster = cluster
         self._lease = lease
-        self._beat_s = beat_ms / 1000
+        self._beat_s = self._pause_s = beat_ms / 1000
+        """`_pause_s`: until the next beat. It comes early when another worker is dead by then, which its answer shows."""
         self._now_ms = now_ms
         self._on_taken = on_taken
         self._changed = asyncio.Event()
-        self._is_outdated = False
+        self._is_outdated = True
         """Whether the engine may have other workers or owners than this worker knows."""
         self._first_round = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -101,6 +104,7 @@ class Ownership:
         self._term = 0
         """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
         lease.on_over = self._yield
+        engine.on_change = self._ask_again
         cluster.me = worker
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -115,7 +119,6 @@ class Ownership:
         """Goes on to beat, and returns when the first shards that this worker should have are loaded."""
         self._tasks = [
             asyncio.create_task(self._beat_forever()),
-            asyncio.create_task(self._watch()),
             asyncio.create_task(self._look_on_change()),
             asyncio.create_task(self._reachability.run()),
         ]
@@ -172,8 +175,10 @@ class Ownership:
         if self._is_away:
             return
         began_ms = self._now_ms()
-        if await self._engine.beat(self._worker) != self._cluster.summary:
+        summary = await self._engine.beat(self._worker)
+        if self._cluster.has_missed(summary):
             self._ask_again()
+        self._pause_s = self._beat_s if summary.death_ms is None else min(self._beat_s, summary.death_ms / 1000)
         if self._lease.is_over:
             # Before it is renewed: this process may have been stopped, and others may have had its shards meanwhile.
             self._yield()
@@ -182,7 +187,8 @@ class Ownership:
 
     async def _beat_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._beat_s)
+            pause_s, self._pause_s = self._pause_s, self._beat_s
+            await asyncio.sleep(max(pause_s, PAUSE_S_MIN))
             try:
                 async with asyncio.timeout(2 * self._beat_s):
                     await self._beat()
@@ -210,10 +216,6 @@ class Ownership:
         self._cluster.held.clear()
 
     # --- looks --------------------------------------------------------------------------------------------------------
-
-    async def _watch(self) -> None:
-        async for _ in self._engine.changes():
-            self._ask_again()
 
     def _ask_again(self) -> None:
         self._is_outdated = True

@@ -15,15 +15,15 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 
-from coordinator.cluster.engine.engine import EngineSettings, EngineUnavailable, Owner, Summary, Worker, summary
+from coordinator.cluster.engine.engine import EngineSettings, EngineUnavailable, Owner, Summary, Worker
 from coordinator.cluster.engine.kafka.cluster import BrokerError, Cluster, Partition
 from coordinator.cluster.engine.kafka.partitions import Partitions, next_offset
 from coordinator.cluster.engine.kafka.records import batches
-from coordinator.cluster.engine.watchers import Watchers
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.errors import ErrorCode
 from coordinator.world.log_lines import OncePerMinute
@@ -72,15 +72,15 @@ class Control:
         partitions: Partitions,
         partition: Partition,
         settings: EngineSettings,
-        watchers: Watchers,
+        notify: Callable[[], None],
     ) -> None:
-        """`watchers` are notified when workers or owners have changed."""
+        """`notify` is called when workers or owners have changed."""
         self._cluster = cluster
         self._partitions = partitions
         self._partition = partition
         self._beat_timeout_ms = settings.beat_timeout_ms
         self._reads_only = settings.reads_only
-        self._watchers = watchers
+        self._notify = notify
         self._owners: dict[str, Owner] = {}
         self._beats: dict[str, tuple[int, Worker]] = {}
         self._begin = self._position = 0
@@ -116,8 +116,10 @@ class Control:
         await self.write(Beat(worker))
         if self._position - self._begin > TRIM_RECORDS:
             await self._trim()
-        epochs = (owner.epoch for owner in self._owners.values())
-        return summary(epochs, self._living(self._beat_timeout_ms), worker.id)
+        limit_ms, now_ms = self._beat_timeout_ms, self._now_ms()
+        left_ms = [beat_ms + limit_ms - now_ms for beat_ms, each in self._beats.values() if each.id != worker.id]
+        death_ms = min((each for each in left_ms if each > 0), default=None)
+        return Summary(sum(owner.epoch for owner in self._owners.values()), self._living(limit_ms), death_ms)
 
     async def _trim(self) -> None:
         """Removes what is old, behind a record that has all owners."""
@@ -188,7 +190,7 @@ class Control:
             except EngineUnavailable as again:
                 error = again
         _log.warning("event=control_not_followed reason=%s", error)
-        self._watchers.notify()
+        self._notify()
         await asyncio.sleep(PAUSE_S)
 
     def _apply(self, records: bytes) -> None:
@@ -203,10 +205,7 @@ class Control:
         self._position = max(self._position, next_offset(records))
         self._moved.set()
         if has_changed:
-            self._watchers.notify()
-        limit_ms, now_ms = self._beat_timeout_ms, self._now_ms()
-        left_ms = [beat_ms + limit_ms - now_ms for beat_ms, _ in self._beats.values()]
-        self._watchers.expect_death(min((each for each in left_ms if each > 0), default=None))
+            self._notify()
 
     def _apply_one(self, time_ms: int, value: bytes) -> bool:
         """Returns whether workers or owners have changed."""

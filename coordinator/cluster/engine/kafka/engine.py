@@ -13,7 +13,7 @@ that is not known any more, and a producer of it that has lost count of its sequ
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import NoReturn
 
@@ -50,7 +50,6 @@ from coordinator.cluster.engine.kafka.records import (
 )
 from coordinator.cluster.engine.kafka.snapshots import CoverWrite, write_parts
 from coordinator.cluster.engine.kafka.topics import Topics
-from coordinator.cluster.engine.watchers import Watchers
 
 BATCH_BYTES = 1 << 20
 """The largest batch that is sent, if the topic takes it."""
@@ -62,7 +61,7 @@ class KafkaEngine:
     def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
         """Raises: ValueError: the address is not valid; EngineRefused: the name of the cluster is not."""
         self._settings = settings
-        self._watchers = Watchers()
+        self.on_change: Callable[[], None] = lambda: None
         self._cluster = Cluster(address, settings)
         self._topics = Topics(self._cluster, settings)
         self._partitions = Partitions(self._cluster)
@@ -70,7 +69,7 @@ class KafkaEngine:
         self._tails = Tails(self._partitions, self._reader)
         self._producers = Producers(self._cluster, settings.cluster)
         self._appends = Appends(self._cluster, self._partitions, self._reader, self._producers)
-        self._control = Control(self._cluster, self._partitions, self._topics.control, settings, self._watchers)
+        self._control = Control(self._cluster, self._partitions, self._topics.control, settings, self._changed)
         self._owned_logs: dict[str, OwnedLog] = {}
         self._writing = asyncio.Lock()
         """One batch of a log is in flight at a time."""
@@ -93,12 +92,14 @@ class KafkaEngine:
             raise
 
     async def close(self) -> None:
-        self._watchers.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
         await self._cluster.close()
+
+    def _changed(self) -> None:
+        self.on_change()
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -334,7 +335,3 @@ class KafkaEngine:
     async def owners(self) -> dict[str, Owner]:
         """The newest claims that were announced. Raises: EngineUnavailable."""
         return await self._control.owners()
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each change in the control topic, and when it could not be followed."""
-        return self._watchers.changes()

@@ -15,7 +15,7 @@ The next statement connects again, to the primary of the highest timeline seen.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NoReturn
 
 from coordinator.cluster.engine.address import EngineAddress
@@ -34,7 +34,6 @@ from coordinator.cluster.engine.postgresql import sql
 from coordinator.cluster.engine.postgresql.link import LOST, Link
 from coordinator.cluster.engine.postgresql.primary import Primary, PrimaryConnection
 from coordinator.cluster.engine.postgresql.schema import check_cluster_name, check_schema, make_schema
-from coordinator.cluster.engine.watchers import Watchers
 
 PAGE_ROWS = 2_000
 PAGE_BYTES = 1024 * 1024
@@ -53,7 +52,7 @@ class PostgresqlEngine:
     def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
         check_cluster_name(settings.cluster)
         self._settings = settings
-        self._watchers = Watchers()
+        self.on_change: Callable[[], None] = lambda: None
         self._primary = Primary(address, settings)
         limit_s = settings.append_timeout_ms / 1000
         self._writes = Link(self._primary, limit_s, is_durable=True)
@@ -78,7 +77,6 @@ class PostgresqlEngine:
             raise
 
     async def close(self) -> None:
-        self._watchers.close()
         await asyncio.gather(self._writes.close(), self._reads.close())
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
@@ -245,9 +243,9 @@ class PostgresqlEngine:
     async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
         beat_timeout_ms = self._settings.beat_timeout_ms
-        [row] = await self._reads.fetch(sql.BEAT, *worker, self._primary.schema, beat_timeout_ms)
-        self._watchers.expect_death(row["left_ms"])
-        return Summary(row["epochs"], frozenset(row["others"]))
+        rows = await self._reads.fetch(sql.BEAT, *worker, self._primary.schema, beat_timeout_ms)
+        others = [Worker(*row[:5]) for row in rows if row["id"] is not None]
+        return Summary(rows[0]["epochs"], others, rows[0]["death_ms"])
 
     async def leave(self, worker: Worker) -> None:
         """Removes a worker, and those that died long ago. Raises: EngineUnavailable."""
@@ -255,10 +253,8 @@ class PostgresqlEngine:
 
     async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent by the database's clock. Raises: EngineUnavailable."""
-        limit_ms = self._settings.beat_timeout_ms
-        rows = await self._reads.fetch(sql.WORKERS, limit_ms if within_ms is None else within_ms)
-        self._watchers.expect_death(min((limit_ms - age_ms for *_, age_ms in rows if age_ms < limit_ms), default=None))
-        return [Worker(*row) for *row, _ in rows]
+        limit_ms = self._settings.beat_timeout_ms if within_ms is None else within_ms
+        return [Worker(*row) for row in await self._reads.fetch(sql.WORKERS, limit_ms)]
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""
@@ -268,11 +264,7 @@ class PostgresqlEngine:
             for log, epoch, identity, *where in rows
         }
 
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification, and when some may have been lost."""
-        return self._watchers.changes()
-
     async def _listen(self, connection: PrimaryConnection) -> None:
-        await connection.add_listener(self._primary.schema, lambda *_message: self._watchers.notify())
-        connection.add_termination_listener(lambda _connection: self._watchers.notify())
-        self._watchers.notify()
+        await connection.add_listener(self._primary.schema, lambda *_message: self.on_change())
+        connection.add_termination_listener(lambda _connection: self.on_change())
+        self.on_change()

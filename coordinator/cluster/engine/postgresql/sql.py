@@ -138,7 +138,7 @@ removed AS (DELETE FROM piece USING held WHERE piece.log = held.log AND sequence
 SELECT {_DURABILITY} FROM held
 """
 
-# The answer: the summary, and in how many milliseconds the next of the other workers is dead, unless that one beats before.
+# A row for each other worker that lives, or one: the next one to die, unless it beats before, comes first.
 BEAT = """
 WITH before AS (
     SELECT FROM worker
@@ -147,19 +147,19 @@ WITH before AS (
 beaten AS (
     INSERT INTO worker (id, node_id, host, port, listeners, beat) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp())
-SELECT (SELECT coalesce(sum(owner.epoch), 0)::bigint FROM owner) AS epochs,
-       coalesce(array_agg(id || ' ' || listeners), '{}') AS others,
-       $7 - 1000 * extract(epoch FROM clock_timestamp() - min(beat))::float8 AS left_ms,
+SELECT id, node_id, host, port, listeners, epochs,
+       $7 - 1000 * extract(epoch FROM clock_timestamp() - beat)::float8 AS death_ms,
        (SELECT pg_notify($6, '') WHERE NOT EXISTS (SELECT FROM before))
-FROM worker
-WHERE id <> $1 AND beat > clock_timestamp() - $7 * interval '1 millisecond'
+FROM (SELECT coalesce(sum(epoch), 0)::bigint AS epochs FROM owner) AS owners
+LEFT JOIN worker ON id <> $1 AND beat > clock_timestamp() - $7 * interval '1 millisecond'
+ORDER BY beat
 """
 LEAVE = """
 WITH gone AS (DELETE FROM worker WHERE id = $1 OR beat < clock_timestamp() - interval '1 day' RETURNING id)
 SELECT pg_notify($2, '') FROM gone
 """
 WORKERS = """
-SELECT id, node_id, host, port, listeners, 1000 * extract(epoch FROM clock_timestamp() - beat)::float8 AS age_ms FROM worker
+SELECT id, node_id, host, port, listeners FROM worker
 WHERE beat > clock_timestamp() - $1 * interval '1 millisecond'
 ORDER BY node_id, id
 """
