@@ -90,7 +90,9 @@ class ClusterFailureInjector(FailureInjector):
         return f"{jump_s} s"
 
     def _claim(self) -> Any:
-        log = self._a_log()
+        log, logs = self._a_log(), self._store.logs
+        if log in logs:
+            self._store.stolen.add((log, logs[log].epoch))
         return None if self._store.claim(log, GONE, None) is None else f"of {log} by a worker that dies"
 
     def _a_log(self) -> str:

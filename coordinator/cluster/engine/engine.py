@@ -130,7 +130,7 @@ class Engine(Protocol):
     """A shared engine. All methods may run concurrently; those without a `Raises:` of their own raise `EngineUnavailable`."""
 
     on_change: Callable[[], None]
-    """Called when workers or owners may have changed. No engine reports a death, and a report may get lost: a beat shows them."""
+    """Called when workers or owners may have changed. No engine reports a death, and a call may be missing: a beat shows it."""
 
     async def open(self) -> None:
         """Connects, checks version and durability, and makes the schema where it is missing.
