@@ -1,6 +1,7 @@
 """Three workers share the shards of groups, and lose none of the acknowledged commits when one of them goes."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -165,6 +166,23 @@ async def unanswered():
 
 def log_of(worker, group):
     return f"__consumer_offsets-{worker.server.groups.shard_of(group).index}"
+
+
+async def test_a_shard_whose_copy_cannot_be_written_is_taken_again(world, monkeypatch):
+    """By this worker or another one, whose disk is well: no restart is needed."""
+    (only,) = await world.start(1)
+    assert await create_topic(only, "t") == 0
+    client = await only.client()
+    log = only.server.groups.shard_of("g").log
+
+    def fails_once(*_batch):
+        patch.undo()
+        raise OSError(errno.EIO, "the disk is ill")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", fails_once)
+        assert await commit(client, "g", "t", 1) == ErrorCode.NOT_COORDINATOR
+        await eventually(lambda: commit(client, "g", "t", 2), 0)
 
 
 async def test_a_worker_gives_up_a_shard_of_which_it_sees_a_newer_claim(world):
@@ -587,6 +605,13 @@ async def test_an_idle_worker_sends_nothing_but_beats(tmp_path):
 
         first.wire.draw = noted
         await world.until(lambda: statements[-4:] == ["beat"] * 4)
+
+
+async def test_the_metadata_log_of_a_dead_worker_is_released(world):
+    """Whoever reads it would do so again and again, because the last append of the dead one may still arrive."""
+    await world.start(1)
+    world.store.claim(METADATA_FOLDER, ANOTHER, None)
+    await world.until(lambda: world.store.owners()[METADATA_FOLDER].worker is None)
 
 
 async def never(*_arguments, **_options):
