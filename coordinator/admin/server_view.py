@@ -108,8 +108,8 @@ class ServerView(Server, RunsInThread, Protocol):
         """What this worker counts of its part in a cluster; None: it is alone."""
         ...
 
-    async def set_leaving(self, *, is_leaving: bool) -> None:
-        """Gives the shards to other workers, or takes a share again."""
+    async def mark_worker(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
+        """Gives the shards to other workers, or takes a share again; or takes the shard of a log."""
         ...
 
     @property

@@ -4,6 +4,9 @@ from msgspec import Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
 from coordinator.admin.server_view import ClusterStatistics, ServerView
+from coordinator.topics.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+
+_TOPICS = frozenset({CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE})
 
 
 class WorkerView(Struct):
@@ -45,6 +48,25 @@ def list_workers(server: ServerView, _request: Request) -> WorkerList:
     return WorkerList([] if statistics is None else [_view(server, statistics)], [])
 
 
+class MoveRequest(Struct, forbid_unknown_fields=True):
+    """A shard that is to move."""
+
+    shard: str
+    """Its log, such as `__consumer_offsets-3`."""
+
+
+async def move(server: ServerView, request: Request) -> WorkerView:
+    """Moves a shard to a worker, which gives another one for it if it has its share. Until then it is served where it is."""
+    statistics, shard = _statistics_of(server, request), request.body.shard
+    shards = [log for log in statistics.owned if log.rpartition("-")[0] in _TOPICS]
+    if shard not in shards:
+        raise RefusedRequest(404, f"there is no shard {shard}", shards)
+    if statistics.is_leaving:
+        raise RefusedRequest(409, "the worker is drained: it takes no shard until it resumes")
+    await server.mark_worker(wants=shard)
+    return _view(server, statistics)
+
+
 async def drain(server: ServerView, request: Request) -> WorkerView:
     """Lets the other workers take the shards of this one, a few at a time; it serves each until then, and takes none."""
     return await _marked(server, request, is_leaving=True)
@@ -56,15 +78,21 @@ async def resume(server: ServerView, request: Request) -> WorkerView:
 
 
 async def _marked(server: ServerView, request: Request, *, is_leaving: bool) -> WorkerView:
+    statistics = _statistics_of(server, request)
+    if is_leaving and statistics.workers < 2:
+        raise RefusedRequest(409, "there is no other worker that could take the shards")
+    await server.mark_worker(is_leaving=is_leaving)
+    return _view(server, statistics)
+
+
+def _statistics_of(server: ServerView, request: Request) -> ClusterStatistics:
+    """Of the worker that a request names, which is this one."""
     statistics, number = server.cluster_statistics, request.parameters["number"]
     if statistics is None:
         raise RefusedRequest(409, "this server has no workers")
     if number != str(server.config.node_id):
         raise RefusedRequest(404, f"there is no worker {number} here", [str(server.config.node_id)])
-    if is_leaving and statistics.workers < 2:
-        raise RefusedRequest(409, "there is no other worker that could take the shards")
-    await server.set_leaving(is_leaving=is_leaving)
-    return _view(server, statistics)
+    return statistics
 
 
 def _view(server: ServerView, statistics: ClusterStatistics) -> WorkerView:
@@ -95,5 +123,9 @@ ENDPOINTS = (
     Endpoint(
         "POST", "/v1/workers/{number}/resume", "let a worker that was drained take shards again", resume,
         name="resumeWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+    ),
+    Endpoint(
+        "POST", "/v1/workers/{number}/move", "move a shard to a worker", move,
+        name="moveShard", body=MoveRequest, returns=WorkerView, refusals=(404, 409, 503), control=True,
     ),
 )  # fmt: skip

@@ -175,6 +175,10 @@ class EngineWriter(TurnJournal):
     def check_room(self) -> None:
         """Never refuses; whether a log may be written depends on its claim."""
 
+    def append_failed(self, writer: JournalWriter, error: OSError) -> None:
+        """Gives the log up: another worker's disk may be well."""
+        self._lose_copy(writer.log, error)
+
     def add(self, writer: JournalWriter, batches: bytes) -> None:
         """Adds batches that the log has appended. Without a claim they are dropped, and the owner learns it."""
         if writer.log not in self._held:
@@ -253,8 +257,11 @@ class EngineWriter(TurnJournal):
                 if log.wants_segment:
                     self.begin_segment(log)
             except OSError as error:
-                _log.error("event=cache_not_written log=%s reason=%s", log.folder, error)
-                self.lose([log], f"the local copy of the log cannot be written: {error}")
+                self._lose_copy(log, error)
+
+    def _lose_copy(self, log: JournaledLog, error: OSError) -> None:
+        _log.error("event=cache_not_written log=%s reason=%s", log.folder, error)
+        self.lose([log], f"the local copy of the log cannot be written: {error}")
 
     def begin_segment(self, log: JournaledLog) -> None:
         """Begins a segment of a log that is held, behind what is durable. Raises OSError."""

@@ -215,8 +215,9 @@ class Sharing:
         journal, worker, topics = self._journal, self.worker, coordinators.topics
         transactions = coordinators.transactions
         self._metadata = MetadataSharing(
-            self.engine, worker, journal, topics, self.joined.next_sequence, pieces_max=self.metadata_pieces
-        )
+            self.engine, worker, self.cluster, journal, topics, self.joined.next_sequence,
+            pieces_max=self.metadata_pieces,
+        )  # fmt: skip
         self._metadata.start()
         self._share_events(coordinators.groups.shards, event_logs, topics, run_in_thread)
         shards = {
@@ -333,11 +334,11 @@ class Sharing:
         assert self._snapshots is not None
         await self._snapshots.take(log)
 
-    async def set_leaving(self, *, is_leaving: bool) -> None:
-        """As `Ownership.set_leaving`, which raises nothing here."""
+    async def mark_worker(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
+        """As `Ownership.mark`, which raises nothing here."""
         assert self._ownership is not None
         with suppress(EngineUnavailable):
-            await self._ownership.set_leaving(is_leaving=is_leaving)
+            await self._ownership.mark(is_leaving=is_leaving, wants=wants)
 
     async def give_back(self) -> None:
         """Gives every shard to the other workers, when what was decided is durable."""
@@ -422,8 +423,8 @@ class EngineLogs(InternalLogs):
             if topic.name not in topics.registry.topics:
                 topics.declare_in_turn(topic.name, topic.partitions, topic.configs)
 
-    async def set_leaving(self, *, is_leaving: bool) -> None:
-        await self._sharing.set_leaving(is_leaving=is_leaving)
+    async def mark_worker(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
+        await self._sharing.mark_worker(is_leaving=is_leaving, wants=wants)
 
     async def leave(self) -> None:
         """Gives the shards to the other workers."""

@@ -48,7 +48,7 @@ class JournalWriter:
             self._journal.check_room()
             self.log.append(batch, record_count, _MAX_TIMESTAMP(batch, 35)[0])
         except OSError as error:
-            self._on_failure(error)
+            self._journal.append_failed(self, error)
             return
         self._journal.add(self, batch)
 
@@ -111,6 +111,10 @@ class TurnJournal(ABC):
     @abstractmethod
     def check_room(self) -> None:
         """Raises OSError if no writes are accepted now."""
+
+    def append_failed(self, writer: JournalWriter, error: OSError) -> None:
+        """Reports that a log could not append batches."""
+        writer.fail(error)
 
     @abstractmethod
     def add(self, writer: JournalWriter, batches: bytes) -> None:

@@ -374,9 +374,9 @@ class Server:
         """What this worker counts of its part in a cluster; None: it is alone."""
         return self._logs.cluster_statistics
 
-    async def set_leaving(self, *, is_leaving: bool) -> None:
-        """As `InternalLogs.set_leaving`."""
-        await self._logs.set_leaving(is_leaving=is_leaving)
+    async def mark_worker(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
+        """As `InternalLogs.mark_worker`."""
+        await self._logs.mark_worker(is_leaving=is_leaving, wants=wants)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

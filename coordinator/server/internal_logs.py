@@ -205,8 +205,8 @@ class InternalLogs(ABC):
         """
 
     @abstractmethod
-    async def set_leaving(self, *, is_leaving: bool) -> None:
-        """Gives the shards to other workers, or takes a share again; a server that is alone keeps them."""
+    async def mark_worker(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
+        """Gives the shards to other workers, or takes a share again; or takes the shard of a log. Alone, a server keeps all."""
 
     @abstractmethod
     async def leave(self) -> None:
@@ -301,7 +301,7 @@ class EmbeddedLogs(InternalLogs):
         """There is nobody to join."""
         await accept()
 
-    async def set_leaving(self, *, is_leaving: bool) -> None:
+    async def mark_worker(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
         """There are no other workers."""
 
     async def leave(self) -> None:

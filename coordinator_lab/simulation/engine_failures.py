@@ -46,6 +46,7 @@ class ClusterFailureInjector(FailureInjector):
             (plan.snapshot_s, self._snapshot),
             (plan.clock_step_s, self._clock_step),
             (plan.claim_s, self._claim),
+            (plan.move_s, self._move),
         ]
         return super().coroutines() + [self._strike_repeatedly(mean_s, failure) for mean_s, failure in kinds if mean_s]
 
@@ -89,8 +90,13 @@ class ClusterFailureInjector(FailureInjector):
         return f"{jump_s} s"
 
     def _claim(self) -> Any:
-        log = f"{self.random.choice([OFFSETS_TOPIC, TRANSACTIONS_TOPIC])}-{self.random.randrange(self._plan.shards)}"
+        log, logs = self._a_log(), self._store.logs
+        if log in logs:
+            self._store.stolen.add((log, logs[log].epoch))
         return None if self._store.claim(log, GONE, None) is None else f"of {log} by a worker that dies"
+
+    def _a_log(self) -> str:
+        return f"{self.random.choice([OFFSETS_TOPIC, TRANSACTIONS_TOPIC])}-{self.random.randrange(self._plan.shards)}"
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -121,15 +127,22 @@ class ClusterFailureInjector(FailureInjector):
                 await self._stop_and_start(machine)
                 await self._sleep(self.random.uniform(0, 4))
 
+    def _move(self) -> Any:
+        machine, log = self.random.choice(self._workers), self._a_log()
+        server, process = machine.server, machine.process
+        if server is None or process is None or server.stopping:
+            return None
+        assert machine.sharing is not None
+        self._loop.spawn(process, machine.sharing.mark_worker(wants=log))
+        return f"of {log} to {machine.name}"
+
     def _snapshot(self) -> Any:
         machine = self.random.choice(self._workers)
         server, process = machine.server, machine.process
         if server is None or process is None or server.stopping:
             return None
-        topic = self.random.choice([OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
-        log = f"{topic}-{self.random.randrange(self._plan.shards)}"
         assert machine.sharing is not None
-        return self._take_snapshot(server, machine.sharing, process, log)
+        return self._take_snapshot(server, machine.sharing, process, self._a_log())
 
     async def _take_snapshot(self, server: Server, sharing: Sharing, process: Process, log: str) -> None:
         self._event(f"fault snapshot of {log} at {process.name}")

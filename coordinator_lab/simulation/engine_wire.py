@@ -7,7 +7,7 @@ or given up, so those of one log stay in order unless one was given up.
 from collections.abc import Callable
 from random import Random
 
-from coordinator_lab.simulation.memory_engine import Delivery, Unreliable
+from coordinator_lab.simulation.memory_engine import NOTIFICATION, Delivery, Unreliable
 
 LATE_S = 3.0
 """How late a late statement or answer is at most: longer than an append waits."""
@@ -17,8 +17,13 @@ _OF_TAKE_OVERS = frozenset({"beat", "claim", "leave", "owners", "release", "repl
 class EngineWire:
     """The way of one worker; `Deliveries` of its engine."""
 
-    def __init__(self, now_s: Callable[[], float], random: Random, delay_s: float, failure_rate: float) -> None:
-        """`delay_s`: the mean time of one way. `failure_rate`: the share of statements that have a failure."""
+    def __init__(
+        self, now_s: Callable[[], float], random: Random, delay_s: float, failure_rate: float, lost_notifications: float
+    ) -> None:
+        """`delay_s`: the mean time of one way. `failure_rate`: the share of statements that have a failure.
+
+        `lost_notifications`: the share of notifications that get lost, beside those that have a failure.
+        """
         self.cut_until_s = 0.0
         """Until when (by the loop) nothing passes."""
         self.refused_until_s = 0.0
@@ -29,6 +34,7 @@ class EngineWire:
         self._random = random
         self.delay_s = delay_s
         self._failure_rate = failure_rate
+        self._lost_notifications = lost_notifications
         self._unreliable = Unreliable(random, 1.0, LATE_S)
 
     def passes_at(self, now_s: float) -> bool:
@@ -42,7 +48,8 @@ class EngineWire:
 
     def draw(self, statement: str) -> Delivery:
         now_s = self._now_s()
-        if now_s < self.cut_until_s:
+        is_lost = statement == NOTIFICATION and self._random.random() < self._lost_notifications
+        if is_lost or now_s < self.cut_until_s:
             return Delivery((), None)
         if now_s < self.refused_until_s:
             return Delivery((), None, is_refused=True)

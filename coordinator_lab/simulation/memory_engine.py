@@ -24,11 +24,14 @@ from coordinator.cluster.engine.engine import (
     Fenced,
     Owner,
     Piece,
+    Summary,
     Worker,
 )
 
 T = TypeVar("T")
 PAGE_PIECES = 100
+NOTIFICATION = "notification"
+"""What travels the other way, as a statement that needs no answer."""
 ONE_WAY_S = 0.0003
 """How long a statement without a failure takes to the store, and its answer back."""
 
@@ -101,7 +104,7 @@ class MemoryStore:
         self.logs: dict[str, _Log] = {}
         self.beats: dict[str, tuple[float, Worker]] = {}
         self.context = copy_context()
-        self.listeners: dict[asyncio.Event, None] = {}
+        self.listeners: dict[Callable[[], None], None] = {}
         self.skew_s = 0.0
         """Its clock minus that of the loop."""
         self.rate = 1.0
@@ -110,9 +113,9 @@ class MemoryStore:
         """Until when (by the loop) it stands still: statements arrive afterwards."""
 
     def notify(self) -> None:
-        """Wakes everybody who waits in `changes`."""
-        for event in self.listeners:
-            event.set()
+        """Sends a notification to every engine."""
+        for notified in list(self.listeners):
+            notified()
 
     def claim(self, name: str, worker: Worker, seen: int | None) -> Claim | None:
         log = self.logs.get(name) or _Log()
@@ -183,10 +186,14 @@ class MemoryStore:
                 self.logs[claim.log].worker = None
         self.notify()
 
-    def beat(self, worker: Worker, now: float) -> None:
-        if worker.id not in self.beats:
+    def beat(self, worker: Worker, now: float, limit: float) -> Summary:
+        beat, known = self.beats.get(worker.id, (0.0, None))
+        if known != worker or beat <= now - limit:
             self.notify()
         self.beats[worker.id] = (now, worker)
+        beats = [beat for beat, other in self.beats.values() if other.id != worker.id and beat > now - limit]
+        death_ms = 1000 * (min(beats) + limit - now) if beats else None
+        return Summary(sum(log.epoch for log in self.logs.values()), self.living(now - limit), death_ms)
 
     def leave(self, worker: Worker) -> None:
         self.beats.pop(worker.id, None)
@@ -210,18 +217,29 @@ class MemoryEngine:
         self._ended = EndedClaims()
         self._is_closed = False
         self._under_way: dict[asyncio.Future[Any], None] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self._is_lost = False
+        """Whether the connection is broken. The next one begins with a notification, because some may have been missed."""
+
+    def _notified(self) -> None:
+        """A notification is late or lost as statements are; nobody learns that it was."""
+        for after in self._deliveries.draw(NOTIFICATION).arrivals:
+            asyncio.get_running_loop().call_later(after, self.on_change, context=self._store.context)
 
     def disconnect(self) -> None:
         """Every statement under way is without an answer. It may still arrive."""
+        self._is_lost = True
         for answer in self._under_way:
             if not answer.done():
                 answer.set_exception(EngineUnavailable("the connection was lost"))
 
     async def open(self) -> None:
         """Nothing needs to be made or checked."""
+        self._store.listeners[self._notified] = None
 
     async def close(self) -> None:
         self._is_closed = True
+        self._store.listeners.pop(self._notified, None)
 
     async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
         claim = await self._run("claim", lambda: self._store.claim(log, worker, seen))
@@ -281,8 +299,9 @@ class MemoryEngine:
         self._ended.end(claims)
         await self._run("release", lambda: self._store.release(claims))
 
-    async def beat(self, worker: Worker) -> None:
-        await self._run("beat", lambda: self._store.beat(worker, self._now()))
+    async def beat(self, worker: Worker) -> Summary:
+        limit = self._settings.beat_timeout_ms / 1000
+        return await self._run("beat", lambda: self._store.beat(worker, self._now(), limit))
 
     async def leave(self, worker: Worker) -> None:
         await self._run("leave", lambda: self._store.leave(worker))
@@ -293,20 +312,6 @@ class MemoryEngine:
 
     async def owners(self) -> dict[str, Owner]:
         return await self._run("owners", self._store.owners)
-
-    async def changes(self) -> AsyncIterator[None]:
-        changed = asyncio.Event()
-        self._store.listeners[changed] = None
-        try:
-            while not self._is_closed:
-                yield
-                try:
-                    await asyncio.wait_for(changed.wait(), self._settings.poll_ms / 1000)
-                except TimeoutError:
-                    continue
-                changed.clear()
-        finally:
-            self._store.listeners.pop(changed, None)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() * self._store.rate + self._store.skew_s
@@ -334,12 +339,19 @@ class MemoryEngine:
         for number, after in enumerate(arrivals):
             loop.call_later(after, arrive, number == 0, context=self._store.context)
         if is_refused:
+            self._is_lost = True
             await asyncio.sleep(2 * ONE_WAY_S)
             raise EngineUnavailable("the connection is refused")
         self._under_way[answer] = None
         try:
-            return await asyncio.wait_for(answer, self._settings.append_timeout_ms / 1000)
+            async with asyncio.timeout(self._settings.append_timeout_ms / 1000):
+                result = await answer
         except TimeoutError:
+            self._is_lost = True
             raise EngineUnavailable(f"no answer to a {statement}") from None
         finally:
             del self._under_way[answer]
+        if self._is_lost:
+            self._is_lost = False
+            self.on_change()
+        return result

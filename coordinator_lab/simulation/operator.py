@@ -20,6 +20,8 @@ STATUSES = (200, 404, 409, 503)
 """The HTTP statuses that the operator may receive: done, no such group, no members, the coordinator is not available."""
 PAUSE_S_MAX = 30.0
 """Its longest pause. When the world is healed it must wake up and be done before the bound of convergence (I12)."""
+GIVEN_UP_S = 10.0
+"""In this time a worker has made or refused each change that it was asked for."""
 _SET, _DELETE = 0, 1
 
 
@@ -49,6 +51,9 @@ class Operator(Client):
             await self._set_intervals()
             if self.world.plan.forced_s and self.groups and not self.world.is_healed:
                 await self._force(self.random.choice(list(self.groups)))
+        if self.intervals and self.world.plan.workers:
+            # A worker that waits for the engine may still make a change whose answer was not awaited.
+            await self.world.sleep(GIVEN_UP_S)
         self.intervals = dict.fromkeys(has_interval)
         while self.intervals:
             await self._set_intervals()

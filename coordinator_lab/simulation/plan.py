@@ -129,6 +129,10 @@ class Plan:
     """How often the wall clock of a worker is corrected: by tens of milliseconds, sometimes by seconds."""
     claim_s: float = 0.0
     """How often a worker claims the log of a shard and dies before it claims the event log, which its owner still has."""
+    lost_notifications: float = 0.0
+    """The share of the engine's notifications that get lost, although its connections are well."""
+    move_s: float = 0.0
+    """How often an operator moves a shard."""
     metadata_pieces: int = 1_000
     """From how many pieces on, beside what is needed, workers compact their metadata."""
 
@@ -267,6 +271,8 @@ def _sharing(seed: int, workers: int) -> dict[str, Any]:
         "worker_drift": Random(f"worker drift {seed}").choice([0.0, 0.000_5, 0.01]),
         "clock_step_s": Random(f"clock steps {seed}").choice([0.0, 1.0, 5.0]),
         "claim_s": Random(f"claims {seed}").choice([0.0, 0.0, 2.0, 8.0]),
+        "lost_notifications": Random(f"notifications {seed}").choice([0.0, 0.1, 1.0]),
+        "move_s": Random(f"moves {seed}").choice([0.0, 1.0, 5.0]),
         "metadata_s": Random(f"metadata {seed}").choice([0.0, 0.5, 3.0]),
         "metadata_pieces": Random(f"metadata pieces {seed}").choice([1, 10, 1_000]),
     }

@@ -38,6 +38,8 @@ class SharedStore(MemoryStore):
     def __init__(self, broken: OnBroken) -> None:
         super().__init__()
         self.durable: dict[str, DurableLog] = {}
+        self.stolen: set[tuple[str, int]] = set()
+        """Logs and epochs of claims that ended although their owners lived, and had a lease."""
         self.on_appended: Callable[[str, bytes], None] = lambda _log, _data: None
         """Called with each piece that becomes durable."""
         self.on_covered: Callable[[str, int, Sequence[bytes]], None] = lambda _log, _upto, _parts: None

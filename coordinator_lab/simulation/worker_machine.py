@@ -68,7 +68,9 @@ class WorkerMachine(Machine):
         super().__init__(
             plan=plan, config=config, clock=clock, invariants=invariants, random=own, name=f"worker-{node_id}", **parts
         )
-        self.wire = EngineWire(self._loop.world_s, own("engine"), plan.engine_delay_s, plan.engine_faults)
+        self.wire = EngineWire(
+            self._loop.world_s, own("engine"), plan.engine_delay_s, plan.engine_faults, plan.lost_notifications
+        )
         self.engine: MemoryEngine | None = None
         """The way to the engine of the last process."""
         self.sharing: Sharing | None = None

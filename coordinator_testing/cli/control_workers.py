@@ -11,7 +11,7 @@ _number = click.argument("number", type=int)
 
 @click.group(cls=Group)
 def workers() -> None:
-    """Show who has which shard; drain a worker before you stop it or work on its machine."""
+    """Show who has which shard; drain a worker before you stop it or work on its machine; move a shard."""
 
 
 @workers.command("list", epilog=examples("coordinator control workers list"))
@@ -44,3 +44,15 @@ def resume(number: int, admin: str, as_json: bool) -> int:
     from coordinator_testing.cli.control_shown import show_workers
 
     return with_control(admin, lambda control: show_workers([control.resume_worker(number)], as_json))
+
+
+@workers.command(epilog=examples("coordinator control workers move __consumer_offsets-3 1"))
+@click.argument("shard")
+@_number
+@admin_option
+@json_option
+def move(shard: str, number: int, admin: str, as_json: bool) -> int:
+    """Move a shard, by its log, to a worker, which gives another one for it if it has its share."""
+    from coordinator_testing.cli.control_shown import show_workers
+
+    return with_control(admin, lambda control: show_workers([control.move_shard(shard, number)], as_json))

@@ -84,6 +84,11 @@ class ControlCommands:
         return workers.act(number, "resume")
 
     @command
+    def move_shard(self, shard: str, number: int) -> Steps[Worker]:
+        """Moves a shard, by its log such as `__consumer_offsets-3`, to a worker, which gives another one for it."""
+        return workers.act(number, "move", shard=shard)
+
+    @command
     def emulation(self) -> Steps[Emulation]:
         """The release of Kafka that clients of the server see."""
         return emulation.shown()

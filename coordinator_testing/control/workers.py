@@ -1,4 +1,4 @@
-"""The workers that share the work of a server: which shards each has, and draining one."""
+"""The workers that share the work of a server: which shards each has, draining one, moving a shard."""
 
 from msgspec import Struct
 
@@ -39,6 +39,6 @@ def listed() -> Steps[list[Worker]]:
     return (yield from steps.ask(steps.get(PATH), _Workers)).workers
 
 
-def act(number: int, name: str) -> Steps[Worker]:
-    """The worker after `drain` or `resume`."""
-    return steps.ask(steps.post(f"{PATH}/{number}/{name}", {}), Worker)
+def act(number: int, name: str, **fields: str) -> Steps[Worker]:
+    """The worker after `drain`, `resume` or `move`."""
+    return steps.ask(steps.post(f"{PATH}/{number}/{name}", fields), Worker)

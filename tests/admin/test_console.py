@@ -81,6 +81,10 @@ def test_several_workers_answer_the_overview_together_and_each_has_its_shards(co
         wait_until(lambda: [len(each.shards) for each in control.workers()] == [total, 0])
         assert not control.resume_worker(1).leaving
         wait_until(lambda: all(each.shards for each in control.workers()))
+        moved = control.workers()[0].shards[0]
+        control.move_shard(moved, 1)
+        wait_until(lambda: moved in control.workers()[1].shards)
+        wait_until(lambda: sum(len(each.shards) for each in control.workers()) == total)
         with pytest.raises(ControlRefused, match="there is no worker 2"):
             control.drain_worker(2)
 

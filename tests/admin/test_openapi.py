@@ -157,6 +157,7 @@ CALLS_OF_BROKERS: list[tuple[str, str, dict[str, Any]]] = [
 CALLS_OF_WORKERS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/workers/{number}/drain", {"number": "2"}),
     ("POST", "/v1/workers/{number}/resume", {"number": "2"}),
+    ("POST", "/v1/workers/{number}/move", {"number": "2", "body": {"shard": "__consumer_offsets-0"}}),
 ]
 """The calls that only several workers answer with success."""
 BY_NAME = {operation.label: operation for operation in OPERATIONS}

@@ -84,7 +84,7 @@ def requests():
     yield from (transaction.describe(), transaction.wait("Ongoing"), transaction.expire(), transaction.reload())
     yield from (recording.entries(), recording.wait(1), recording.page(), recording.clear())
     yield from (whole.emulation(), whole.emulate("3.9"))
-    yield from (whole.workers(), whole.drain_worker(1), whole.resume_worker(1))
+    yield from (whole.workers(), whole.drain_worker(1), whole.resume_worker(1), whole.move_shard("s", 1))
     yield from (whole.brokers(), broker.down(), broker.up(), broker.lead(group="g"))
     yield from (
         clock.read(),

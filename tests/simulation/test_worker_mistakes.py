@@ -7,6 +7,7 @@ import pytest
 from coordinator.cluster.engine.engine import Claim
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.sharing import Sharing
+from coordinator.cluster.workers.cluster import Workers
 from coordinator.cluster.workers.lease import Lease
 from coordinator.cluster.workers.ownership import Ownership
 from coordinator.cluster.workers.peers import Peers
@@ -30,7 +31,7 @@ SECONDS = 30.0
 FAULTS = {
     "kill_s": 6.0, "pause_s": 5.0, "engine_faults": 0.05, "engine_cut_s": 6.0, "snapshot_s": 1.0,
     "power_s": 0.0, "acts_s": 0.0, "rules_s": 0.0, "quotas_s": 0.0, "full_s": 0.0, "eio_s": 0.0, "metadata_s": 0.0,
-    "claim_s": 0.0,
+    "claim_s": 0.0, "move_s": 0.0,
 }  # fmt: skip
 METADATA = {
     "kill_s": 0.0, "pause_s": 0.0, "engine_faults": 0.0, "engine_cut_s": 1.0, "groups": 1, "members": 1, "counters": 0,
@@ -176,6 +177,10 @@ def a_take_over_is_not_tried_again(patch):
     patch.setattr(Ownership, "_take_missing", once)
 
 
+def a_beat_does_not_show_what_was_missed(patch):
+    patch.setattr(Workers, "has_missed", lambda _self, _summary: False)
+
+
 def markers_for_other_workers_are_not_awaited(patch):
     def nobody(self, marker, topic, index, done):
         done(ErrorCode.NONE)
@@ -260,6 +265,7 @@ def plans(changes):
         (a_worker_that_is_behind_has_nothing_to_remove, "I39|errors are ones", METADATA),
         (workers_that_died_live_on, "I40", {"engine_faults": 0.0}),
         (a_take_over_is_not_tried_again, "I40", {"engine_faults": 0.0}),
+        (a_beat_does_not_show_what_was_missed, "I(12|39|40)", {"lost_notifications": 1.0}),
         (markers_for_other_workers_are_not_awaited, "I41", TRANSACTIONS),
         (markers_have_the_epoch_of_the_next_transaction, "I41", TRANSACTIONS),
         (markers_for_other_workers_say_the_opposite, "I41", TRANSACTIONS),

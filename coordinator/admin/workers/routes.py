@@ -201,7 +201,7 @@ async def _to_worker(all_workers: AllWorkers, request: Request) -> WorkerView:
     worker, (head, _, act) = machine.workers[int(text)], request.path.rpartition("/")
     node_id = machine.config.node_id + worker.number
     path = f"{head.rpartition('/')[0]}/{node_id}/{act}"
-    answer = await all_workers.workers.ask(worker.number, Ask("POST", path, b"{}"))
+    answer = await all_workers.workers.ask(worker.number, Ask("POST", path, json.encode(request.body or {})))
     if answer.status != 200:
         raise answer.refusal()
     return structs.replace(json.decode(answer.body, type=WorkerView), number=worker.number, pid=worker.pid)
@@ -223,6 +223,7 @@ _IN_PLACE_OF: Mapping[Handler, Handler] = {
     worker_list.list_workers: _worker_list,
     worker_list.drain: _to_worker,
     worker_list.resume: _to_worker,
+    worker_list.move: _to_worker,
     health.ready: _ready,
     metrics.metrics: _metrics,
     event_stream.events: lambda all_workers, request: event_stream.stream_of(all_workers.events, request),

@@ -16,7 +16,6 @@ in it; the next claim's replay shows what became of it.
     engine.py      the types, and the protocol that every engine implements
     address.py     an engine's URL, which shows no password, and the engine that it names
     ended.py       which claims of a worker have ended
-    watchers.py    wakes who waits for a change of the owners or workers
     local/         the engine over the supervisor of one machine, which has an embedded journal
     postgresql/    the engine over PostgreSQL
     kafka/         the engine over a Kafka-compatible cluster

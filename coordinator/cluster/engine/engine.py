@@ -10,11 +10,12 @@ The rules for its caller:
   and from then on always the same.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-_LEAVING = "LEAVING://:0"
+_LEAVING, _WANTS = MARKS = "LEAVING://", "WANTS://"
+"""What the entries of `Worker.listeners` begin with that are no listeners. To a version that does not know them they are."""
 
 
 class Worker(NamedTuple):
@@ -32,12 +33,19 @@ class Worker(NamedTuple):
     @property
     def is_leaving(self) -> bool:
         """Whether it gives its shards to the others, because it is about to stop or an operator drains it."""
-        return self.listeners.endswith(_LEAVING)
+        return _LEAVING in self.listeners
 
-    def marked(self, *, is_leaving: bool) -> "Worker":
-        """The same worker with or without the mark. To a version that does not know the mark it is one more listener."""
-        listeners = [each for each in self.listeners.split(",") if each not in {"", _LEAVING}]
-        return self._replace(listeners=",".join([*listeners, _LEAVING] if is_leaving else listeners))
+    @property
+    def wants(self) -> dict[str, int]:
+        """The logs that an operator has moved to it. Of the workers that want a log, the highest number counts."""
+        marks = [each.removeprefix(_WANTS) for each in self.listeners.split(",") if each.startswith(_WANTS)]
+        return {log: int(number) for log, _, number in (mark.rpartition(":") for mark in marks)}
+
+    def marked(self, *, is_leaving: bool, wants: Mapping[str, int]) -> "Worker":
+        """The same worker with these marks."""
+        entries = [each for each in self.listeners.split(",") if each and not each.startswith(MARKS)]
+        entries += [f"{_WANTS}{log}:{number}" for log, number in wants.items()] + [f"{_LEAVING}:0"] * is_leaving
+        return self._replace(listeners=",".join(entries))
 
 
 class Claim(NamedTuple):
@@ -50,6 +58,17 @@ class Claim(NamedTuple):
     """The sequence of the first piece that this claim appends. Replay yields everything before it."""
     covered: int
     """The first sequence that the newest snapshot does not cover; the pieces from here to `next_sequence` are the tail."""
+
+
+class Summary(NamedTuple):
+    """What an engine answers to a beat. A worker that knows other owners or workers has missed a change."""
+
+    epochs: int
+    """The sum of all owners' epochs, which grows with each claim and release."""
+    living: Sequence[Worker]
+    """As `Engine.workers`; whether the one that beats is among them is not said."""
+    death_ms: float | None
+    """After how long the next of the other workers is dead, unless that one beats before; None: there is no other one."""
 
 
 class Piece(NamedTuple):
@@ -83,8 +102,6 @@ class EngineSettings:
     connect_timeout_ms: int = 3_000
     beat_timeout_ms: int = 3_000
     """A worker without a beat for this long, by the engine's clock, is dead."""
-    poll_ms: int = 1_000
-    """How often `changes` yields when the engine reports nothing."""
     reads_only: bool = False
     """For tools: `open` makes nothing and asks for no replication, and only `read`, `tail`, `workers` and `owners` are used."""
 
@@ -111,6 +128,9 @@ class OutcomeUnknown(Exception):
 
 class Engine(Protocol):
     """A shared engine. All methods may run concurrently; those without a `Raises:` of their own raise `EngineUnavailable`."""
+
+    on_change: Callable[[], None]
+    """Called when workers or owners may have changed. No engine reports a death, and a call may be missing: a beat shows it."""
 
     async def open(self) -> None:
         """Connects, checks version and durability, and makes the schema where it is missing.
@@ -164,7 +184,7 @@ class Engine(Protocol):
     async def release(self, claims: Sequence[Claim]) -> None:
         """Ends claims in an orderly stop: `owners` shows these logs without a worker. Those that are fenced are left alone."""
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives, and where it is. Beats more often than every third of `beat_timeout_ms`."""
 
     async def leave(self, worker: Worker) -> None:
@@ -178,9 +198,6 @@ class Engine(Protocol):
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log that was ever claimed."""
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, when workers or owners may have changed, and at least every `poll_ms`. Errors do not end it."""
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from coordinator.cluster.engine.engine import EngineSettings, EngineUnavailable
@@ -46,7 +47,7 @@ class LocalSharing(Sharing):
         self.has_data = start.has_data
         self.is_alone = False
         self.cluster.data_node = None if start.has_data else start.data_node
-        self.statistics.on_fault_acted = self._note_fault
+        self.statistics.on_fault_acted = partial(self._note_soon, FAULT_ACTED)
         self._start = start
         self._notes: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
@@ -72,10 +73,6 @@ class LocalSharing(Sharing):
         if self.has_data:
             self._note_soon(KNOWN_LOGS, [*logs])
         return True
-
-    def _note_fault(self, acted: dict[str, Any]) -> None:
-        """The admin HTTP of all workers has the faults that acted among its events."""
-        self._note_soon(FAULT_ACTED, acted)
 
     def _note_soon(self, name: str, value: Any) -> None:
         task = asyncio.get_running_loop().create_task(self._note(name, value))

@@ -75,8 +75,16 @@ class Members:
 
     def living(self, beat_timeout_ms: int) -> list[Worker]:
         """Those whose last beat is recent, by node id and id."""
+        return _sorted(self._living(beat_timeout_ms))
+
+    def _living(self, beat_timeout_ms: int) -> list[_Beat]:
         since_ms = self._now_ms() - beat_timeout_ms
-        return _sorted(beat for beat in self._beats.values() if beat.at_ms > since_ms and beat.connection is not None)
+        return [beat for beat in self._beats.values() if beat.at_ms > since_ms and beat.connection is not None]
+
+    def next_death_ms(self, beat_timeout_ms: int, connection: object) -> int | None:
+        """In how many ms the next worker is dead that has another connection and does not beat; None: there is none."""
+        beats = [beat.at_ms for beat in self._living(beat_timeout_ms) if beat.connection is not connection]
+        return min(beats) + beat_timeout_ms - self._now_ms() if beats else None
 
     def seen(self, within_ms: int) -> list[Worker]:
         """Those whose last beat is recent, whether they live or not, without those that have left; by node id and id."""

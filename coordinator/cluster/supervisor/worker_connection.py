@@ -47,7 +47,6 @@ class WorkerConnection(asyncio.Protocol):
             "beat": self._beat,
             "leave": self._leave,
             "workers": self._workers,
-            "seen_workers": self._seen_workers,
             "owners": self._owners,
             "replay": self._replay,
             "read": self._read,
@@ -141,18 +140,18 @@ class WorkerConnection(asyncio.Protocol):
         answer(None)
 
     def _beat(self, fields: dict[str, Any], answer: Answer) -> None:
-        self._store.members.beat(Worker(*fields["worker"]), self)
-        answer(None)
+        store, members, limit_ms = self._store, self._store.members, fields["beat_timeout_ms"]
+        members.beat(Worker(*fields["worker"]), self)
+        epochs = sum(owner.epoch for owner in store.owners().values())
+        answer((epochs, members.living(limit_ms), members.next_death_ms(limit_ms, self)))
 
     def _leave(self, fields: dict[str, Any], answer: Answer) -> None:
         self._store.members.leave(Worker(*fields["worker"]).id)
         answer(None)
 
     def _workers(self, fields: dict[str, Any], answer: Answer) -> None:
-        answer(self._store.members.living(fields["beat_timeout_ms"]))
-
-    def _seen_workers(self, fields: dict[str, Any], answer: Answer) -> None:
-        answer(self._store.members.seen(fields["within_ms"]))
+        members, limit_ms, within_ms = self._store.members, fields["beat_timeout_ms"], fields["within_ms"]
+        answer(members.living(limit_ms) if within_ms is None else members.seen(within_ms))
 
     def _owners(self, _fields: dict[str, Any], answer: Answer) -> None:
         answer(self._store.owners())

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from coordinator.api.cluster import Node
-from coordinator.cluster.engine.engine import Owner, Worker
+from coordinator.cluster.engine.engine import MARKS, Owner, Summary, Worker
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
 NAMED_MS = 9_000
@@ -29,6 +29,8 @@ class Workers:
         """Called when other workers live than before."""
         self.on_claimed: Callable[[str], None] = lambda _log: None
         """Called with a log that a worker has claimed."""
+        self.on_seen: Callable[[], None] = lambda: None
+        """Called when the engine was asked, because workers or owners may have changed."""
         self.silent: Sequence[Worker] = ()
         """Those that died less than NAMED_MS ago, and were not started again yet."""
         self.owners: Mapping[str, Owner] = {}
@@ -40,6 +42,11 @@ class Workers:
         """The tails of the logs that it takes now, and does not serve yet."""
         self.data_node: int | None = None
         """The id of the worker that has the records of all topics; None: this one, or no worker."""
+
+    def has_missed(self, summary: Summary) -> bool:
+        """Whether the engine has other owners or workers than this worker knows."""
+        epochs = sum(owner.epoch for owner in self.owners.values())
+        return epochs != summary.epochs or {*self.living, self.me} != {*summary.living, self.me}
 
     @contextmanager
     def replaying(self, pieces: int) -> Iterator[None]:
@@ -78,11 +85,6 @@ class Workers:
     def named_nodes(self, advertised: tuple[str, int]) -> list[Node]:
         """As `nodes`, with those that died less than NAMED_MS ago."""
         return self._nodes([*self.living, *self.silent], advertised)
-
-    def is_anybody_missing(self, living: Sequence[Worker]) -> bool:
-        """Whether somebody lived, or had just died, at the last look, and does not live now."""
-        ids = {each.id for each in living}
-        return any(each.id not in ids for each in (*self.living, *self.silent))
 
     def update(self, living: Sequence[Worker], seen: Sequence[Worker]) -> None:
         """Takes over who lives, and who has beaten in the last NAMED_MS, whether it lives or not."""
@@ -134,7 +136,9 @@ def _log(topic: str, index: int) -> str:
 def listeners_of(worker: Worker) -> list[tuple[str, tuple[str, int]]]:
     """The names and addresses of a worker's listeners."""
     found = []
-    for entry in worker.listeners.split(",") if worker.listeners else ():
+    for entry in worker.listeners.split(","):
+        if not entry or entry.startswith(MARKS):
+            continue
         name, _, address = entry.partition("://")
         host, _, port = address.rpartition(":")
         found.append((name, (host.strip("[]"), int(port))))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, Fenced, Piece, Worker
+from coordinator.cluster.engine.engine import Engine, Fenced, Piece, Worker
 from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
@@ -79,9 +79,8 @@ async def _check_node_id(engine: Engine, worker: Worker, dead_after_ms: int) -> 
         if not same:
             return
         if waited_s * 1000 > 2 * dead_after_ms:
-            other = same[0]
             raise CannotJoin(
-                f"the worker at {other.host}:{other.port} has node.id={worker.node_id} too: give each its own node.id"
+                f"the worker at {same[0].host}:{same[0].port} has node.id={worker.node_id} too: give each its own node.id"
             )
         await asyncio.sleep(WAIT_S)
         waited_s += WAIT_S
@@ -115,12 +114,8 @@ async def _cluster_id(engine: Engine, worker: Worker, new_id: Callable[[], str])
         if pieces:
             return pieces[0][1].decode()
         with suppress(Fenced):  # another worker was quicker, so there is something to read
-            await _append(engine, await engine.claim(CLUSTER_LOG, worker), new_id().encode())
-
-
-async def _append(engine: Engine, claim: Claim, data: bytes) -> None:
-    """Appends, unless another worker was quicker."""
-    await engine.append([Piece(claim, claim.next_sequence, data)])
+            claim = await engine.claim(CLUSTER_LOG, worker)
+            await engine.append([Piece(claim, claim.next_sequence, new_id().encode())])
 
 
 async def _metadata(
@@ -137,18 +132,20 @@ async def _metadata(
         for _, data in pieces:
             end_offset = _replay(registry, data)
         _check_partitions(registry, topics)
-        missing = [
-            _records(registry, topic, new_topic_id, worker.node_id)
-            for topic in topics
-            if topic.is_wanted or topic.name in registry.topics
+        records = [
+            record
+            for name, partitions, segment_bytes, _, cleanup_policy, is_wanted in topics
+            if is_wanted or name in registry.topics
+            for record in internal_topic(
+                registry, name, partitions, segment_bytes, cleanup_policy, new_topic_id, on_one(worker.node_id)
+            )
         ]
-        records = [record for of_topic in missing for record in of_topic]
         if not records:
             return pieces
         with suppress(Fenced):  # as above
             claim = await engine.claim(METADATA_FOLDER, worker)
             if not await engine.tail(METADATA_FOLDER, pieces[-1][0] + 1 if pieces else 0):
-                await _append(engine, claim, _batch(records, end_offset, now_ms()))
+                await engine.append([Piece(claim, claim.next_sequence, _batch(records, end_offset, now_ms()))])
 
 
 def _replay(registry: Registry, data: bytes) -> int:
@@ -168,15 +165,6 @@ def _check_partitions(registry: Registry, topics: Sequence[InternalTopic]) -> No
                 f"the cluster has {found.partitions} partitions of {topic.name}, and {topic.setting} is"
                 f" {topic.partitions}; set it to {found.partitions}"
             )
-
-
-def _records(
-    registry: Registry, topic: InternalTopic, new_topic_id: Callable[[], bytes], node_id: int
-) -> list[Message]:
-    name, partitions, segment_bytes, *_ = topic
-    return internal_topic(
-        registry, name, partitions, segment_bytes, topic.cleanup_policy, new_topic_id, on_one(node_id)
-    )
 
 
 def _batch(records: Sequence[Message], base_offset: int, time_ms: int) -> bytes:

@@ -1,6 +1,7 @@
 """The metadata log of several workers: topics, settings, users, producer ids. All follow it, and any of them may write.
 
-    follow   several times a second: reads what others have appended, and replays it
+    follow   when the engine has reported a change, and several times a second while another worker writes: reads what others
+             have appended, and replays it
     lead     when this worker wants to write: it claims the log, reads what it lacks, and runs the operations that wait; what
              they commit goes through the journal like any batch. When that is durable it releases the log.
     compact  when the log has many pieces: the one who leads writes the whole registry again, as changes that change nothing,
@@ -21,13 +22,14 @@ from contextlib import suppress
 
 from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
+from coordinator.cluster.workers.cluster import Workers
 from coordinator.cluster.workers.tasks import end
 from coordinator.topics.topics import METADATA_FOLDER, Topics
 
 _log = logging.getLogger(__name__)
 
 FOLLOW_S = 0.2
-"""How often a worker reads what others have written."""
+"""How often a worker reads what another one writes that has claimed the log."""
 POLL_S = 0.001
 PATIENCE_S = 1.0
 """How long a worker waits for another one that writes."""
@@ -46,6 +48,7 @@ class MetadataSharing:
         self,
         engine: Engine,
         worker: Worker,
+        cluster: Workers,
         journal: EngineWriter,
         topics: Topics,
         sequence: int,
@@ -56,22 +59,26 @@ class MetadataSharing:
         self._pieces_max = pieces_max
         self._engine = engine
         self._worker = worker
+        self._cluster = cluster
         self._journal = journal
         self._topics = topics
         self._log = topics.metadata.log
         self._sequence = sequence
         self._waiting: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._owner_seen = (0, 0.0)
+        """The epoch of the last owner that was seen, and when it was."""
+        self._task: asyncio.Task[None] | None = None
         topics.metadata.when_leading = self._when_leading
+        cluster.on_seen = self._wake.set
 
     def start(self) -> None:
         """Begins to follow, and to lead when something is to be written."""
-        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._watch())]
+        self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Ends the following, when what is under way is durable."""
-        await end(self._tasks)
+        await end([self._task])
         while self._journal.is_under_way(self._log):  # noqa: ASYNC110 - appends end by themselves
             await asyncio.sleep(POLL_S)
         try:
@@ -82,16 +89,6 @@ class MetadataSharing:
     def _when_leading(self, operation: Callable[[], None]) -> None:
         self._waiting.append(operation)
         self._wake.set()
-
-    async def _watch(self) -> None:
-        """Follows at once when the log has another owner, or none any more."""
-        epoch = 0
-        async for _ in self._engine.changes():
-            with suppress(EngineUnavailable):
-                owner = (await self._engine.owners()).get(METADATA_FOLDER, NOBODY)
-                if owner.epoch != epoch:
-                    epoch = owner.epoch
-                    self._wake.set()
 
     async def _run(self) -> None:
         while True:
@@ -106,6 +103,7 @@ class MetadataSharing:
                     await self._lead()
             except Exception as error:  # noqa: BLE001 - an engine that refuses today may be fit tomorrow
                 _log.warning("event=metadata_not_followed reason=%s", error)
+                asyncio.get_running_loop().call_later(FOLLOW_S, self._wake.set)
             # Without a claim what they write is refused, which they report to their clients.
             waiting, self._waiting = self._waiting, deque()
             is_writing = bool(waiting)
@@ -123,8 +121,10 @@ class MetadataSharing:
             _log.exception("event=change_of_metadata_failed")
 
     async def _sleep(self) -> None:
+        # Also while a dead worker has it, whose last append may still arrive.
+        is_written = self._cluster.owners.get(METADATA_FOLDER, NOBODY).worker is not None
         with suppress(TimeoutError):
-            async with asyncio.timeout(FOLLOW_S):
+            async with asyncio.timeout(FOLLOW_S if is_written else None):
                 await self._wake.wait()
 
     async def _settle(self) -> None:
@@ -169,6 +169,14 @@ class MetadataSharing:
     async def _release(self) -> None:
         """Lets others write. Raises EngineUnavailable: the log may still be claimed, by this worker."""
         claims = self._journal.let_go(self._log)
+        owner, now_s = self._cluster.owners.get(METADATA_FOLDER, NOBODY), asyncio.get_running_loop().time()
+        if owner.epoch != self._owner_seen[0]:
+            self._owner_seen = owner.epoch, now_s
+        if owner.worker is not None and self._cluster.owner_of(METADATA_FOLDER) is None and not claims:
+            is_mine = owner.worker.id == self._worker.id
+            if is_mine or now_s > self._owner_seen[1] + PATIENCE_S:
+                # That of its start, or one that an append has ended; or a dead worker's, but not of one that joins just now.
+                claims = [Claim(METADATA_FOLDER, owner.epoch, 0, 0)]
         if claims:
             await self._engine.release(claims)
 

@@ -1,13 +1,14 @@
 """Keeps this worker alive in the engine's eyes, takes the shards that it should have, and gives those that others should.
 
-    beat    six times in the engine's time-out; the lease is renewed with each
-    look    when the engine reports a change, when another worker is dead, and twice a second: who lives, who has what, what
-            should this worker have
+    beat    six times in the engine's time-out; the lease is renewed with each. The answer shows whether a report was missed
+    look    twice a second and when the engine reports a change, such as a worker that is dead. Only then it is asked who lives
+            and who has what: an idle worker costs its engine nothing but beats
     take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
     give    shards of this worker that another should have: a few at a time, and the next ones when that has them
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
             its disk takes no copy of a log, if there are others, who would wait for it otherwise
+    move    when an operator asks: this worker is marked as wanting a shard, so the other gives it, and gets another in exchange
     drain   before an orderly stop, or when an operator asks: this worker is marked as leaving, so the others should have its
             shards, and it gives them
     yield   when the lease is over (the engine cannot be reached, or this process was stopped): every shard, at once
@@ -21,22 +22,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Worker
 from coordinator.cluster.workers.assignment import assign
 from coordinator.cluster.workers.cluster import NAMED_MS, Workers
 from coordinator.cluster.workers.lease import Lease
 from coordinator.cluster.workers.reachability import Reachability
 from coordinator.cluster.workers.replay_turns import ReplayTurns
-from coordinator.cluster.workers.take_over import SharedShard, describe_failure
+from coordinator.cluster.workers.take_over import SharedShard
 from coordinator.cluster.workers.tasks import end
 from coordinator.runtime.shard import Status
 
 _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-"""How often a worker looks if the engine reports no change."""
-LIVING_S = 0.1
-"""How often it asks who lives. No engine reports that a worker is dead."""
+"""How often a worker looks at what it knows if the engine reports no change."""
+PAUSE_S_MIN = 0.01
+"""Between two beats: clocks differ."""
 TAKING_S = 0.05
 """How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
@@ -83,10 +84,13 @@ class Ownership:
         self._shards = {shard.name: shard for topic in shards.values() for shard in topic}
         self._cluster = cluster
         self._lease = lease
-        self._beat_s = beat_ms / 1000
+        self._beat_s = self._pause_s = beat_ms / 1000
+        """`_pause_s`: until the next beat. It comes early when another worker is dead by then, which its answer shows."""
         self._now_ms = now_ms
         self._on_taken = on_taken
         self._changed = asyncio.Event()
+        self._is_outdated = True
+        """Whether the engine may have other workers or owners than this worker knows."""
         self._first_round = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
@@ -100,6 +104,7 @@ class Ownership:
         self._term = 0
         """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
         lease.on_over = self._yield
+        engine.on_change = self._ask_again
         cluster.me = worker
 
     # --- start and stop -----------------------------------------------------------------------------------------------
@@ -114,8 +119,6 @@ class Ownership:
         """Goes on to beat, and returns when the first shards that this worker should have are loaded."""
         self._tasks = [
             asyncio.create_task(self._beat_forever()),
-            asyncio.create_task(self._watch()),
-            asyncio.create_task(self._watch_living()),
             asyncio.create_task(self._look_on_change()),
             asyncio.create_task(self._reachability.run()),
         ]
@@ -125,9 +128,7 @@ class Ownership:
         """Gives every shard to the others, what they do not take in time all at once, and leaves."""
         await self._drain()
         await end([*self._tasks, *self._moves.values()])
-        given = await asyncio.gather(
-            *(shard.give("the server stops") for shard in self._shards.values() if shard.is_held)
-        )
+        given = await asyncio.gather(*(each.give("the server stops") for each in self._shards.values() if each.is_held))
         self._cluster.held.clear()
         try:
             await self._engine.release([claim for claims in given for claim in claims])
@@ -135,12 +136,15 @@ class Ownership:
         except EngineUnavailable as error:
             _log.warning("event=not_released reason=%s", error)
 
-    async def set_leaving(self, *, is_leaving: bool) -> None:
-        """Gives the shards to the others from now on, while there are some, or takes a share again.
+    async def mark(self, *, is_leaving: bool | None = None, wants: str = "") -> None:
+        """Gives the shards to the others from now on, while there are some, or takes a share again; or wants a log.
 
         Raises EngineUnavailable. Then the next beat says it.
         """
-        self._worker = self._cluster.me = self._worker.marked(is_leaving=is_leaving)
+        wanted, leaving = self._worker.wants, self._worker.is_leaving if is_leaving is None else is_leaving
+        if wants:
+            wanted[wants] = 1 + max(each.wants.get(wants, 0) for each in (self._worker, *self._cluster.living))
+        self._worker = self._cluster.me = self._worker.marked(is_leaving=leaving, wants=wanted)
         await self._beat()
         self._changed.set()
 
@@ -148,7 +152,7 @@ class Ownership:
         """Gives the shards to the others while there are some, so that each shard is silent for one take-over only."""
         with suppress(EngineUnavailable, TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                await self.set_leaving(is_leaving=True)
+                await self.mark(is_leaving=True)
                 while self._has_successor and (self._cluster.held or self._moves):  # noqa: ASYNC110 - once per process
                     await asyncio.sleep(DRAIN_POLL_S)
 
@@ -171,16 +175,20 @@ class Ownership:
         if self._is_away:
             return
         began_ms = self._now_ms()
-        await self._engine.beat(self._worker)
+        summary = await self._engine.beat(self._worker)
+        if self._cluster.has_missed(summary):
+            self._ask_again()
+        self._pause_s = self._beat_s if summary.death_ms is None else min(self._beat_s, summary.death_ms / 1000)
         if self._lease.is_over:
             # Before it is renewed: this process may have been stopped, and others may have had its shards meanwhile.
             self._yield()
-            self._changed.set()
+            self._ask_again()
         self._lease.renew(began_ms)
 
     async def _beat_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._beat_s)
+            pause_s, self._pause_s = self._pause_s, self._beat_s
+            await asyncio.sleep(max(pause_s, PAUSE_S_MIN))
             try:
                 async with asyncio.timeout(2 * self._beat_s):
                     await self._beat()
@@ -209,24 +217,19 @@ class Ownership:
 
     # --- looks --------------------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        async for _ in self._engine.changes():
-            self._changed.set()
-
-    async def _watch_living(self) -> None:
-        while True:
-            await asyncio.sleep(LIVING_S)
-            with suppress(EngineUnavailable):  # the next look reports it
-                if await self._engine.workers() != self._cluster.living:
-                    self._changed.set()
+    def _ask_again(self) -> None:
+        self._is_outdated = True
+        self._changed.set()
 
     async def _look_on_change(self) -> None:
         while True:
             try:
                 await self._look()
             except EngineUnavailable as error:
+                self._is_outdated = True
                 _log.warning("event=look_failed reason=%s", error)
             except Exception:  # noqa: BLE001 - the next look may succeed
+                self._is_outdated = True
                 _log.exception("event=look_failed")
             if len(self._moves) > 1:
                 await asyncio.sleep(TAKING_S)
@@ -237,22 +240,25 @@ class Ownership:
 
     async def _see(self) -> None:
         """Takes over from the engine who lives and who owns what."""
+        self._is_outdated = False
         # In this order: whoever has claimed a log has beaten before, so an owner that lives is among the living.
         owners = await self._engine.owners()
-        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
-        self._cluster.owners = owners
         living = await self._engine.workers()
-        # Nobody is silent who was not missed by an earlier look, so most looks need not ask.
-        seen = await self._engine.workers(NAMED_MS) if self._cluster.is_anybody_missing(living) else living
+        seen = await self._engine.workers(NAMED_MS)
         if living != self._cluster.living:
             _log.info("event=workers_living nodes=%s", ",".join(str(worker.node_id) for worker in living))
+        claimed = [log for log, owner in owners.items() if owner.worker and owner != self._cluster.owners.get(log)]
+        self._cluster.owners = owners
         self._cluster.update(living, seen)
         for log in claimed:
             self._cluster.on_claimed(log)
+        self._cluster.on_seen()
 
     async def _look(self) -> None:
         self._drop_lost()
-        await self._see()
+        # Those who died are forgotten after a time that no engine reports. A worker that is away does not beat.
+        if self._is_outdated or self._cluster.silent or self._is_away:
+            await self._see()
         self._drop_fenced()
         wanted = self._cluster.expected = self._wanted()
         if self._is_away:
@@ -306,20 +312,20 @@ class Ownership:
             if owner.worker is not None and owner.worker.id in workers
         }
         owners |= dict.fromkeys(cluster.held, mine)
+        marks = sorted((number, log, each.id) for each in workers.values() for log, number in each.wants.items())
+        moved = {log: worker_id for _, log, worker_id in marks}
         wanted: dict[str, str] = {}
         for shards in self._topics.values():
-            wanted |= assign([shard.name for shard in shards], owners, list(workers.values()))
+            # A worker keeps what comes first, so it gives another one for a shard that was moved to it.
+            logs = sorted((shard.name for shard in shards), key=lambda log: log not in moved)
+            wanted |= assign(logs, owners | moved, list(workers.values()))
         return wanted
-
-    def _has_living_owner(self, log: str) -> bool:
-        owner = self._cluster.owner_of(log)
-        return owner is not None and owner.id != self._worker.id
 
     def _take_missing(self, wanted: Mapping[str, str]) -> None:
         for log, worker_id in wanted.items():
             shard = self._shards[log]
             is_mine = worker_id == self._worker.id and not shard.is_held
-            if is_mine and log not in self._moves and not self._has_living_owner(log):
+            if is_mine and log not in self._moves and self._cluster.owner_of(log) in {None, self._worker}:
                 owners = self._cluster.owners
                 seen = {name: owners[name].epoch if name in owners else 0 for name in shard.names}
                 self._move(log, self._take(shard, seen))
@@ -357,11 +363,15 @@ class Ownership:
 
         def done(ended: asyncio.Task[None]) -> None:
             del self._moves[log]
+            self._is_outdated = True
             error = None if ended.cancelled() else ended.exception()
             if error is None:
                 self._changed.set()
             else:
-                _log.warning("event=shard_not_moved log=%s reason=%s", log, describe_failure(error))
+                reason = (
+                    "another worker was quicker" if isinstance(error, Fenced) else f"{type(error).__name__}: {error}"
+                )
+                _log.warning("event=shard_not_moved log=%s reason=%s", log, reason)
                 if isinstance(error, OSError):
                     self._unfit_until_ms = self._now_ms() + UNFIT_MS
                     self._changed.set()

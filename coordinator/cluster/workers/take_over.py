@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, Fenced, LogFailed, Worker, no_parts
+from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, Worker, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.shared_events import SharedEventLog
 from coordinator.log.journaled_log import JournaledLog
@@ -188,8 +188,3 @@ class SharedShard:
         claims = self._journal.let_go(self.log)
         self.shard.give_up(reason)
         return claims
-
-
-def describe_failure(error: BaseException) -> str:
-    """Why a log could not be taken, for the log of the server."""
-    return "another worker was quicker" if isinstance(error, Fenced) else f"{type(error).__name__}: {error}"

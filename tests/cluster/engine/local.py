@@ -25,6 +25,12 @@ class BatchedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "engine":
+            super().__setattr__(name, value)
+        else:
+            setattr(self.engine, name, value)
+
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         return await self.engine.append([piece._replace(data=batch(piece.data, piece.sequence)) for piece in pieces])
 

@@ -177,7 +177,7 @@ async def test_a_release_of_an_old_owner_changes_nothing(connect):
 
 
 async def test_a_worker_lives_while_it_beats(connect):
-    first, second = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300, poll_ms=20)
+    first, second = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300)
     await first.beat(worker(2))
     await second.beat(worker(1))
     assert await first.workers() == [worker(1), worker(2)]
@@ -186,38 +186,52 @@ async def test_a_worker_lives_while_it_beats(connect):
     moved = worker(2)._replace(host="elsewhere")
     await first.beat(moved)
     assert await second.workers() == [moved]
-    polls = second.changes()
-    while await second.workers():
-        await anext(polls)
-    await polls.aclose()
+    async with asyncio.timeout(20):
+        while await second.workers():  # noqa: ASYNC110 - no engine reports a death
+            await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("change", ["beat", "claim", "release", "leave"])
+@pytest.mark.parametrize("change", ["beat", "mark", "claim", "release", "leave"])
 async def test_changes_of_workers_and_owners_are_reported(connect, change):
-    watching, acting = await connect(poll_ms=60_000), await connect()
+    """And the next beat shows them to whom no report has reached."""
+    watching, acting = await connect(), await connect()
     claim = await acting.claim(OTHER, worker(1))
     await acting.beat(worker(1))
-    changes = watching.changes()
-    await anext(changes)
+    before = await watching.beat(worker(3))
     acts = {
         "beat": lambda: acting.beat(worker(2)),
+        "mark": lambda: acting.beat(worker(1).marked(is_leaving=True, wants={LOG: 1})),
         "claim": lambda: acting.claim(LOG, worker(1)),
         "release": lambda: acting.release([claim]),
         "leave": lambda: acting.leave(worker(1)),
     }
-    waiting = asyncio.ensure_future(anext(changes))
-    await asyncio.sleep(0)
+    changed = asyncio.Event()
+    watching.on_change = changed.set
+    await asyncio.sleep(0.1)  # what was reported of the beats before
+    changed.clear()
     await acts[change]()
-    await asyncio.wait_for(waiting, 20)
-    await changes.aclose()
+    await asyncio.wait_for(changed.wait(), 20)
+    after = await watching.beat(worker(3))
+    assert (after.epochs, others(after)) != (before.epochs, others(before))
+    assert others(after) == [each for each in await watching.workers() if each != worker(3)]
+    assert after.epochs == sum(owner.epoch for owner in (await watching.owners()).values())
 
 
-async def test_changes_are_polled_where_nothing_is_reported(connect):
-    engine = await connect(poll_ms=10)
-    changes = engine.changes()
-    for _ in range(3):
-        await asyncio.wait_for(anext(changes), 20)
-    await changes.aclose()
+def others(summary):
+    return [each for each in summary.living if each != worker(3)]
+
+
+async def test_a_beat_says_when_the_next_worker_is_dead(connect):
+    dead, alive = await connect(beat_timeout_ms=300), await connect(beat_timeout_ms=300)
+    assert (await alive.beat(worker(2))).death_ms is None
+    await dead.beat(worker(1))
+    summary = await alive.beat(worker(2))
+    assert 0 < summary.death_ms < 301
+    async with asyncio.timeout(20):
+        while worker(1) in summary.living:
+            await asyncio.sleep(max(0.01, summary.death_ms / 1000))
+            summary = await alive.beat(worker(2))
+    assert summary.death_ms is None
 
 
 async def test_a_closed_engine_takes_nothing(connect):

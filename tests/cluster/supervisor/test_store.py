@@ -1,5 +1,7 @@
 """What the supervisor takes from a worker, what survives its restarts, and what a replay of a compacted log has."""
 
+import asyncio
+
 import pytest
 
 from coordinator.cluster.engine.engine import LogFailed, Piece
@@ -85,12 +87,11 @@ async def test_workers_of_a_closed_connection_are_dead_at_once(store, engine):
     await other.open()
     await other.beat(worker(2))
     assert await engine.workers() == [worker(2)]
-    changes = engine.changes()
-    await anext(changes)
+    changed = asyncio.Event()
+    engine.on_change = changed.set
     await other.close()
-    while await engine.workers():
-        await anext(changes)
-    await changes.aclose()
+    await asyncio.wait_for(changed.wait(), 20)
+    assert not await engine.workers()
 
 
 def test_epochs_are_never_taken_back(tmp_path):

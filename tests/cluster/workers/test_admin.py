@@ -63,7 +63,8 @@ async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_th
         assert status not in {421, 503}, path
     looking = asyncio.Event()
     first.engine.owners = lambda: unanswered(looking)
-    await looking.wait()
+    world.store.notify()  # a worker asks the engine only when something may have changed
+    await asyncio.wait_for(looking.wait(), WITHIN_S)
     first.sharing.cluster.owners = {}
     nowhere = f"no worker has __consumer_offsets-{shard} at the moment: try again"
     for method, path, body in PATHS:
@@ -167,3 +168,20 @@ async def test_a_drained_worker_gives_its_shards_to_the_others_until_it_resumes(
     await world.until(lambda: len(first.sharing.cluster.living) == 1)
     status, refused = await asked(first, "POST", "/v1/workers/1/drain", {})
     assert (status, refused["detail"]) == (409, "there is no other worker that could take the shards")
+
+
+async def test_a_shard_is_moved_in_exchange_for_another(world):
+    """Again and again, to either worker; its clients find what they committed."""
+    first, second, _, there = await groups_of_two(world)
+    shares = sorted(len(each.shards) for each in world.running)
+    index = second.server.groups.shard_of(there).index
+    for number, worker in ((1, first), (2, second), (1, first)):
+        status, _ = await asked(worker, "POST", f"/v1/workers/{number}/move", {"shard": f"__consumer_offsets-{index}"})
+        assert status == 200
+        await world.until(lambda: world.owner(index) is worker)  # noqa: B023 - it ends before the next round
+        await world.until_spread()
+        assert world.owner(index) is worker
+        assert sorted(len(each.shards) for each in world.running) == shares
+        assert await fetch(await worker.client(), there, "t") == (0, 7)
+    status, refused = await asked(first, "POST", "/v1/workers/1/move", {"shard": "cluster-id"})
+    assert (status, refused["detail"]) == (404, "there is no shard cluster-id")

@@ -1,10 +1,11 @@
 """Three workers share the shards of groups, and lose none of the acknowledged commits when one of them goes."""
 
 import asyncio
+import errno
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineRefused, EngineUnavailable, Worker
+from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Worker
 from coordinator.cluster.workers import metadata_sharing, ownership
 from coordinator.cluster.workers.cluster import listeners_of
 from coordinator.config.access_control import STANDARD_AUTHORIZER
@@ -24,6 +25,7 @@ from coordinator.security.principal import Principal
 from coordinator.server import CannotStart
 from coordinator.topics.alter_configs import ConfigOp
 from coordinator.topics.topics import METADATA_FOLDER
+from coordinator_lab.simulation.memory_engine import Delivery
 from tests.cluster.workers.world import (
     PATIENT,
     SHARDS,
@@ -101,10 +103,10 @@ async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
         async with workers(tmp_path, PATIENT) as world:
             first, second = await world.start(1, 2)
             await world.until_spread()
-            leaving = first.sharing.worker.marked(is_leaving=True)
+            leaving = first.sharing.worker.marked(is_leaving=True, wants={})
             assert leaving.is_leaving
             assert not first.sharing.worker.is_leaving
-            assert listeners_of(leaving)[:-1] == listeners_of(first.sharing.worker)
+            assert listeners_of(leaving) == listeners_of(first.sharing.worker)
             await asyncio.gather(world.stop(first), world.stop(second))
             owners = world.store.owners()
             assert {owners[f"__consumer_offsets-{index}"].worker for index in range(SHARDS)} == {None}
@@ -164,6 +166,23 @@ async def unanswered():
 
 def log_of(worker, group):
     return f"__consumer_offsets-{worker.server.groups.shard_of(group).index}"
+
+
+async def test_a_shard_whose_copy_cannot_be_written_is_taken_again(world, monkeypatch):
+    """By this worker or another one, whose disk is well: no restart is needed."""
+    (only,) = await world.start(1)
+    assert await create_topic(only, "t") == 0
+    client = await only.client()
+    log = only.server.groups.shard_of("g").log
+
+    def fails_once(*_batch):
+        patch.undo()
+        raise OSError(errno.EIO, "the disk is ill")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", fails_once)
+        assert await commit(client, "g", "t", 1) == ErrorCode.NOT_COORDINATOR
+        await eventually(lambda: commit(client, "g", "t", 2), 0)
 
 
 async def test_a_worker_gives_up_a_shard_of_which_it_sees_a_newer_claim(world):
@@ -573,6 +592,26 @@ async def test_a_worker_accepts_clients_when_it_knows_the_others(world, monkeypa
     assert refused
     assert await named(second) == [1, 2]
     await world.until(lambda: len(first.sharing.cluster.living) == 2)
+
+
+async def test_an_idle_worker_sends_nothing_but_beats(tmp_path):
+    async with workers(tmp_path, EngineSettings(beat_timeout_ms=3_000)) as world:
+        first, _ = await world.start(1, 2)
+        statements: list[str] = []
+
+        def noted(statement):
+            statements.append(statement)
+            return Delivery()
+
+        first.wire.draw = noted
+        await world.until(lambda: statements[-4:] == ["beat"] * 4)
+
+
+async def test_the_metadata_log_of_a_dead_worker_is_released(world):
+    """Whoever reads it would do so again and again, because the last append of the dead one may still arrive."""
+    await world.start(1)
+    world.store.claim(METADATA_FOLDER, ANOTHER, None)
+    await world.until(lambda: world.store.owners()[METADATA_FOLDER].worker is None)
 
 
 async def never(*_arguments, **_options):

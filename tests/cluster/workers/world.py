@@ -30,8 +30,8 @@ from coordinator_lab.simulation.memory_engine import Delivery, MemoryEngine, Mem
 from tests.rules.world import Client
 from tests.support.server_process import TOPICS
 
-SETTINGS = EngineSettings(beat_timeout_ms=1_200, append_timeout_ms=600, poll_ms=100)
-PATIENT = EngineSettings(beat_timeout_ms=600_000, append_timeout_ms=600_000, poll_ms=100)
+SETTINGS = EngineSettings(beat_timeout_ms=1_200, append_timeout_ms=600)
+PATIENT = EngineSettings(beat_timeout_ms=600_000, append_timeout_ms=600_000)
 """No lease ends, and no answer of the engine comes too late, however slow the machine is."""
 SHARDS = 6
 WITHIN_S = 20.0

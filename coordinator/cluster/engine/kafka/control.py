@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from coordinator.cluster.engine.engine import EngineSettings, EngineUnavailable, Owner, Worker
+from coordinator.cluster.engine.engine import EngineSettings, EngineUnavailable, Owner, Summary, Worker
 from coordinator.cluster.engine.kafka.cluster import BrokerError, Cluster, Partition
 from coordinator.cluster.engine.kafka.partitions import Partitions, next_offset
 from coordinator.cluster.engine.kafka.records import batches
@@ -111,11 +111,15 @@ class Control:
         builder.add(None, msgspec.json.encode(entry))
         await self._partitions.write(self._partition, builder.build(0, 0), BEATS)
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
         await self.write(Beat(worker))
         if self._position - self._begin > TRIM_RECORDS:
             await self._trim()
+        limit_ms, now_ms = self._beat_timeout_ms, self._now_ms()
+        left_ms = [beat_ms + limit_ms - now_ms for beat_ms, each in self._beats.values() if each.id != worker.id]
+        death_ms = min((each for each in left_ms if each > 0), default=None)
+        return Summary(sum(owner.epoch for owner in self._owners.values()), self._living(limit_ms), death_ms)
 
     async def _trim(self) -> None:
         """Removes what is old, behind a record that has all owners."""
@@ -152,7 +156,10 @@ class Control:
     async def workers(self, within_ms: int | None) -> list[Worker]:
         """The workers whose last beat is recent by the broker's clock. Raises: EngineUnavailable."""
         await self.catch_up()
-        since_ms = self._now_ms() - (self._beat_timeout_ms if within_ms is None else within_ms)
+        return self._living(self._beat_timeout_ms if within_ms is None else within_ms)
+
+    def _living(self, within_ms: int) -> list[Worker]:
+        since_ms = self._now_ms() - within_ms
         living = [worker for beat_ms, worker in self._beats.values() if beat_ms > since_ms]
         return sorted(living, key=lambda worker: (worker.node_id, worker.id))
 

@@ -13,9 +13,9 @@ that is not known any more, and a producer of it that has lost count of its sequ
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -28,6 +28,7 @@ from coordinator.cluster.engine.engine import (
     Fenced,
     Owner,
     Piece,
+    Summary,
     Worker,
 )
 from coordinator.cluster.engine.kafka.appends import Appends, Batch, OwnedLog, Write
@@ -49,7 +50,6 @@ from coordinator.cluster.engine.kafka.records import (
 )
 from coordinator.cluster.engine.kafka.snapshots import CoverWrite, write_parts
 from coordinator.cluster.engine.kafka.topics import Topics
-from coordinator.cluster.engine.watchers import Watchers
 
 BATCH_BYTES = 1 << 20
 """The largest batch that is sent, if the topic takes it."""
@@ -61,7 +61,7 @@ class KafkaEngine:
     def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
         """Raises: ValueError: the address is not valid; EngineRefused: the name of the cluster is not."""
         self._settings = settings
-        self._watchers = Watchers(settings.poll_ms)
+        self.on_change: Callable[[], None] = lambda: None
         self._cluster = Cluster(address, settings)
         self._topics = Topics(self._cluster, settings)
         self._partitions = Partitions(self._cluster)
@@ -69,7 +69,7 @@ class KafkaEngine:
         self._tails = Tails(self._partitions, self._reader)
         self._producers = Producers(self._cluster, settings.cluster)
         self._appends = Appends(self._cluster, self._partitions, self._reader, self._producers)
-        self._control = Control(self._cluster, self._partitions, self._topics.control, settings, self._watchers.notify)
+        self._control = Control(self._cluster, self._partitions, self._topics.control, settings, self._changed)
         self._owned_logs: dict[str, OwnedLog] = {}
         self._writing = asyncio.Lock()
         """One batch of a log is in flight at a time."""
@@ -92,12 +92,14 @@ class KafkaEngine:
             raise
 
     async def close(self) -> None:
-        self._watchers.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
         await self._cluster.close()
+
+    def _changed(self) -> None:
+        self.on_change()
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -122,15 +124,16 @@ class KafkaEngine:
             owned.starts = Starts(cover.upto, cover.tail)
             owned.covered(owned.cover_offset, cover)
         self._owned_logs[log] = owned
-        self._in_background(self._lock(owned))
+        self._lock(owned)
         return Claim(log, owned.epoch, owned.next_sequence, owned.covered_upto)
 
-    async def _lock(self, owned: OwnedLog) -> None:
+    def _lock(self, owned: OwnedLog) -> None:
         """Shuts the second lock; nothing waits for it."""
-        owned.producer = await self._producers.of(owned.log)
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        async def lock() -> None:
+            owned.producer = await self._producers.of(owned.log)
+
+        task = asyncio.create_task(lock())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -317,9 +320,9 @@ class KafkaEngine:
 
     # --- workers and owners -------------------------------------------------------------------------------------------
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        await self._control.beat(worker)
+        return await self._control.beat(worker)
 
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops. Raises: EngineUnavailable."""
@@ -332,7 +335,3 @@ class KafkaEngine:
     async def owners(self) -> dict[str, Owner]:
         """The newest claims that were announced. Raises: EngineUnavailable."""
         return await self._control.owners()
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each change in the control topic, when it could not be followed, and every `poll_ms`."""
-        return self._watchers.changes()

@@ -11,15 +11,23 @@ yields many batches at once. The supervisor compacts the logs itself: a snapshot
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
 from coordinator.cluster.engine.ended import EndedClaims
-from coordinator.cluster.engine.engine import Claim, EngineSettings, EngineUnavailable, Fenced, Owner, Piece, Worker
+from coordinator.cluster.engine.engine import (
+    Claim,
+    EngineSettings,
+    EngineUnavailable,
+    Fenced,
+    Owner,
+    Piece,
+    Summary,
+    Worker,
+)
 from coordinator.cluster.engine.local import wire
 from coordinator.cluster.engine.local.wire import Frame, WirePiece
-from coordinator.cluster.engine.watchers import Watchers
 
 GONE = "the supervisor of this machine is gone"
 
@@ -36,7 +44,7 @@ class LocalEngine(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._numbers = 0
         self._waiting: dict[int, asyncio.Future[Frame]] = {}
-        self._watchers = Watchers(settings.poll_ms)
+        self.on_change: Callable[[], None] = lambda: None
         self.lost = asyncio.Event()
         """Set when the connection is closed."""
 
@@ -66,13 +74,12 @@ class LocalEngine(asyncio.Protocol):
             if not future.done():
                 future.set_exception(EngineUnavailable(GONE))
         self.lost.set()
-        self._watchers.close()
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         for each in self._reader.feed(data):
             if each.kind == wire.CHANGED:
-                self._watchers.notify()
+                self.on_change()
                 continue
             future = self._waiting.pop(each.number, None)
             if future is not None and not future.done():
@@ -176,9 +183,11 @@ class LocalEngine(asyncio.Protocol):
 
     # --- workers and owners -------------------------------------------------------------------------------------------
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        await self.ask("beat", worker=worker)
+        beat_timeout_ms = self._settings.beat_timeout_ms
+        epochs, living, death_ms = await self.ask("beat", worker=worker, beat_timeout_ms=beat_timeout_ms)
+        return Summary(epochs, [Worker(*each) for each in living], death_ms)
 
     async def leave(self, worker: Worker) -> None:
         """Says that a worker stops. Raises: EngineUnavailable."""
@@ -186,15 +195,11 @@ class LocalEngine(asyncio.Protocol):
 
     async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent; those that live also have an open connection. Raises: EngineUnavailable."""
-        if within_ms is None:
-            return wire.workers(await self.ask("workers", beat_timeout_ms=self._settings.beat_timeout_ms))
-        return wire.workers(await self.ask("seen_workers", within_ms=within_ms))
+        beat_timeout_ms = self._settings.beat_timeout_ms
+        found = await self.ask("workers", beat_timeout_ms=beat_timeout_ms, within_ms=within_ms)
+        return [Worker(*each) for each in found]
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""
         owners = await self.ask("owners")
-        return {log: Owner(epoch, wire.worker_of(worker)) for log, (epoch, worker) in owners.items()}
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification, and every `poll_ms`."""
-        return self._watchers.changes()
+        return {log: Owner(epoch, worker and Worker(*worker)) for log, (epoch, worker) in owners.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import EngineUnavailable, Fenced, LogFailed, Worker
+from coordinator.cluster.engine.engine import EngineUnavailable, Fenced, LogFailed
 
 _HEAD = Struct(">IBI")
 _LENGTH_BYTES = 4
@@ -101,16 +101,6 @@ def decode_pieces(body: bytes) -> Iterator[WirePiece]:
         data_at = name_at + name_bytes
         position = data_at + data_bytes
         yield WirePiece(body[name_at:data_at].decode(), epoch, sequence, body[data_at:position])
-
-
-def worker_of(fields: Any) -> Worker | None:
-    """The worker that a JSON message has; None if it has none."""
-    return None if fields is None else Worker(*fields)
-
-
-def workers(fields: Iterable[Any]) -> list[Worker]:
-    """The workers that a JSON message lists."""
-    return [Worker(*each) for each in fields]
 
 
 _REFUSALS: Mapping[str, type[Exception]] = {"fenced": Fenced, "log failed": LogFailed, "unavailable": EngineUnavailable}

@@ -1,9 +1,8 @@
 """The engine over PostgreSQL, 15 or newer, with asyncpg.
 
-A worker has four connections to the primary. Appends have their own, so that nothing delays them. Claims and snapshots share
-one, and reads another, so that the replay of a log and the claim of the next one go on at the same time. Beats, owners and
-notifications share the fourth, whose commits do not wait for the standbys: a worker lives although nobody can append at the
-moment.
+A worker has two connections to the primary. Appends, claims and snapshots share the one whose commits wait for the standbys.
+Reads, beats, owners and notifications share the other: a worker lives although nobody can append at the moment, and a log is
+replayed while the next one is claimed. Statements wait for each other, so none may take long: pages are small.
 
 Whatever is not certain closes its connection, and an append's claims end with it:
 
@@ -28,18 +27,18 @@ from coordinator.cluster.engine.engine import (
     Fenced,
     Owner,
     Piece,
+    Summary,
     Worker,
 )
 from coordinator.cluster.engine.postgresql import sql
 from coordinator.cluster.engine.postgresql.link import LOST, Link
 from coordinator.cluster.engine.postgresql.primary import Primary, PrimaryConnection
 from coordinator.cluster.engine.postgresql.schema import check_cluster_name, check_schema, make_schema
-from coordinator.cluster.engine.watchers import Watchers
 
 PAGE_ROWS = 2_000
-PAGE_BYTES = 4 * 1024 * 1024
+PAGE_BYTES = 1024 * 1024
 """A page of a replay ends when it has this many rows or bytes; one more page is fetched ahead."""
-TRIMMED_AT_ONCE = 5_000
+TRIMMED_AT_ONCE = 1_000
 """The pieces that one statement of a snapshot removes at most."""
 
 
@@ -53,13 +52,11 @@ class PostgresqlEngine:
     def __init__(self, address: EngineAddress, settings: EngineSettings) -> None:
         check_cluster_name(settings.cluster)
         self._settings = settings
-        self._watchers = Watchers(settings.poll_ms)
+        self.on_change: Callable[[], None] = lambda: None
         self._primary = Primary(address, settings)
         limit_s = settings.append_timeout_ms / 1000
-        self._appends = Link(self._primary, "appends", limit_s=limit_s)
-        self._logs = Link(self._primary, "logs", limit_s=limit_s, is_durable=not settings.reads_only)
-        self._reads = Link(self._primary, "reads", limit_s=limit_s, is_durable=False)
-        self._members = _MembersLink(self._primary, limit_s, self._watchers.notify)
+        self._writes = Link(self._primary, limit_s, is_durable=True)
+        self._reads = Link(self._primary, limit_s, self._listen, is_durable=False)
         self._ended = EndedClaims()
 
     async def open(self) -> None:
@@ -69,14 +66,10 @@ class PostgresqlEngine:
         """
         reads_only = self._settings.reads_only
         try:
-            connection = await self._logs.connected()
+            connection = await (self._reads if reads_only else self._writes).connected()
             with connection.limited(self._settings.append_timeout_ms / 1000):
                 await (check_schema if reads_only else make_schema)(connection, self._primary.schema)
-            if reads_only:
-                return
-            await self._appends.connected()
             await self._reads.connected()
-            await self._members.connected()
         except BaseException as error:
             await self.close()
             if isinstance(error, LOST):
@@ -84,8 +77,7 @@ class PostgresqlEngine:
             raise
 
     async def close(self) -> None:
-        self._watchers.close()
-        await asyncio.gather(self._appends.close(), self._logs.close(), self._reads.close(), self._members.close())
+        await asyncio.gather(self._writes.close(), self._reads.close())
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
 
@@ -94,11 +86,11 @@ class PostgresqlEngine:
 
         Raises: Fenced; EngineUnavailable.
         """
-        rows = await self._logs.write(sql.CLAIM, log, *worker, seen, self._primary.schema)
+        rows = await self._writes.write(sql.CLAIM, log, *worker, seen, self._primary.schema)
         if not rows:
             raise Fenced(f"{log}: the epoch is not {seen} any more")
         epoch = rows[0]["epoch"]
-        [found] = await self._logs.fetch(sql.CLAIMED_LOG, log)
+        [found] = await self._writes.fetch(sql.CLAIMED_LOG, log)
         if found["epoch"] != epoch:
             raise Fenced(f"{log}: epoch {found['epoch']} is newer than {epoch}")
         return Claim(log, epoch, found["next_sequence"], found["covered"])
@@ -110,7 +102,7 @@ class PostgresqlEngine:
         """
         self._ended.end(claims)
         logs, epochs = [claim.log for claim in claims], [claim.epoch for claim in claims]
-        await self._logs.fetch(sql.RELEASE, logs, epochs, self._primary.schema)
+        await self._writes.fetch(sql.RELEASE, logs, epochs, self._primary.schema)
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         """Appends the pieces of all logs in one statement; returns the logs whose claims have ended.
@@ -121,7 +113,7 @@ class PostgresqlEngine:
 
     async def _send(self, pieces: list[Piece]) -> set[str]:
         """Returns the logs of which a piece was not appended. Raises: EngineUnavailable."""
-        rows = await self._appends.write(
+        rows = await self._writes.write(
             sql.APPEND,
             [piece.claim.log for piece in pieces],
             [piece.claim.epoch for piece in pieces],
@@ -208,7 +200,7 @@ class PostgresqlEngine:
 
     async def _explain_hole(self, claim: Claim) -> NoReturn:
         """Raises: Fenced, if a newer owner has removed what is missing; EngineUnavailable, if it is lost."""
-        [owner] = await self._logs.fetch(sql.EPOCH, claim.log)
+        [owner] = await self._writes.fetch(sql.EPOCH, claim.log)
         if owner["epoch"] != claim.epoch:
             self._ended.end([claim])
             raise Fenced(f"{claim.log}: epoch {owner['epoch']} is newer than {claim.epoch}")
@@ -228,61 +220,51 @@ class PostgresqlEngine:
         Raises: Fenced; EngineUnavailable.
         """
         self._ended.refuse(claim)
-        [[identity]] = await self._logs.fetch(sql.NEW_ID)
+        [[identity]] = await self._writes.fetch(sql.NEW_ID)
         count = 0
         async for part in parts:
             await self._if_held(claim, sql.ADD_PART, identity, count, part)
             count += 1
         await self._if_held(claim, sql.COMPLETE_SNAPSHOT, identity, upto, count)
         await self._if_held(claim, sql.REMOVE_OTHER_SNAPSHOTS, identity)
-        [[first]] = await self._logs.fetch(sql.FIRST_PIECE, claim.log)
+        [[first]] = await self._writes.fetch(sql.FIRST_PIECE, claim.log)
         while first is not None and first < upto:
             first = min(first + TRIMMED_AT_ONCE, upto)
             await self._if_held(claim, sql.REMOVE_PIECES, first)
 
     async def _if_held(self, claim: Claim, statement: str, *arguments: Any) -> None:
         """Runs a statement that returns a row if the claim is the newest. Raises: Fenced; EngineUnavailable."""
-        if not await self._logs.write(statement, claim.log, claim.epoch, *arguments):
+        if not await self._writes.write(statement, claim.log, claim.epoch, *arguments):
             self._ended.end([claim])
         self._ended.refuse(claim)
 
     # --- workers and owners -------------------------------------------------------------------------------------------
 
-    async def beat(self, worker: Worker) -> None:
+    async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""
-        await self._members.fetch(sql.BEAT, *worker, self._primary.schema)
+        beat_timeout_ms = self._settings.beat_timeout_ms
+        rows = await self._reads.fetch(sql.BEAT, *worker, self._primary.schema, beat_timeout_ms)
+        others = [Worker(*row[:5]) for row in rows if row["id"] is not None]
+        return Summary(rows[0]["epochs"], others, rows[0]["death_ms"])
 
     async def leave(self, worker: Worker) -> None:
         """Removes a worker, and those that died long ago. Raises: EngineUnavailable."""
-        await self._members.fetch(sql.LEAVE, worker.id, self._primary.schema)
+        await self._reads.fetch(sql.LEAVE, worker.id, self._primary.schema)
 
     async def workers(self, within_ms: int | None = None) -> list[Worker]:
         """The workers whose last beat is recent by the database's clock. Raises: EngineUnavailable."""
         limit_ms = self._settings.beat_timeout_ms if within_ms is None else within_ms
-        return [Worker(*row) for row in await self._members.fetch(sql.WORKERS, limit_ms)]
+        return [Worker(*row) for row in await self._reads.fetch(sql.WORKERS, limit_ms)]
 
     async def owners(self) -> dict[str, Owner]:
         """The newest claim of every log. Raises: EngineUnavailable."""
-        rows = await self._members.fetch(sql.OWNERS)
+        rows = await self._reads.fetch(sql.OWNERS)
         return {
             log: Owner(epoch, None if identity is None else Worker(identity, *where))
             for log, epoch, identity, *where in rows
         }
 
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at once, at each notification, when notifications may have been lost, and every `poll_ms`."""
-        return self._watchers.changes()
-
-
-class _MembersLink(Link):
-    """The connection that listens."""
-
-    def __init__(self, primary: Primary, limit_s: float, notify: Callable[[], None]) -> None:
-        super().__init__(primary, "members", limit_s=limit_s, is_durable=False)
-        self._channel = primary.schema
-        self._notify = notify
-
-    async def on_connected(self, connection: PrimaryConnection) -> None:
-        await connection.add_listener(self._channel, lambda *_message: self._notify())
-        connection.add_termination_listener(lambda _connection: self._notify())
-        self._notify()
+    async def _listen(self, connection: PrimaryConnection) -> None:
+        await connection.add_listener(self._primary.schema, lambda *_message: self.on_change())
+        connection.add_termination_listener(lambda _connection: self.on_change())
+        self.on_change()

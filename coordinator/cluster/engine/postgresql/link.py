@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,16 +16,21 @@ _log = logging.getLogger(__name__)
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 """What asyncpg raises when a statement fails or its connection is lost; an InternalClientError when the server has said goodbye
 to a connection on which nothing was asked."""
+OnConnected = Callable[[PrimaryConnection], Awaitable[None]]
 
 
 class Link:
     """A connection that is made again after it was lost. Statements wait for each other."""
 
-    def __init__(self, primary: Primary, purpose: str, *, limit_s: float, is_durable: bool = True) -> None:
+    def __init__(
+        self, primary: Primary, limit_s: float, on_connected: OnConnected | None = None, *, is_durable: bool
+    ) -> None:
+        """`on_connected`: what a connection needs before its first statement."""
         self._primary = primary
-        self._purpose = purpose
+        self._purpose = "writes" if is_durable else "reads"
         self._limit_s = limit_s
         self._is_durable = is_durable
+        self._on_connected = on_connected
         self._turn = asyncio.Lock()
         self._connection: PrimaryConnection | None = None
         self._is_closed = False
@@ -83,8 +89,9 @@ class Link:
             known.terminate()
         self._connection = connection = await self._primary.connect(is_durable=self._is_durable)
         try:
-            with connection.limited(self._limit_s):
-                await self.on_connected(connection)
+            if self._on_connected is not None:
+                with connection.limited(self._limit_s):
+                    await self._on_connected(connection)
         except BaseException as error:
             connection.terminate()
             if isinstance(error, LOST):
@@ -92,9 +99,6 @@ class Link:
             raise
         _log.info("event=engine_connected purpose=%s timeline=%d", self._purpose, connection.timeline)
         return connection
-
-    async def on_connected(self, connection: PrimaryConnection) -> None:
-        """What a connection needs before its first statement: nothing."""
 
     def drop(self) -> None:
         """Closes the connection; the next statement makes another."""

@@ -63,18 +63,13 @@ WITH claimed AS (
     RETURNING epoch)
 SELECT epoch, pg_notify($8, ''), {_DURABILITY} FROM claimed
 """
-# A statement of its own: one that waited for a lock would still see the log as it was before.
-CLAIMED_LOG = """
-SELECT owner.epoch, covered.upto AS covered,
-       greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
-FROM owner, (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
-WHERE log = $1
-"""
 EXTENT = """
 SELECT covered.upto AS covered,
        greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
 FROM (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
 """
+# A statement of its own: one that waited for a lock would still see the log as it was before.
+CLAIMED_LOG = f"SELECT epoch, covered, next_sequence FROM owner, ({EXTENT}) AS extent WHERE log = $1"
 RELEASE = """
 WITH sent AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS sent (log, epoch)),
 held AS MATERIALIZED (
@@ -143,12 +138,21 @@ removed AS (DELETE FROM piece USING held WHERE piece.log = held.log AND sequence
 SELECT {_DURABILITY} FROM held
 """
 
+# A row for each other worker that lives, or one: the next one to die, unless it beats before, comes first.
 BEAT = """
-WITH beat AS (
+WITH before AS (
+    SELECT FROM worker
+    WHERE (id, node_id, host, port, listeners) = ($1, $2, $3, $4, $5)
+        AND beat > clock_timestamp() - $7 * interval '1 millisecond'),
+beaten AS (
     INSERT INTO worker (id, node_id, host, port, listeners, beat) VALUES ($1, $2, $3, $4, $5, clock_timestamp())
-    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp()
-    RETURNING xmax = 0 AS is_new)
-SELECT pg_notify($6, '') FROM beat WHERE is_new
+    ON CONFLICT (id) DO UPDATE SET node_id = $2, host = $3, port = $4, listeners = $5, beat = clock_timestamp())
+SELECT id, node_id, host, port, listeners, epochs,
+       $7 - 1000 * extract(epoch FROM clock_timestamp() - beat)::float8 AS death_ms,
+       (SELECT pg_notify($6, '') WHERE NOT EXISTS (SELECT FROM before))
+FROM (SELECT coalesce(sum(epoch), 0)::bigint AS epochs FROM owner) AS owners
+LEFT JOIN worker ON id <> $1 AND beat > clock_timestamp() - $7 * interval '1 millisecond'
+ORDER BY beat
 """
 LEAVE = """
 WITH gone AS (DELETE FROM worker WHERE id = $1 OR beat < clock_timestamp() - interval '1 day' RETURNING id)
