@@ -233,6 +233,18 @@ def test_a_leave_of_several_members_is_answered_for_each():
     assert h.consumer().state == "Empty"
 
 
+def test_of_many_members_that_leave_together_the_log_names_ten():
+    h = ConsumerHarness()
+    ids = [f"m{number}" for number in range(11)]
+    for member_id in ids:
+        h.join_modern(member_id=member_id)
+    h.leave("g", *ids)
+    (left,) = h.facts_named("members_left")
+    assert (left["count"], left["members"]) == (11, ids[:10])
+    (target,) = [record for record in h.records if record.key.NAME == "ConsumerGroupTargetAssignmentMetadataKey"][-1:]
+    assert target.value.assignment_timestamp == 0
+
+
 def test_with_migration_disabled_neither_kind_takes_the_other():
     h = ConsumerHarness(group_consumer_migration_policy="disabled")
     h.join_modern()

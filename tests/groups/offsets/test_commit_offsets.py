@@ -77,7 +77,8 @@ def test_earlier_releases_refuse_it_with_one_error_in_every_version(coordinator)
 def test_an_empty_group_accepts_commits_without_a_generation_despite_an_instance_id(coordinator):
     emptied_group(coordinator, "g")
     assert commit_one(coordinator, group_instance_id="anything") == OK
-    assert commit_one(coordinator, member_id="m", generation=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    for generation in (0, 1):
+        assert commit_one(coordinator, member_id="m", generation=generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
