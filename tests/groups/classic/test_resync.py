@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.groups.classic.member import session_key
 from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.fencing import RESYNCED, fence_commit_in_transaction
 from coordinator.groups.offsets.commit import commit
@@ -268,7 +269,9 @@ def test_a_rebalance_aborts_the_resync_and_everybody_who_waits_is_answered(event
         h.join("g", ids[0])
     assert [leading.error.name, following.error.name] == ["REBALANCE_IN_PROGRESS"] * 2
     assert h.group().resync is None
+    assert h.facts_named("resync_aborted") == [{"group_id": "g", "generation": 1}]
     assert ("classic-resync", "g") not in h.timers
+    assert {session_key("g", each) for each in ids[:2]} <= h.timers.keys()
     h.settle()
 
 
@@ -369,6 +372,8 @@ def test_a_static_leader_that_comes_back_knows_of_no_resync_so_everybody_keeps_w
     assert leading.error is ErrorCode.FENCED_INSTANCE_ID
     assert following.reply.assignment == b"A1"
     assert h.heartbeat("g", ids[2], 1).ok
+    assert h.facts_named("resync_aborted") == [{"group_id": "g", "generation": 1}]
+    assert ("classic-resync", "g") not in h.timers
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------
@@ -566,7 +571,9 @@ def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
     (event,) = h.events_of("GroupResynced")
     assert (event.epoch, event.member_id, event.members, event.changed, event.duration_ms) == (1, leader, 2, 2, 250)
     assert [(each.member_id, each.waited_ms) for each in event.waited_for] == [(follower, 250)]
-    assert [fact["took_ms"] for fact in h.facts_named("group_resynced")] == [250]
+    begun = {"group_id": "g", "generation": 1}
+    assert h.facts_named("resync_started") == [{**begun, "changing": 2, "awaited": 1}]
+    assert h.facts_named("group_resynced") == [{**begun, "changed": 2, "took_ms": 250}]
     received = {each.member_id: each.topics[0].partitions for each in h.events_of("AssignmentDelivered")[-2:]}
     assert received == {leader: [0, 1], follower: [2]}
 
