@@ -7,7 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # Python keeps what it compiled, and pytest the tests that it rewrote, or every process compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
-# Processes that run tests; 0: no process but this one, for a debugger.
+# Processes that run tests; 0: no process but this one, for a debugger. `auto` is one per core, and for `test` one more, since
+# most of its tests wait for other programs.
 WORKERS ?= auto
 
 .PHONY: setup install serve quick test explore fuzz check site workflows format lock sbom release clean
@@ -39,7 +40,7 @@ quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not process and not long" $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(or $(filter-out auto,$(WORKERS)),$$(($$(getconf _NPROCESSORS_ONLN) + 1))) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # What the tests draw at random is the same in each run of `make test`. Here it is new in each of RUNS rounds.
 RUNS ?= 10

@@ -39,6 +39,7 @@ _SHARE_SINCE = 6
 _NO_NODE = -1
 _NOT_AVAILABLE = "The coordinator is not available."
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
+_TEXTS = {ErrorCode.INVALID_REQUEST: _UNKNOWN_TYPE, ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_AVAILABLE}
 _ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
 _FIELDS = {GROUP: "group", TRANSACTION: "transactional_id"}
 _Coordinator = FindCoordinatorResponse.Coordinator
@@ -122,7 +123,8 @@ def _described(key: str, node: Node | None) -> _Coordinator:
 def refuse(request: FindCoordinatorRequest, error: KafkaError, api_version: int) -> FindCoordinatorResponse:
     text = error.message or ""
     if api_version < _BATCHED_SINCE:
-        text = text or _UNKNOWN_TYPE  # the message may be empty in the batched form only
+        # The message may be empty in the batched form only.
+        text = text or _TEXTS.get(error.code, error.code.name)
         return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=_NO_NODE, host="", port=-1)
     return FindCoordinatorResponse(coordinators=[_nowhere(key, error.code, text) for key in request.coordinator_keys])
 

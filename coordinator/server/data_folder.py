@@ -3,7 +3,7 @@
 import fcntl
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -145,18 +145,19 @@ def cluster_id(disk: Disk, folder: str, entropy: Entropy, catalog: Catalog = NO_
     Raises CannotStart if the file has no cluster.id, and DamagedLog if it has not the one that the catalog has.
     """
     if not catalog.cluster_id:
-        return _stored_cluster_id(disk, folder, entropy)
+        return stored_cluster_id(disk, folder, lambda: new_cluster_id(entropy))
     path = f"{folder}/meta.properties"
     if not disk.exists(path):
         raise DamagedLog(path, 0, -1, f"the file is missing; it had cluster.id={catalog.cluster_id}")
-    stored = _stored_cluster_id(disk, folder, entropy)
+    stored = stored_cluster_id(disk, folder, lambda: new_cluster_id(entropy))
     if stored != catalog.cluster_id:
         reason = f"it has cluster.id={stored}; the catalog was written for {catalog.cluster_id}"
         raise DamagedLog(path, 0, -1, reason)
     return stored
 
 
-def _stored_cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
+def stored_cluster_id(disk: Disk, folder: str, choose: Callable[[], str]) -> str:
+    """The cluster's id in meta.properties; `choose` gives that of a new folder. Raises CannotStart if the file has none."""
     path = f"{folder}/meta.properties"
     if disk.exists(path):
         for line in disk.read(path).decode("utf-8", "replace").splitlines():
@@ -164,7 +165,7 @@ def _stored_cluster_id(disk: Disk, folder: str, entropy: Entropy) -> str:
             if name.strip() == "cluster.id" and value.strip():
                 return value.strip()
         raise CannotStart(f"{path} has no cluster.id")
-    chosen = new_cluster_id(entropy)
+    chosen = choose()
     file = disk.open(f"{path}.tmp")
     file.truncate(0)
     file.append(f"version=1\ncluster.id={chosen}\n".encode())

@@ -15,6 +15,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.overlay.brokers import RETRY_S, START_S, Brokers
 from coordinator.overlay.links import Address, Links
 from coordinator.server import CannotStart
+from coordinator.server.data_folder import stored_cluster_id
 from coordinator.server.process import DISK_THREADS, SWITCH_S, run_locked, say_ready, stop_signal, unless
 from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from coordinator.watch.server import WatchingServer
@@ -68,9 +69,16 @@ async def _watch(config: ServerConfig, watched: Watched, started_s: float) -> No
     found = await unless(stop, _find(brokers, watched.name))
     if found is None:
         return
+    disk = RealDisk()
+    belongs_to = stored_cluster_id(disk, config.log_dir, lambda: brokers.cluster_id)
+    if belongs_to != brokers.cluster_id:
+        raise CannotStart(
+            f"{config.log_dir} belongs to the cluster {belongs_to}, and {watched.name} is {brokers.cluster_id}:"
+            " a watcher needs a folder of its own for each cluster"
+        )
     server = WatchingServer(
         config_for(config, found.groups, found.transactions),
-        loop, clock, RealDisk(), RealEntropy(), ThreadPool(loop, DISK_THREADS), brokers,
+        loop, clock, disk, RealEntropy(), ThreadPool(loop, DISK_THREADS), brokers,
         history_ms=watched.history_ms, without_transactions=found.without_transactions,
     )  # fmt: skip
     _, admin = await server.start()

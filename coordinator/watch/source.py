@@ -18,7 +18,7 @@ from coordinator.client.asynchronous import Client
 from coordinator.client.conversation import LinkFailed
 from coordinator.log.batch import CorruptBatch, UnsupportedCompression
 from coordinator.overlay.brokers import Brokers
-from coordinator.overlay.topics import TopicFollower, seen_in
+from coordinator.overlay.topics import TopicFollower
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, MetadataResponse
@@ -175,10 +175,6 @@ class Source:
 
     async def _look_up(self) -> float:
         response = await self._brokers.look_up()
-        if not self._leaders and seen_in(response) and self._follower.is_foreign(response):
-            raise LinkFailed(
-                "the folder of the watcher has the topics of another cluster: it needs a folder of its own"
-            )
         self._leaders = {
             (topic.name, each.partition_index): each.leader_id
             for topic in response.topics

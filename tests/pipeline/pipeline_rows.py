@@ -51,8 +51,9 @@ def frame(spark: Any, view: str, rows: list[dict[str, Any]]) -> Any:
 class History:
     """A state log and an event log in one shard, written record by record. Time is the offset times one hundred."""
 
-    def __init__(self, group: str = "g") -> None:
+    def __init__(self, group: str = "g", shard: int = 0) -> None:
         self.group = group
+        self.shard = shard
         self.state: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.commits: list[dict[str, Any]] = []
@@ -63,6 +64,7 @@ class History:
         offset = self.end
         self.end += 1
         row = {"offset": offset, "state_offset": offset, "timestamp_ms": offset * 100, "group": self.group}
+        row["shard"] = self.shard
         self.state.append(row | {"tombstone": False} | fields)
         return offset
 
@@ -148,7 +150,8 @@ class History:
         offset = len(self.events)
         position = self.end if at is None else at
         row = {"offset": offset, "timestamp_ms": position * 100, "time_ms": position * 100, "state_offset": position}
-        self.events.append(row | {"type": name, "group": self.group, "group_kind": "consumer"} | fields)
+        named = {"type": name, "shard": self.shard, "group": self.group, "group_kind": "consumer"}
+        self.events.append(row | named | fields)
         return offset
 
     def commit_decided(
@@ -163,5 +166,6 @@ class History:
         return frame(spark, columns.STATE, self.state), frame(spark, columns.EVENTS, self.events)
 
 
-def complete_from(spark: Any, offset: int = 0) -> Any:
-    return spark.createDataFrame([(LOG, 0, offset)], "log_id string, shard int, complete_from bigint")
+def complete_from(spark: Any, offset: int = 0, shards: int = 1) -> Any:
+    rows = [(LOG, shard, offset) for shard in range(shards)]
+    return spark.createDataFrame(rows, "log_id string, shard int, complete_from bigint")

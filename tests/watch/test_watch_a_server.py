@@ -1,5 +1,6 @@
 """`coordinator watch` of a server of ours, which stands for a cluster: what it shows is what the server itself shows."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -269,11 +270,22 @@ def test_without_a_right_to_read_it_does_not_start(tmp_path: Path, secured: tupl
         Watcher(tmp_path / "w", server.bootstrap, *secured_by("stranger", ca, tmp_path)).start()
 
 
-def test_a_data_folder_of_a_server_is_refused(tmp_path: Path, cluster: ServerProcess) -> None:
-    with started(tmp_path / "w") as other:
+def _refused(folder: Path, cluster: ServerProcess) -> str:
+    """Why a watcher does not start with this folder."""
+    command = Watcher(folder, cluster.bootstrap).command()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def test_a_folder_of_another_cluster_or_of_a_server_is_refused(tmp_path: Path, cluster: ServerProcess) -> None:
+    """Also if it has the id of the cluster, and no catalog that tells another one: as a broker's of Kafka."""
+    folder = tmp_path / "w"
+    with started(folder) as other:
         with joined(other, "group"):
             pass
         other.terminate()
-    command = Watcher(tmp_path / "w", cluster.bootstrap).command()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert (done.returncode, "a data folder of its own" in done.stderr) == (1, True), done.stderr
+    assert "a folder of its own for each cluster" in _refused(folder, cluster)
+    shutil.copy(cluster.data_dir / "meta.properties", folder / "data")
+    (folder / "data" / "log-catalog").unlink()
+    assert "a data folder of its own" in _refused(folder, cluster)
