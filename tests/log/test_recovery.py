@@ -176,6 +176,18 @@ def test_a_segment_is_examined_alike_in_whatever_pieces_it_is_read(monkeypatch, 
     assert following == [next((each for each in POSITIONS[:-1] if each >= at), None) for at in range(0, len(whole), 10)]
 
 
+def test_an_intact_batch_is_looked_for_within_two_billion_offsets():
+    """Its checksum does not cover the offset, so another offset is no batch of this log."""
+    farthest = 300 + (1 << 31) - 1
+    for offset, found in ((299, None), (300, 3), (farthest, 3), (farthest + 1, None)):
+        content = b"???" + make_batch(offset, [(b"key", b"value")])
+        assert find_batch(Content(content), 0, len(content), 300) == found
+
+
+def test_damage_is_reported_with_file_position_and_last_good_offset():
+    assert str(DamagedLog("a.log", 7, 3, "why")) == "a.log is damaged at position 7 (why); last good offset 3"
+
+
 @pytest.mark.parametrize("batch", range(3))
 @pytest.mark.parametrize("keep_checkpoint", [True, False])
 @pytest.mark.parametrize("field", [at for at in range(POSITIONS[1]) if at not in LEADER_EPOCH])
