@@ -435,6 +435,17 @@ def test_a_partition_lost_in_a_resync_is_not_committed_with_the_same_generation(
     assert h.groups.counters.fenced[RESYNCED] == 2
 
 
+def test_an_assignment_that_cannot_be_read_hides_no_loss_of_another_member():
+    h = GroupHarness()
+    leader, _, follower = ids = [h.join_new_member() for _ in range(3)]
+    h.advance(0)
+    before = dict(zip(ids, (assignment(0), b"unreadable", assignment(1, 2)), strict=True))
+    h.sync("g", leader, 1, before)
+    resync(h, leader, {**before, leader: assignment(0, 1), follower: assignment(2)})
+    fetch(h, follower)
+    assert [commit_error(h, follower, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
+
+
 def test_a_generation_that_was_not_resynced_lets_its_members_commit_everything():
     h, leader, follower = moved()
     fetch(h, follower)
