@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.groups.classic.member import session_key
 from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.fencing import RESYNCED, fence_commit_in_transaction
 from coordinator.groups.offsets.commit import commit
@@ -271,7 +270,6 @@ def test_a_rebalance_aborts_the_resync_and_everybody_who_waits_is_answered(event
     assert h.group().resync is None
     assert h.facts_named("resync_aborted") == [{"group_id": "g", "generation": 1}]
     assert ("classic-resync", "g") not in h.timers
-    assert {session_key("g", each) for each in ids[:2]} <= h.timers.keys()
     h.settle()
 
 
@@ -296,6 +294,19 @@ def test_the_session_of_a_member_that_waits_in_a_resync_does_not_run_out():
     assert leading.ok
     h.advance(900)
     assert len(h.group().members) == 3
+
+
+def test_the_session_of_a_member_starts_again_when_a_rebalance_ends_its_wait():
+    h = GroupHarness()
+    ids = h.stable(members=3, session_ms=1_000)
+    resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    fetch(h, ids[1])
+    h.advance(900)
+    h.leave("g", ids[2])
+    h.advance(900)
+    assert list(h.group().members) == ids[:2]
+    h.advance(200)
+    assert not h.group().members
 
 
 def test_the_leaders_next_resync_replaces_the_one_that_waits():
@@ -360,6 +371,18 @@ def test_a_static_follower_that_comes_back_after_it_asked_asks_again():
     fetch(h, ids[2])
     assert leading.is_parked
     assert h.sync("g", new_id, 1).reply.assignment == b"x"
+    assert leading.ok
+
+
+def test_a_static_follower_that_comes_back_late_has_all_of_the_time_to_ask():
+    h = GroupHarness()
+    ids = h.stable(members=3, static=True, session_ms=REBALANCE_MS * 3)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"A2"})
+    h.advance(REBALANCE_MS - 1)
+    new_id = h.join("g", "", instance="i1", session_ms=REBALANCE_MS * 3).reply.member_id
+    h.advance(REBALANCE_MS - 1)
+    assert leading.is_parked
+    assert h.sync("g", new_id, 1, instance="i1").reply.assignment == b"x"
     assert leading.ok
 
 
