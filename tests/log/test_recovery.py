@@ -7,7 +7,7 @@ import pytest
 from coordinator.log import recovery
 from coordinator.log.batch import HEADER_BYTES
 from coordinator.log.log import DamagedLog, Log
-from coordinator.log.recovery import examine, find_batch
+from coordinator.log.recovery import Fault, examine, find_batch, reads_as_unwritten
 from coordinator.log.segment import segment_name
 from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, open_log, reopened, settings
@@ -182,6 +182,12 @@ def test_an_intact_batch_is_looked_for_within_two_billion_offsets():
     for offset, found in ((299, None), (300, 3), (farthest, 3), (farthest + 1, None)):
         content = b"???" + make_batch(offset, [(b"key", b"value")])
         assert find_batch(Content(content), 0, len(content), 300) == found
+
+
+@pytest.mark.parametrize(("zeros", "is_unwritten"), [(0, False), (63, False), (64, True)])
+def test_a_sector_that_ends_in_64_zeros_was_not_written(zeros, is_unwritten):
+    content = bytes(zeros).rjust(512, b"?") + b"?" * 100
+    assert reads_as_unwritten(Content(content), Fault(0, 1, "why"), len(content)) == is_unwritten
 
 
 def test_damage_is_reported_with_file_position_and_last_good_offset():

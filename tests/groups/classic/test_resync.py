@@ -612,6 +612,13 @@ def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
     assert received == {leader: [0, 1], follower: [2]}
 
 
+def test_a_member_whose_assignment_stays_is_delivered_nothing():
+    h, ids, _ = started()
+    before = len(h.events_of("AssignmentDelivered"))
+    fetch(h, ids[1])
+    assert [each.member_id for each in h.events_of("AssignmentDelivered")[before:]] == ids[:2]
+
+
 # --- validation -------------------------------------------------------------------------------------------------------
 
 
