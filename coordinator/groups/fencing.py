@@ -243,8 +243,6 @@ def fence_epoch(
         if epoch != committer.member_epoch:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return
-    if epoch == committer.member_epoch and not policies.require_ownership:
-        return
     metadata_max = groups.config.offset_metadata_max_bytes
     reason = stale_because(committer, epoch, committed_partitions(request, metadata_max), policies)
     if reason is not None:

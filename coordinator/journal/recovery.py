@@ -162,7 +162,8 @@ def _chain(slots: list[_FoundSlot]) -> Iterator[tuple[_FoundSlot, int, Entry]]:
         later = needed[number:]
         if later and later[0].header.first_sequence == expected:
             continue
-        if _is_followed(slot, position, expected) or _was_durable(later, expected):
+        behind = (slot, position), *((each, ENTRIES_AT) for each in later)
+        if any(_is_followed(*each, expected) for each in behind):
             raise _damage(slot, position, expected)
         return
 
@@ -173,7 +174,7 @@ def _entry_at(slot: _FoundSlot, position: int, sequence: int) -> Entry | None:
 
 
 def _is_followed(slot: _FoundSlot, position: int, sequence: int) -> bool:
-    """Whether a later entry behind a position was written when this sequence was durable."""
+    """Whether a later entry at a position or behind it was written when this sequence was durable."""
     at = slot.content.find(entries.MAGIC, position)
     while at >= 0:
         entry = entries.decode(slot.content, at, slot.header.salt)
@@ -181,12 +182,6 @@ def _is_followed(slot: _FoundSlot, position: int, sequence: int) -> bool:
             return True
         at = slot.content.find(entries.MAGIC, at + 1)
     return False
-
-
-def _was_durable(later: list[_FoundSlot], sequence: int) -> bool:
-    """Whether the first entry of a later slot was written when this sequence was durable."""
-    firsts = (_entry_at(slot, ENTRIES_AT, slot.header.first_sequence) for slot in later)
-    return any(entry is not None and entry.sequence > sequence and entry.flags & ALL_BEFORE_DURABLE for entry in firsts)
 
 
 def _damage(slot: _FoundSlot, position: int, sequence: int) -> DamagedLog:

@@ -5,7 +5,8 @@ import errno
 import pytest
 from google_crc32c import value as crc32c
 
-from coordinator.journal.set_aside import write_aside
+from coordinator.journal.entry import encode, part_prefix
+from coordinator.journal.set_aside import set_aside, write_aside
 from coordinator.journal.slot import (
     ENTRIES_AT,
     PREFIX,
@@ -153,3 +154,16 @@ def test_every_flipped_bit_and_every_truncation_of_where_the_journal_continues_i
             flipped = bytearray(noted)
             flipped[position] ^= 1 << bit
             assert next_slot(bytes(flipped), HEADER.salt) is None
+
+
+def test_a_slot_that_cannot_be_read_to_its_end_is_not_set_aside(disk):
+    slot = Slot.create(disk, PATH, 2_048)
+    slot.begin(HEADER)
+    for sequence in (8, 9):
+        entry = encode(HEADER.salt, sequence, 0, [part_prefix("groups-0", b"batch"), b"batch"])
+        slot.write(entry)
+        slot.position += len(entry)
+    slot.file.write_at(slot.position - 1, b"?")
+    with pytest.raises(OSError, match="cannot be read") as refused:
+        set_aside(disk, slot, {"groups-0"}, f"{FOLDER}/{slot_name(2)}", b"saltsalt")
+    assert (refused.value.errno, disk.list(FOLDER)) == (errno.EIO, [slot_name(1)])

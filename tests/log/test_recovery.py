@@ -4,7 +4,10 @@ from random import Random
 
 import pytest
 
+from coordinator.log import recovery
+from coordinator.log.batch import HEADER_BYTES
 from coordinator.log.log import DamagedLog, Log
+from coordinator.log.recovery import Fault, examine, find_batch, reads_as_unwritten
 from coordinator.log.segment import segment_name
 from coordinator_lab.simulation.disk import PowerCut, SimulatedDisk
 from tests.log.log_helpers import FOLDER, append, content, filled, make_batch, open_log, reopened, settings
@@ -138,6 +141,57 @@ def test_a_batch_whose_offset_was_lost_with_a_sector_is_a_torn_tail(count):
     overwrite(disk, FIRST, bytes(whole))
     log = reopened(disk)
     assert log.end_offset == end_offset + (not any(lost))
+
+
+class Content:
+    """A file that is open for reading."""
+
+    def __init__(self, content):
+        self._content = content
+
+    def pread(self, position, count):
+        return self._content[position : position + count]
+
+
+def examined(content, verify_from):
+    """What an examination returns and visits, and the next batch from some positions on."""
+    visited = []
+    found = examine(
+        Content(content), len(content), 0, verify_from, 0, lambda header, at: visited.append((header.base_offset, at))
+    )
+    return found, visited, [find_batch(Content(content), at, len(content), 0) for at in range(0, len(content), 10)]
+
+
+@pytest.mark.parametrize("chunk_bytes", [HEADER_BYTES, HEADER_BYTES + 1, 150, 400])
+def test_a_segment_is_examined_alike_in_whatever_pieces_it_is_read(monkeypatch, chunk_bytes):
+    whole = filled().read(FIRST)
+    flipped = bytearray(whole)
+    flipped[POSITIONS[10] + HEADER_BYTES + 3] ^= 1
+    cases = [(content, after) for content in (whole, whole[:-1], bytes(flipped)) for after in (0, 15, 20)]
+    expected = [examined(*case) for case in cases]
+    monkeypatch.setattr(recovery, "_CHUNK_BYTES", chunk_bytes)
+    assert [examined(*case) for case in cases] == expected
+    found, visited, following = expected[0]
+    assert (found, visited) == ((20, None), list(enumerate(POSITIONS[:-1])))
+    assert following == [next((each for each in POSITIONS[:-1] if each >= at), None) for at in range(0, len(whole), 10)]
+
+
+def test_an_intact_batch_is_looked_for_within_two_billion_offsets():
+    """Its checksum does not cover the offset, so another offset is no batch of this log."""
+    farthest = 300 + (1 << 31) - 1
+    for offset, found in ((299, None), (300, 3), (farthest, 3), (farthest + 1, None)):
+        content = b"???" + make_batch(offset, [(b"key", b"value")])
+        assert find_batch(Content(content), 0, len(content), 300) == found
+
+
+@pytest.mark.parametrize(("zeros", "is_unwritten"), [(0, False), (63, False), (64, True)])
+def test_a_sector_that_ends_in_64_zeros_was_not_written(zeros, is_unwritten):
+    content = bytes(zeros).rjust(512, b"?") + b"?" * 100
+    assert reads_as_unwritten(Content(content), Fault(0, 1, "why"), len(content)) == is_unwritten
+
+
+def test_damage_is_reported_with_file_position_and_last_good_offset():
+    assert str(DamagedLog("a.log", 7, 3, "why")) == "a.log is damaged at position 7 (why); last good offset 3"
 
 
 @pytest.mark.parametrize("batch", range(3))

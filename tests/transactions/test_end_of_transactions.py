@@ -148,6 +148,31 @@ def test_the_completion_of_an_earlier_transaction_has_no_effect(world):
     assert len(world.log) == before
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_every_request_about_a_transaction_names_a_known_transactional_id(world, version):
+    producer, nothing = world.init(), ErrorCode.INVALID_REQUEST
+    for transactional_id, error in (("", nothing), ("unknown", ErrorCode.INVALID_PRODUCER_ID_MAPPING)):
+        assert world.end(producer, version=version, transactional_id=transactional_id) is error
+        assert world.add(producer, ("t", 0), transactional_id=transactional_id) is error
+    assert world.init(transactional_id="") is nothing
+
+
+def test_an_end_that_gives_a_new_epoch_only_repeats_itself_or_aborts_nothing(world):
+    producer = world.init()
+    assert world.end(producer) is ErrorCode.INVALID_TXN_STATE
+    assert world.end((producer[0], 1)) is ErrorCode.PRODUCER_FENCED
+    world.add(producer, ("t", 0))
+    world.end(producer)
+    world.finish()
+    assert world.known.epoch == 1
+    assert world.end(producer, commit=False) is ErrorCode.INVALID_TXN_STATE
+    assert world.end(producer) == (producer[0], 1)
+    assert world.end((producer[0], 1)) is ErrorCode.INVALID_TXN_STATE
+    for epoch in (-1, 2):
+        assert world.end((producer[0], epoch)) is ErrorCode.PRODUCER_FENCED
+    assert world.end((producer[0] + 1, 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
 def test_describe_shows_the_partitions_that_wait_for_their_marker(world):
     producer = begun(world, ("t", 0), ("t", 1), ("u", 0))
     world.end(producer)

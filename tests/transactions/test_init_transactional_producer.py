@@ -44,6 +44,13 @@ def test_without_a_ready_producer_id_the_client_retries(world):
     assert world.init() == (1000, 0)
 
 
+def test_a_transaction_has_a_positive_timeout_up_to_the_maximum(world):
+    longest_ms = world.config.transaction_max_timeout_ms
+    for timeout_ms in (0, longest_ms + 1):
+        assert world.init(timeout_ms=timeout_ms) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert [world.init(timeout_ms=timeout_ms) for timeout_ms in (1, longest_ms)] == [(1000, 0), (1000, 1)]
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_an_open_transaction_is_aborted_before_the_id_is_given(version):
     world = World(transaction_version=version)

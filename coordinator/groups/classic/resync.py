@@ -253,7 +253,6 @@ def replace_in_resync(groups: Groups, group: ClassicGroup, old_id: str, new_id: 
     elif old_id in resync.assignments:
         resync.assignments[new_id] = resync.assignments.pop(old_id)
         resync.awaited.pop(old_id, None)
-        resync.called.pop(old_id, None)
         resync.awaited[new_id] = None
         update.arm(resync_key(group), group.rebalance_timeout_ms())
 

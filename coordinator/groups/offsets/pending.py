@@ -72,10 +72,6 @@ class PendingOffsets:
                     if pending.committed is not None:
                         yield partition, values.decode(pending.committed)
 
-    def has(self, group_id: str, partition: Partition) -> bool:
-        found = self.by_group.get(group_id)
-        return found is not None and partition in found
-
     def guard(self, producer_id: int) -> int:
         """A number that grows with each marker of the producer."""
         known = self.known.get(producer_id)

@@ -268,6 +268,7 @@ def test_a_rebalance_aborts_the_resync_and_everybody_who_waits_is_answered(event
         h.join("g", ids[0])
     assert [leading.error.name, following.error.name] == ["REBALANCE_IN_PROGRESS"] * 2
     assert h.group().resync is None
+    assert h.facts_named("resync_aborted") == [{"group_id": "g", "generation": 1}]
     assert ("classic-resync", "g") not in h.timers
     h.settle()
 
@@ -293,6 +294,19 @@ def test_the_session_of_a_member_that_waits_in_a_resync_does_not_run_out():
     assert leading.ok
     h.advance(900)
     assert len(h.group().members) == 3
+
+
+def test_the_session_of_a_member_starts_again_when_a_rebalance_ends_its_wait():
+    h = GroupHarness()
+    ids = h.stable(members=3, session_ms=1_000)
+    resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"y"})
+    fetch(h, ids[1])
+    h.advance(900)
+    h.leave("g", ids[2])
+    h.advance(900)
+    assert list(h.group().members) == ids[:2]
+    h.advance(200)
+    assert not h.group().members
 
 
 def test_the_leaders_next_resync_replaces_the_one_that_waits():
@@ -360,6 +374,18 @@ def test_a_static_follower_that_comes_back_after_it_asked_asks_again():
     assert leading.ok
 
 
+def test_a_static_follower_that_comes_back_late_has_all_of_the_time_to_ask():
+    h = GroupHarness()
+    ids = h.stable(members=3, static=True, session_ms=REBALANCE_MS * 3)
+    leading = resync(h, ids[0], {ids[0]: b"A0", ids[1]: b"x", ids[2]: b"A2"})
+    h.advance(REBALANCE_MS - 1)
+    new_id = h.join("g", "", instance="i1", session_ms=REBALANCE_MS * 3).reply.member_id
+    h.advance(REBALANCE_MS - 1)
+    assert leading.is_parked
+    assert h.sync("g", new_id, 1, instance="i1").reply.assignment == b"x"
+    assert leading.ok
+
+
 def test_a_static_leader_that_comes_back_knows_of_no_resync_so_everybody_keeps_what_they_have():
     h = GroupHarness()
     ids = h.stable(members=3, static=True)
@@ -369,6 +395,8 @@ def test_a_static_leader_that_comes_back_knows_of_no_resync_so_everybody_keeps_w
     assert leading.error is ErrorCode.FENCED_INSTANCE_ID
     assert following.reply.assignment == b"A1"
     assert h.heartbeat("g", ids[2], 1).ok
+    assert h.facts_named("resync_aborted") == [{"group_id": "g", "generation": 1}]
+    assert ("classic-resync", "g") not in h.timers
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------
@@ -428,6 +456,17 @@ def test_a_partition_lost_in_a_resync_is_not_committed_with_the_same_generation(
     assert [txn_commit_error(h, follower, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
     assert [commit_error(h, leader, each) for each in (0, 1)] == ["NONE", "NONE"]
     assert h.groups.counters.fenced[RESYNCED] == 2
+
+
+def test_an_assignment_that_cannot_be_read_hides_no_loss_of_another_member():
+    h = GroupHarness()
+    leader, _, follower = ids = [h.join_new_member() for _ in range(3)]
+    h.advance(0)
+    before = dict(zip(ids, (assignment(0), b"unreadable", assignment(1, 2)), strict=True))
+    h.sync("g", leader, 1, before)
+    resync(h, leader, {**before, leader: assignment(0, 1), follower: assignment(2)})
+    fetch(h, follower)
+    assert [commit_error(h, follower, each) for each in (1, 2)] == ["ILLEGAL_GENERATION", "NONE"]
 
 
 def test_a_generation_that_was_not_resynced_lets_its_members_commit_everything():
@@ -566,9 +605,18 @@ def test_the_event_log_says_that_the_group_was_resynced_and_who_received_what():
     (event,) = h.events_of("GroupResynced")
     assert (event.epoch, event.member_id, event.members, event.changed, event.duration_ms) == (1, leader, 2, 2, 250)
     assert [(each.member_id, each.waited_ms) for each in event.waited_for] == [(follower, 250)]
-    assert [fact["took_ms"] for fact in h.facts_named("group_resynced")] == [250]
+    begun = {"group_id": "g", "generation": 1}
+    assert h.facts_named("resync_started") == [{**begun, "changing": 2, "awaited": 1}]
+    assert h.facts_named("group_resynced") == [{**begun, "changed": 2, "took_ms": 250}]
     received = {each.member_id: each.topics[0].partitions for each in h.events_of("AssignmentDelivered")[-2:]}
     assert received == {leader: [0, 1], follower: [2]}
+
+
+def test_a_member_whose_assignment_stays_is_delivered_nothing():
+    h, ids, _ = started()
+    before = len(h.events_of("AssignmentDelivered"))
+    fetch(h, ids[1])
+    assert [each.member_id for each in h.events_of("AssignmentDelivered")[before:]] == ids[:2]
 
 
 # --- validation -------------------------------------------------------------------------------------------------------

@@ -404,3 +404,8 @@ def test_the_causes_of_rebalances_and_the_members_waited_for_are_kept_and_emitte
     assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
     assert h.facts_named("rebalance_started")[-1]["cause"] == "a member joined"
     assert h.facts_named("rebalance_ended")[-1]["waited_longest_for"] in ("a", "b")
+    group = h.consumer()
+    assert group.last_rebalance == (rebalance.started_ms, rebalance.ended_ms, "a member joined", "b")
+    assert [each.cause for each in group.past_rebalances] == [each.cause for each in group.soft.rebalances]
+    h.restart()
+    assert (h.consumer().last_rebalance, h.consumer().past_rebalances) == (None, [])

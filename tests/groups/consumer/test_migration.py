@@ -8,6 +8,7 @@ from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.list_groups import list_groups
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.subscription import Assignment, encode_assignment
 from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
     Classic,
@@ -128,6 +129,40 @@ def test_what_cannot_be_upgraded_stays_as_it_is(how, config, why):
     assert h.group().state.value == "Stable"
 
 
+def test_an_assignor_that_adds_data_of_its_own_keeps_its_group_classic():
+    h = ConsumerHarness()
+    member_id = h.join_new_member()
+    h.advance(0)
+    h.sync("g", member_id, 1, {member_id: encode_assignment(Assignment({"t": (0,)}, b"own", 1))})
+    request = h.join_modern()
+    assert (request.error, "an unsupported custom assignor" in request.reply.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        True,
+    )
+    assert h.group().state.value == "Stable"
+
+
+def test_an_upgrade_answers_whoever_waits_and_leaves_no_timer_of_the_classic_group():
+    h = ConsumerHarness()
+    _, follower = h.join_new_member(), h.join_new_member()
+    h.advance(0)
+    waiting = h.sync("g", follower, 1)
+    assert h.join().error is ErrorCode.MEMBER_ID_REQUIRED
+    assert h.join_modern().ok
+    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert not [key for key in h.timers if key[0].startswith("classic")]
+
+
+def test_an_upgraded_group_holds_nothing_of_a_topic_that_does_not_exist():
+    h = ConsumerHarness()
+    member_id = h.join_new_member(protocols={"range": subscription(("t", "u"))})
+    h.advance(0)
+    h.sync("g", member_id, 1, {member_id: encode_assignment(Assignment({"t": (0,), "u": (1,)}, None, 1))})
+    h.catalog.remove("t")
+    assert h.join_modern(topics=("u",)).ok
+    assert h.member(member_id).assigned == {h.id_of("u"): {1: 1}}
+
+
 def test_a_refused_join_does_not_disturb_the_rebalance_of_the_classic_group():
     h = ConsumerHarness()
     live(h, [Classic(h)])
@@ -173,6 +208,41 @@ def test_an_incompatible_classic_member_is_refused(how):
     h = ConsumerHarness()
     h.join_modern()
     assert h.join(version=3, **how).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_classic_member_offers_a_protocol_that_all_classic_members_have():
+    h = ConsumerHarness()
+    settle(h, [Modern(h, "m"), Classic(h)], 4)
+    assert h.join(version=3, protocols={"b": subscription()}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_leave_of_several_members_is_answered_for_each():
+    h = ConsumerHarness()
+    h.join_modern(member_id="m", instance="i")
+    h.join_modern(member_id="n")
+    before = len(h.records)
+    strangers = h.leave("g", "stranger", ("", "j"), ("n", "i")).reply.members
+    assert [each.error_code for each in strangers] == [
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    ]
+    assert len(h.records) == before
+    assert [each.error_code for each in h.leave("g", ("", "i"), "n", "n").reply.members] == [ErrorCode.NONE] * 3
+    assert len(h.events_of("MemberLeft")) == 2
+    assert h.consumer().state == "Empty"
+
+
+def test_of_many_members_that_leave_together_the_log_names_ten():
+    h = ConsumerHarness()
+    ids = [f"m{number}" for number in range(11)]
+    for member_id in ids:
+        h.join_modern(member_id=member_id)
+    h.leave("g", *ids)
+    (left,) = h.facts_named("members_left")
+    assert (left["count"], left["members"]) == (11, ids[:10])
+    (target,) = [record for record in h.records if record.key.NAME == "ConsumerGroupTargetAssignmentMetadataKey"][-1:]
+    assert target.value.assignment_timestamp == 0
 
 
 def test_with_migration_disabled_neither_kind_takes_the_other():

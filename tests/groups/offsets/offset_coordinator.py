@@ -18,7 +18,7 @@ from coordinator.log.log import Log
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.releases import AS_NEWEST
+from coordinator.protocol.releases import AS_NEWEST, Behaviours
 from coordinator.requests import delete_groups, offset_commit, offset_delete, offset_fetch, txn_offset_commit
 from coordinator.runtime.result import NO_LINK, Marker, Producer, Record, Result
 from coordinator.runtime.router import Router
@@ -115,14 +115,14 @@ class CoordinatorShard:
 class Exchange:
     """A decoded request that keeps its answer, decoded again."""
 
-    def __init__(self, name: str, version: int, request: Any) -> None:
+    def __init__(self, name: str, version: int, request: Any, behaviours: Behaviours) -> None:
         self.api = APIS[name]
         self.api_version = version
         self.client_id = "client"
         self.client_host = "/127.0.0.1"
         self.link = NO_LINK
         self.dialect = None
-        self.behaviours = AS_NEWEST
+        self.behaviours = behaviours
         self.permits = EVERYTHING
         self.fresh_id = ""
         self.writes = self.api.writes
@@ -194,6 +194,7 @@ class OffsetCoordinator:
         self.clock = ManualClock(wall_ms=1_000_000_000_000)
         self.refusing: Any = None
         """The error with which every shard refuses everything, or None."""
+        self.behaviours = AS_NEWEST
         self.shards = [CoordinatorShard(index, self) for index in range(shards)]
         self.groups = Router(self.shards)  # type: ignore[arg-type]
         self.verification = Verification()
@@ -233,7 +234,7 @@ class OffsetCoordinator:
         frame = CODEC.encoder(request_name, version)(getattr(messages, request_name)(**fields))
         request, end = CODEC.decoder(request_name, version)(frame, 0)
         assert end == len(frame)
-        exchange = Exchange(name, version, request)
+        exchange = Exchange(name, version, request, self.behaviours)
         try:
             exchange.api.handle(self, exchange)
         except KafkaError as error:
@@ -300,11 +301,12 @@ class OffsetCoordinator:
         }
 
     def txn_request(self, group_id: str, offsets: dict[tuple[str, int], int], **fields: Any) -> dict[str, Any]:
-        """The fields of a TxnOffsetCommit with topic names, of producer 7 unless `producer` is given."""
+        """The fields of a TxnOffsetCommit, of producer 7 unless `producer` is given."""
         request = messages.TxnOffsetCommitRequest
         topics: dict[str, Any] = {}
         for (name, index), offset in offsets.items():
-            topic = topics.setdefault(name, request.TxnOffsetCommitRequestTopic(name=name, partitions=[]))
+            topic_id = self.topics.topic_id(name) or bytes(16)
+            topic = topics.setdefault(name, request.TxnOffsetCommitRequestTopic(name, topic_id, partitions=[]))
             topic.partitions.append(
                 request.TxnOffsetCommitRequestPartition(
                     partition_index=index, committed_offset=offset, committed_metadata=fields.get("metadata", "")
@@ -327,7 +329,9 @@ class OffsetCoordinator:
         """(topic, partition) -> error code of a TxnOffsetCommit."""
         answer = self.ask("TxnOffsetCommit", version, **self.txn_request(group_id, offsets, **fields))
         return {
-            (topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions
+            (topic.name or self.topics.topic_name(topic.topic_id), each.partition_index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
         }
 
     def end(self, group_id: str, *, commits: bool, producer: Producer | None = None, **fields: Any) -> None:

@@ -6,8 +6,9 @@ from coordinator.groups.classic.states import State
 from coordinator.groups.fencing import MEMBER as MEMBER_CHECKED
 from coordinator.groups.fencing import NAMES_NO_MEMBER, NO_MEMBER, OLD_VERSION
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import Producer
-from tests.groups.offsets.group_states import GENERATION, INSTANCE, MEMBER, STATIC, live_group
+from tests.groups.offsets.group_states import GENERATION, INSTANCE, MEMBER, STATIC, emptied_group, live_group
 from tests.groups.offsets.offset_coordinator import OffsetCoordinator
 
 P0 = ("topic", 0)
@@ -238,6 +239,79 @@ def test_a_setting_refuses_commits_that_name_no_member(has_members):
     for version in (2, 5):
         assert coordinator.stage("g", {P0: 1}, version) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
     assert coordinator.state.counters.fenced == {NAMES_NO_MEMBER: 2}
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        (NOBODY, OK),
+        (RIGHT, OK),
+        ({"member_id": MEMBER}, OK),
+        ({"generation_id_or_member_epoch": GENERATION}, OK),
+        ({"generation_id_or_member_epoch": 0}, ErrorCode.ILLEGAL_GENERATION),
+        ({**RIGHT, "generation_id_or_member_epoch": GENERATION + 1}, ErrorCode.ILLEGAL_GENERATION),
+        ({**RIGHT, "member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({**RIGHT, "group_instance_id": "unknown"}, OK),
+        ({**RIGHT, "group_instance_id": INSTANCE}, ErrorCode.FENCED_INSTANCE_ID),
+        ({"group_instance_id": INSTANCE}, ErrorCode.FENCED_INSTANCE_ID),
+        ({**RIGHT, "member_id": STATIC, "group_instance_id": INSTANCE}, OK),
+    ],
+)
+def test_kafka_up_to_2_8_checks_each_field_that_a_commit_sets_on_its_own(coordinator, who, expected):
+    coordinator.behaviours = Behaviours(txn_commit_is_fenced_by_what_it_names=True)
+    live_group(coordinator, "g")
+    assert coordinator.stage("g", {P0: 1}, **who) == {P0: expected}
+
+
+def test_a_group_that_does_not_exist_had_generation_0_up_to_kafka_2_8():
+    coordinator = OffsetCoordinator(limit_groups=1)
+    coordinator.behaviours = Behaviours(txn_commit_is_fenced_by_what_it_names=True)
+    coordinator.topics.add("topic", 4)
+    for generation, expected in ((1, ErrorCode.ILLEGAL_GENERATION), (0, OK), (-1, OK)):
+        assert coordinator.stage("g", {P0: 1}, generation_id_or_member_epoch=generation) == {P0: expected}
+    assert coordinator.stage("g", {P0: 1}, member_id="m") == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+    coordinator.end("g", commits=True)
+    assert coordinator.stage("h", {P0: 1}) == {P0: ErrorCode.GROUP_MAX_SIZE_REACHED}
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        (NOBODY, OK),
+        ({"member_id": "m"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group_instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_kafka_3_0_to_3_2_take_no_commit_of_a_member_without_a_generation(coordinator, who, expected, is_there):
+    """Also outside of transactions."""
+    coordinator.behaviours = Behaviours(commit_without_generation_names_no_member=True)
+    if is_there:
+        emptied_group(coordinator, "g")
+    assert coordinator.stage("g", {P0: 1}, **who) == {P0: expected}
+    assert coordinator.commit("g", {P0: 1}, **who) == {P0: expected}
+    with_generation = {**who, "member_id": "m", "generation_id_or_member_epoch": 0}
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID if is_there or who is NOBODY else ErrorCode.GROUP_ID_NOT_FOUND
+    assert coordinator.stage("g", {P1: 1}, 6, **with_generation) == {P1: unknown}
+
+
+@pytest.mark.parametrize(
+    ("behaviours", "version", "expected"),
+    [
+        (Behaviours(), 5, ErrorCode.ILLEGAL_GENERATION),
+        (Behaviours(), 6, ErrorCode.GROUP_ID_NOT_FOUND),
+        (Behaviours(txn_commit_to_no_group_is_unknown=True), 5, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_member_of_a_group_that_does_not_exist_is_told_so_in_the_words_of_its_release(
+    coordinator, behaviours, version, expected
+):
+    coordinator.behaviours = behaviours
+    for generation in (0, GENERATION):
+        who = {**RIGHT, "generation_id_or_member_epoch": generation}
+        assert coordinator.stage("g", {P0: 1}, version, **who) == {P0: expected}
+    assert coordinator.log == []
 
 
 # --- expiration of producers ------------------------------------------------------------------------------------------

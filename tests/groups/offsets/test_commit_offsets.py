@@ -6,6 +6,7 @@ from coordinator.groups.classic.member import session_key
 from coordinator.groups.classic.states import State
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import OffsetCommitRequest
+from coordinator.protocol.releases import Behaviours
 from tests.groups.offsets.group_states import (
     GENERATION,
     INSTANCE,
@@ -68,10 +69,16 @@ def test_a_generation_of_an_unknown_group_is_refused(coordinator, version, code,
     assert coordinator.log == []
 
 
+def test_earlier_releases_refuse_it_with_one_error_in_every_version(coordinator):
+    coordinator.behaviours = Behaviours(commit_to_no_group_is_old=True)
+    assert commit_one(coordinator, version=9, generation=0) == ErrorCode.ILLEGAL_GENERATION
+
+
 def test_an_empty_group_accepts_commits_without_a_generation_despite_an_instance_id(coordinator):
     emptied_group(coordinator, "g")
     assert commit_one(coordinator, group_instance_id="anything") == OK
-    assert commit_one(coordinator, member_id="m", generation=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    for generation in (0, 1):
+        assert commit_one(coordinator, member_id="m", generation=generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
@@ -110,6 +117,14 @@ WHO = [
 def test_a_group_with_members_fences_commits(coordinator, version, who, code):
     live_group(coordinator, "g")
     assert commit_one(coordinator, version=version, **who) == code
+
+
+def test_earlier_releases_ignore_an_instance_id_that_the_group_does_not_have(coordinator):
+    coordinator.behaviours = Behaviours(unknown_instance_is_ignored=True)
+    live_group(coordinator, "g")
+    for member_id, code in ((MEMBER, OK), ("other", ErrorCode.UNKNOWN_MEMBER_ID)):
+        who = {"member_id": member_id, "generation": GENERATION, "group_instance_id": "other"}
+        assert commit_one(coordinator, **who) == code
 
 
 def test_a_refused_commit_changes_nothing(coordinator):

@@ -4,7 +4,11 @@ import pytest
 
 from coordinator.groups.administration import ActOnGroup, ActOnMember, bump_epoch, evict
 from coordinator.groups.delete_groups import delete_groups
-from coordinator.protocol.errors import ErrorCode
+from coordinator.groups.fencing import fence_commit_in_transaction, origin_of
+from coordinator.groups.kinds import Kind
+from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.messages import TxnOffsetCommitRequest
+from tests.groups.harness import SentRequest
 from tests.groups.share.share_world import INTERVAL_MS, SESSION_MS, ShareHarness, assigned_in
 
 
@@ -33,6 +37,17 @@ def test_the_records_of_a_join_are_kafkas_and_in_its_order(h):
     count = len(h.records)
     h.beat(epoch=-1)
     assert h.kinds(count) == ["-14", "-13", "-10", "11", "12"]
+
+
+def test_no_producer_commits_offsets_for_a_share_group(h):
+    """Nor while it is empty, which a simple consumer's group would be."""
+    request = TxnOffsetCommitRequest(group_id="g", transactional_id="p", generation_id_or_member_epoch=-1)
+    for epoch in (0, -1):
+        h.beat(epoch=epoch, topics=("t",) if epoch == 0 else None)
+        with pytest.raises(KafkaError) as refused:
+            fence_commit_in_transaction(h.groups, request, SentRequest(None, 5, "", "", ""))
+        assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+        assert origin_of(h.groups, "g", "m") == (Kind.SHARE, None, None)
 
 
 def test_a_heartbeat_that_says_nothing_writes_nothing(h):
