@@ -279,7 +279,7 @@ def _refused(folder: Path, cluster: ServerProcess) -> str:
 
 
 def test_a_folder_of_another_cluster_or_of_a_server_is_refused(tmp_path: Path, cluster: ServerProcess) -> None:
-    """Also if it has the id of the cluster, and no catalog that tells another one: as a broker's of Kafka."""
+    """Also if it has the id of the cluster, and no catalog with another one, like a folder of Kafka."""
     folder = tmp_path / "w"
     with started(folder) as other:
         with joined(other, "group"):
