@@ -133,7 +133,8 @@ def _spans(server: ServerView, group: ShareGroup, leader: ShareLeader) -> dict[s
     for batch in leader.machine.in_flight:
         for span in batch.spans:
             size = span.count_from(leader.machine.start_offset)
-            if not size or span.state.is_final:
+            # What is on its way to a dead-letter queue is nobody's any more.
+            if not size or span.state not in records:
                 continue
             records[span.state] += size
             counts[span.delivery_count] = counts.get(span.delivery_count, 0) + size
