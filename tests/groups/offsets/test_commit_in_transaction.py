@@ -304,7 +304,7 @@ def test_kafka_3_0_to_3_2_take_no_commit_of_a_member_without_a_generation(coordi
         (Behaviours(txn_commit_to_no_group_is_unknown=True), 5, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_member_of_a_group_that_does_not_exist_is_told_so_in_the_words_of_its_release(
+def test_a_member_of_a_group_that_does_not_exist_is_refused_in_the_words_of_its_release(
     coordinator, behaviours, version, expected
 ):
     coordinator.behaviours = behaviours
