@@ -294,6 +294,8 @@ def test_the_session_of_a_member_that_waits_in_a_resync_does_not_run_out():
     assert leading.ok
     h.advance(900)
     assert len(h.group().members) == 3
+    h.advance(200)
+    assert not h.group().members
 
 
 def test_the_session_of_a_member_starts_again_when_a_rebalance_ends_its_wait():

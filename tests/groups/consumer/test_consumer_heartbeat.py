@@ -403,6 +403,7 @@ def test_the_causes_of_rebalances_and_the_members_waited_for_are_kept_and_emitte
     assert max(rebalance.waits.values()) == rebalance.ended_ms - rebalance.assigned_ms
     assert rebalance.started_ms <= rebalance.assigned_ms <= rebalance.ended_ms
     assert h.facts_named("rebalance_started")[-1]["cause"] == "a member joined"
+    assert [fact["members_changed"] for fact in h.facts_named("target_assigned")] == [1, 2]
     assert h.facts_named("rebalance_ended")[-1]["waited_longest_for"] in ("a", "b")
     group = h.consumer()
     assert group.last_rebalance == (rebalance.started_ms, rebalance.ended_ms, "a member joined", "b")

@@ -12,3 +12,10 @@ def test_a_timer_of_what_has_ended_removes_nobody():
         assert not h.groups.fire(key, h.now_ms).records
     h._apply(h.groups.fire(timers.session("g", "m"), h.now_ms))
     assert (len(h.records) > before, list(h.consumer().members)) == (True, [])
+
+
+def test_a_member_that_is_removed_leaves_no_timer():
+    h = ConsumerHarness()
+    h.join_modern()
+    h.beat(epoch=-1)
+    assert not [key for key in h.timers if key[0].startswith("consumer")]
