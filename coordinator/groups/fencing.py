@@ -243,6 +243,8 @@ def fence_epoch(
         if epoch != committer.member_epoch:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return
+    if epoch == committer.member_epoch and not policies.require_ownership:
+        return  # As any policy decides; the usual commit needs no list of its partitions.
     metadata_max = groups.config.offset_metadata_max_bytes
     reason = stale_because(committer, epoch, committed_partitions(request, metadata_max), policies)
     if reason is not None:
