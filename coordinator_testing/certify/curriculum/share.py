@@ -247,8 +247,9 @@ async def _delivered(stage: Stage, delivery: int, since: Mark) -> None:
     async def found() -> bool:
         return any(
             each["delivery_count"] >= delivery
-            for entry in stage.observation.since(since.entries)
-            if entry.api == FETCH
+            for entry in stage.observation.entries
+            # A fetch that waited for records at that moment may be the one that gets them.
+            if entry.api == FETCH and (entry.answered_ms or 0) >= since.time_ms
             for row in rows(entry.response)
             for each in row.fields.get("acquired_records") or ()
         )
