@@ -71,6 +71,8 @@ class Member:
     has: frozenset[Partition] = frozenset()
     first_informed: dict[tuple[int, Partition], int] = field(default_factory=dict)
     """Epoch and partition -> the tick at which it was first informed that it has the partition in this epoch."""
+    joined: int = 0
+    """The tick at which it was informed that it had joined: a static member comes back in the epoch in which it went."""
     whole_since: int = 0
     """It has been informed of no loss since it was in this epoch."""
     refused: list[tuple[int, int]] = field(default_factory=list)
@@ -101,7 +103,7 @@ class Hunt:
         now, has = self._history.tick(), frozenset(partitions)
         member = self._members.setdefault((group_id, member_id), Member(version))
         if member.epoch < 0:
-            member.whole_since = epoch
+            member.whole_since, member.joined = epoch, now
         elif not member.has <= has:
             # It gives up in this epoch what it lost, and the next one is the first without it.
             member.whole_since = epoch + 1
@@ -191,11 +193,11 @@ class Hunt:
                 f"{member_id} of {group_id} committed {partition} with epoch {epoch}, after {owner} was informed of it",
             )
 
-    def refused(self, group_id: str, member_id: str, epoch: int, partition: Partition) -> None:
-        """Notes a refused commit; a later request of the member shows whether it was right."""
+    def refused(self, group_id: str, member_id: str, epoch: int, partition: Partition, asked: int) -> None:
+        """Notes a refused commit that was sent at tick `asked`; a later request of the member shows whether it was right."""
         self.judged += 1
         member = self._members.get((group_id, member_id))
-        if member is None or partition not in member.has:
+        if member is None or partition not in member.has or asked < member.joined:
             return
         is_early = member.whole_since <= epoch < member.epoch and (epoch, partition) in member.first_informed
         if epoch == member.epoch or (is_early and self._policy not in ("", STRICT)):
@@ -251,7 +253,7 @@ class Hunter(Client):
         if code is ErrorCode.NONE:
             hunt.accepted(group_id, member_id, epoch, partition, asked)
         elif code in FENCES:
-            hunt.refused(group_id, member_id, epoch, partition)
+            hunt.refused(group_id, member_id, epoch, partition, asked)
 
     async def _commit_in_transaction(
         self, group_id: str, member_id: str, epoch: int, partition: Partition
