@@ -105,7 +105,7 @@ def test_members_read_every_record_once(kind, server):
 
 def test_new_connections_are_measured_with_and_without_tls(server, tls_server, made):
     for at, certificate in ((server, ""), (tls_server, made.certificate)):
-        plan = ConnectingPlan(at.host, at.port, certificate, 0.1, 0.5, at.pid)
+        plan = ConnectingPlan(at.host, at.port, certificate, 0.1, 2.0, at.pid)
         found = Connected(**run("new_connections", json.dumps(asdict(plan))))
         assert found.connections > 2
 

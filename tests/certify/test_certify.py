@@ -61,7 +61,7 @@ THOROUGH = {
     *("wrong_failures impatient", "wrong_failures latest", "wrong_failures remembers"),
 }
 """Runs of which another one is like enough from day to day."""
-AT_A_TIME = 5
+AT_A_TIME = 3
 """Certifications that run at the same time: most of each is waiting."""
 Certified = Callable[[str], tuple[int, Any]]
 
