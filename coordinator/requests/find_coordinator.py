@@ -36,7 +36,12 @@ _SHARE_SINCE = 6
 _NO_NODE = -1
 _NOT_AVAILABLE = "The coordinator is not available."
 _UNKNOWN_TYPE = "The coordinator type of the request is unknown."
-_TEXTS = {ErrorCode.INVALID_REQUEST: _UNKNOWN_TYPE, ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_AVAILABLE}
+_TEXTS = {
+    ErrorCode.INVALID_REQUEST: _UNKNOWN_TYPE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+}
+"""Kafka's messages (Errors) for what a fault rule may answer."""
 _ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
 _FIELDS = {GROUP: "group", TRANSACTION: "transactional_id"}
 _Coordinator = FindCoordinatorResponse.Coordinator

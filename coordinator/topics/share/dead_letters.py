@@ -193,7 +193,7 @@ class _Writing:
             return b""  # they are deleted, or cannot be read: the queue gets what is known of them
 
     def _copied(self, found: tuple[_Originals, int] | BaseException) -> None:
-        if isinstance(found, BaseException):
+        if isinstance(found, BaseException):  # damaged: as for what cannot be read
             found = {}, self._dead.last_offset
         self._append(*found)
 
