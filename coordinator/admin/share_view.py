@@ -130,16 +130,15 @@ def _spans(server: ServerView, group: ShareGroup, leader: ShareLeader) -> dict[s
     counts: dict[int, int] = {}
     records = {RecordState.ACQUIRED: 0, RecordState.AVAILABLE: 0}
     held: list[dict[str, Any]] = []
-    for batch in leader.machine.in_flight:
-        for span in batch.spans:
-            size = span.count_from(leader.machine.start_offset)
-            # What is on its way to a dead-letter queue is nobody's any more.
-            if not size or span.state not in records:
-                continue
-            records[span.state] += size
-            counts[span.delivery_count] = counts.get(span.delivery_count, 0) + size
-            if span.state is RecordState.ACQUIRED and len(held) < HELD_MAX:
-                held.append(_held(server, group, leader, span))
+    for span in leader.machine.in_flight.all_spans():
+        size = span.count_from(leader.machine.start_offset)
+        # What is on its way to a dead-letter queue is nobody's any more.
+        if not size or span.state not in records:
+            continue
+        records[span.state] += size
+        counts[span.delivery_count] = counts.get(span.delivery_count, 0) + size
+        if span.state is RecordState.ACQUIRED and len(held) < HELD_MAX:
+            held.append(_held(server, group, leader, span))
     return {
         "acquired": records[RecordState.ACQUIRED],
         "available": records[RecordState.AVAILABLE],

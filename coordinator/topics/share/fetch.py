@@ -20,7 +20,7 @@ from coordinator.protocol.messages import ShareFetchResponse
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition, Reader, State, nobody_waits
 from coordinator.topics.share.leader import ShareLeader
-from coordinator.topics.share.machine import FetchedBatch, Wanted
+from coordinator.topics.share.machine import FetchedBatch, Limits, Wanted
 from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.share.sessions import PartitionKey
 from coordinator.world.schedule import Handle
@@ -63,8 +63,8 @@ class ShareFetch:
     """One request until it has its records."""
 
     __slots__ = (
-        "_admits", "_bytes_short", "_done", "_found", "_is_committed", "_leaders", "_manager", "_reading", "_reply", "_run",
-        "_timer", "_wanted",
+        "_admits", "_bytes_short", "_found", "_is_committed", "_leaders", "_manager", "_reading", "_reply", "_run",
+        "_timer", "_wanted", "is_done",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,8 @@ class ShareFetch:
         self._leaders: dict[PartitionKey, ShareLeader] = {}
         self._bytes_short = 0
         self._timer: Handle | None = None
-        self._done = False
+        self.is_done = False
+        """Whether it has replied, or was cancelled."""
         self._reading = False
         for key in partitions:
             leader = manager.leader(wanted.group_id, key)
@@ -142,7 +143,7 @@ class ShareFetch:
 
     def cancel(self) -> None:
         """Ends the wait without a response."""
-        self._done = True
+        self.is_done = True
         if self._timer is not None:
             self._timer.cancel()
         for leader in self._leaders.values():
@@ -153,7 +154,7 @@ class ShareFetch:
 
     def _look(self, *, is_last: bool) -> None:
         """Acquires records if there are enough, or if the time has passed."""
-        if self._done or (self._reading and not is_last):
+        if self.is_done or (self._reading and not is_last):
             return
         for key, leader in list(self._leaders.items()):
             if leader.is_over:
@@ -171,14 +172,18 @@ class ShareFetch:
 
     def _places(self, *, is_last: bool) -> list[tuple[PartitionKey, ShareLeader, int]]:
         """Where to read: share partitions that can give records, if the log has some. The last time also if it has none."""
-        places = []
+        places, limits = [], self._limits
         for key, leader in self._leaders.items():
-            if not leader.is_active or not leader.machine.can_acquire(leader.limits()):
+            if not leader.is_active or not leader.machine.can_acquire(limits):
                 continue
             offset = leader.machine.next_fetch_offset()
             if is_last or offset < self._offset_end(leader.partition) or not self._wanted.bytes_min:
                 places.append((key, leader, offset))
         return places
+
+    @property
+    def _limits(self) -> Limits:
+        return self._manager.settings_of(self._wanted.group_id).limits
 
     def _offset_end(self, partition: Partition | InternalPartition) -> int:
         return partition.last_stable_offset if self._is_committed else partition.high_watermark
@@ -188,7 +193,7 @@ class ShareFetch:
     ) -> Iterator[None]:
         reads, bytes_read = yield from self._read(places)
         self._reading = False
-        if self._done:
+        if self.is_done:
             return
         is_last = (
             is_last or not self._leaders or any(isinstance(each, ErrorCode) or each.is_final for each in reads.values())
@@ -294,7 +299,7 @@ class ShareFetch:
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def _acquire(self, reads: Mapping[PartitionKey, _Read]) -> None:
-        records_max = self._wanted.records.records_max
+        records_max, limits = self._wanted.records.records_max, self._limits
         for key, read in reads.items():
             leader = self._leaders[key]
             data = self._found[key] = Data(partition_index=key.partition, records=b"")
@@ -304,7 +309,7 @@ class ShareFetch:
                 self._wanted.records._replace(records_max=records_max),
                 read.offset,
                 read.fetched,
-                leader.limits(),
+                limits,
                 leader.now_ms(),
             )
             leader.watch_locks()

@@ -220,8 +220,9 @@ class ShareLeader:
         INVALID_RECORD_STATE, INVALID_REQUEST, or that of the share coordinator: COORDINATOR_NOT_AVAILABLE,
         NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_SERVER_ERROR.
         """
+        limits = self.limits()
         try:
-            transitions = self.machine.acknowledge(member_id, acknowledgements, self.limits(), self.now_ms())
+            transitions = self.machine.acknowledge(member_id, acknowledgements, limits, self.now_ms())
         except KafkaError as error:
             done(error)
             return
@@ -229,22 +230,23 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_acknowledged(self.place, acknowledgements, transitions, self.limits().delivery_count)
+                self._outcomes.on_acknowledged(self.place, acknowledgements, transitions, limits.delivery_count)
             done(failure)
 
-        self._persist(transitions, persisted)
+        self._persist(transitions, limits, persisted)
 
     def release(self, member_id: str, cause: str) -> None:
         """Gives back what the member has. `cause`: why, for people."""
-        transitions = self.machine.release(member_id, self.limits())
+        limits = self.limits()
+        transitions = self.machine.release(member_id, limits)
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_released(self.place, transitions, self.limits().delivery_count, cause)
+                self._outcomes.on_released(self.place, transitions, limits.delivery_count, cause)
 
-        self._persist(transitions, persisted)
+        self._persist(transitions, limits, persisted)
 
-    def _persist(self, transitions: list[Transition], done: Done) -> None:
+    def _persist(self, transitions: list[Transition], limits: Limits, done: Done) -> None:
         if not transitions:
             done(None)
             return
@@ -253,7 +255,7 @@ class ShareLeader:
         self._archiving += len(dying)
 
         def written(failure: KafkaError | None) -> None:
-            changed = self.machine.settle(transitions, self.limits(), self.now_ms(), is_durable=failure is None)
+            changed = self.machine.settle(transitions, limits, self.now_ms(), is_durable=failure is None)
             self._report_locks(LOCK_EXPIRED)
             self.watch_locks()
             done(failure)
