@@ -49,6 +49,8 @@ class SharePartitionView(Struct):
     """Those that members hold."""
     available: int | None
     """Those that were given back and wait for another delivery."""
+    archiving: int | None
+    """Those on the way to the dead-letter queue, which no member gets again."""
     delivery_counts: dict[str, int]
     """Acquired and available records by the number of their deliveries."""
     held: list[HeldRecords]
@@ -118,6 +120,7 @@ def _view(server: ServerView, group: ShareGroup, key: SharePartition, topic: str
         "in_flight": None,
         "acquired": None,
         "available": None,
+        "archiving": None,
         "delivery_counts": {},
         "held": [],
     }
@@ -128,20 +131,22 @@ def _view(server: ServerView, group: ShareGroup, key: SharePartition, topic: str
 
 def _spans(server: ServerView, group: ShareGroup, leader: ShareLeader) -> dict[str, Any]:
     counts: dict[int, int] = {}
-    records = {RecordState.ACQUIRED: 0, RecordState.AVAILABLE: 0}
+    records = dict.fromkeys((RecordState.ACQUIRED, RecordState.AVAILABLE, RecordState.ARCHIVING), 0)
     held: list[dict[str, Any]] = []
     for span in leader.machine.in_flight.all_spans():
         size = span.count_from(leader.machine.start_offset)
-        # What is on its way to a dead-letter queue is nobody's any more.
         if not size or span.state not in records:
             continue
         records[span.state] += size
+        if span.state is RecordState.ARCHIVING:
+            continue
         counts[span.delivery_count] = counts.get(span.delivery_count, 0) + size
         if span.state is RecordState.ACQUIRED and len(held) < HELD_MAX:
             held.append(_held(server, group, leader, span))
     return {
         "acquired": records[RecordState.ACQUIRED],
         "available": records[RecordState.AVAILABLE],
+        "archiving": records[RecordState.ARCHIVING],
         "delivery_counts": {str(count): counts[count] for count in sorted(counts)},
         "held": held,
     }

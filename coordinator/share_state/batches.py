@@ -58,24 +58,29 @@ NO_BATCHES = Batches()
 
 
 def merged(batches: Batches, added: Iterable[Batch], start_offset: int) -> Batches:
-    """The batches with those that are added, in any order, and without what lies before the start offset.
-
-    A batch that ends before it begins is left out: Kafka's coordinator writes one if nothing else is there.
-    """
+    """The batches with those that are added (as for `normalized`), and without what lies before the start offset."""
     if start_offset != UNINITIALIZED_START_OFFSET:
         done = bisect_left(batches, start_offset, key=_last_offset)
         cut = done + (done < len(batches) and batches[done].first_offset < start_offset)
         if cut:
             batches = batches.spliced(0, cut, _from(batches.between(done, cut), start_offset))
-        added = _from(added, start_offset)
-    added = [each for each in added if each.first_offset <= each.last_offset]
+    added = normalized(added, start_offset)
     if not added:
         return batches
     # A write touches few of many batches: those that neither overlap it nor are adjacent to it stay as they are.
-    first, last = min(map(_first_offset, added)), max(map(_last_offset, added))
-    begin = bisect_left(batches, first - 1, key=_last_offset)
-    end = max(begin, bisect_right(batches, last + 1, key=_first_offset))
+    begin = bisect_left(batches, added[0].first_offset - 1, key=_last_offset)
+    end = max(begin, bisect_right(batches, added[-1].last_offset + 1, key=_first_offset))
     return batches.spliced(begin, end, _swept([*batches.between(begin, end), *added]))
+
+
+def normalized(batches: Iterable[Batch], start_offset: int) -> list[Batch]:
+    """Batches in any order as `Batches` has them: ascending, merged where they overlap, and nothing before the start offset.
+
+    A batch that ends before it begins is left out: Kafka's coordinator writes one if nothing else is there.
+    """
+    if start_offset != UNINITIALIZED_START_OFFSET:
+        batches = _from(batches, start_offset)
+    return _swept([each for each in batches if each.first_offset <= each.last_offset])
 
 
 def _from(batches: Iterable[Batch], start_offset: int) -> list[Batch]:

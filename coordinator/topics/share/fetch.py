@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, key_values, split
 from coordinator.log.end_transaction_marker import read_end_transaction
-from coordinator.log.log import DamagedLog, OffsetOutOfRange
+from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ShareFetchResponse
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition, Reader, State, nobody_waits
 from coordinator.topics.share.leader import ShareLeader
-from coordinator.topics.share.machine import FetchedBatch, Limits, Wanted
+from coordinator.topics.share.machine import FetchedBatch, Wanted
 from coordinator.topics.share.manager import ShareManager
 from coordinator.topics.share.sessions import PartitionKey
 from coordinator.world.schedule import Handle
@@ -63,7 +63,7 @@ class ShareFetch:
     """One request until it has its records."""
 
     __slots__ = (
-        "_admits", "_bytes_short", "_found", "_is_committed", "_leaders", "_manager", "_reading", "_reply", "_run",
+        "_admits", "_bytes_short", "_found", "_is_committed", "_leaders", "_limits", "_manager", "_reading", "_reply", "_run",
         "_timer", "_wanted", "is_done",
     )  # fmt: skip
 
@@ -86,7 +86,8 @@ class ShareFetch:
         self._reply = reply
         self._run = run
         self._admits = admits
-        self._is_committed = manager.settings_of(wanted.group_id).is_committed
+        settings = manager.settings_of(wanted.group_id)
+        self._is_committed, self._limits = settings.is_committed, settings.limits
         self._found: dict[PartitionKey, Data] = {}
         self._leaders: dict[PartitionKey, ShareLeader] = {}
         self._bytes_short = 0
@@ -128,7 +129,7 @@ class ShareFetch:
 
     def on_available(self) -> None:
         """Records may be available."""
-        self._look(is_last=False)
+        self._look_after_waiting(is_last=False)
 
     def _look_again(self) -> None:
         """Follows a change of the partitions: a share partition of one that is gone is over."""
@@ -139,7 +140,11 @@ class ShareFetch:
 
     def _on_time(self) -> None:
         self._timer = None
-        self._look(is_last=True)
+        self._look_after_waiting(is_last=True)
+
+    def _look_after_waiting(self, *, is_last: bool) -> None:
+        self._limits = self._manager.settings_of(self._wanted.group_id).limits
+        self._look(is_last=is_last)
 
     def cancel(self) -> None:
         """Ends the wait without a response."""
@@ -172,18 +177,14 @@ class ShareFetch:
 
     def _places(self, *, is_last: bool) -> list[tuple[PartitionKey, ShareLeader, int]]:
         """Where to read: share partitions that can give records, if the log has some. The last time also if it has none."""
-        places, limits = [], self._limits
+        places = []
         for key, leader in self._leaders.items():
-            if not leader.is_active or not leader.machine.can_acquire(limits):
+            if not leader.is_active or not leader.machine.can_acquire(self._limits):
                 continue
             offset = leader.machine.next_fetch_offset()
             if is_last or offset < self._offset_end(leader.partition) or not self._wanted.bytes_min:
                 places.append((key, leader, offset))
         return places
-
-    @property
-    def _limits(self) -> Limits:
-        return self._manager.settings_of(self._wanted.group_id).limits
 
     def _offset_end(self, partition: Partition | InternalPartition) -> int:
         return partition.last_stable_offset if self._is_committed else partition.high_watermark
@@ -251,7 +252,7 @@ class ShareFetch:
         batches: list[tuple[int, BatchHeader]] = []
         last_wanted, size, at = offset + self._wanted.records.records_max - 1, 0, offset
         # One part need not be joined with others, which takes as long as to read it.
-        chunk = max(CHUNK_BYTES, ceil(self._wanted.records.records_max * leader.record_bytes))
+        chunk = max(CHUNK_BYTES, ceil(self._wanted.records.records_max * (leader.record_bytes or _average_bytes(log))))
         try:
             while log is not None and at < offset_end and at <= last_wanted:
                 room = min(chunk, limit - size)
@@ -299,7 +300,7 @@ class ShareFetch:
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def _acquire(self, reads: Mapping[PartitionKey, _Read]) -> None:
-        records_max, limits = self._wanted.records.records_max, self._limits
+        records_max = self._wanted.records.records_max
         for key, read in reads.items():
             leader = self._leaders[key]
             data = self._found[key] = Data(partition_index=key.partition, records=b"")
@@ -309,7 +310,7 @@ class ShareFetch:
                 self._wanted.records._replace(records_max=records_max),
                 read.offset,
                 read.fetched,
-                limits,
+                self._limits,
                 leader.now_ms(),
             )
             leader.watch_locks()
@@ -318,6 +319,11 @@ class ShareFetch:
                 self._manager.outcomes.on_acquired(leader.place, self._wanted.records.member_id, acquired)
                 data.records = _slice(read, acquired[0].first_offset, acquired[-1].last_offset)
                 data.acquired_records = [ShareFetchResponse.AcquiredRecords(*each) for each in acquired]
+
+
+def _average_bytes(log: Log | None) -> float:
+    """How many bytes a record of the log has, on average."""
+    return 0.0 if log is None else log.size_bytes / max(1, log.end_offset - log.start_offset)
 
 
 def refusal(index: int, error: ErrorCode) -> Data:

@@ -125,7 +125,8 @@ class ShareLeader:
         self._outcomes = outcomes
         self._dead_letters = dead_letters
         self._on_archived = on_archived
-        self._archiving = 0
+        self.archiving_count = 0
+        """Records on the way to the dead-letter queue, or that will be when their state is durable."""
         self.place = Place(key, -1)
         """For reports about records."""
         self._timer: Handle | None = None
@@ -139,11 +140,6 @@ class ShareLeader:
     @property
     def is_over(self) -> bool:
         return self.state is State.OVER
-
-    @property
-    def is_archiving(self) -> bool:
-        """Whether dead letters are on the way, or will be when their state is durable."""
-        return bool(self._archiving)
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -179,7 +175,7 @@ class ShareLeader:
         self.state = State.ACTIVE
         limit = self.limits().delivery_count
         for dead in self.machine.archiving():
-            self._archiving += 1
+            self.archiving_count += _size(dead)
             self._bury(dead, DELIVERED_TOO_OFTEN if dead.delivery_count >= limit else REJECTED)
         self.wake()
 
@@ -251,8 +247,13 @@ class ShareLeader:
             done(None)
             return
 
-        dying = [each for each in transitions if each.state is RecordState.ARCHIVING]
-        self._archiving += len(dying)
+        states = persisted(transitions)
+        dying = [
+            (dead, REJECTED if each.kind == REJECT else DELIVERED_TOO_OFTEN)
+            for each, dead in zip(transitions, states, strict=True)
+            if each.state is RecordState.ARCHIVING
+        ]
+        self.archiving_count += sum(_size(dead) for dead, _ in dying)
 
         def written(failure: KafkaError | None) -> None:
             changed = self.machine.settle(transitions, limits, self.now_ms(), is_durable=failure is None)
@@ -261,13 +262,13 @@ class ShareLeader:
             done(failure)
             if changed:
                 self.wake()
-            for each, dead in zip(dying, persisted(dying), strict=True):
+            for dead, cause in dying:
                 if failure is None:
-                    self._bury(dead, REJECTED if each.kind == REJECT else DELIVERED_TOO_OFTEN)
+                    self._bury(dead, cause)
                 else:
-                    self._archived()
+                    self._archived(dead)
 
-        self._write(persisted(transitions), written)
+        self._write(states, written)
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 
@@ -276,24 +277,24 @@ class ShareLeader:
 
         def written() -> None:
             if self.is_over:
-                self._archived()
+                self._archived(dead)
             else:
                 self._write(self.machine.archive(dead), archived)
 
         def archived(_failure: KafkaError | None) -> None:
             if self.machine.expired():
                 self.wake()
-            self._archived()
+            self._archived(dead)
 
         if self.is_over:
-            self._archived()
+            self._archived(dead)
             return
         first_offset, last_offset, _, count = dead
         self._dead_letters.write(Dead(self.key, self.partition, first_offset, last_offset, count, cause), written)
 
-    def _archived(self) -> None:
-        self._archiving -= 1
-        if not self._archiving:
+    def _archived(self, dead: Batch) -> None:
+        self.archiving_count -= _size(dead)
+        if not self.archiving_count:
             self._on_archived()
 
     # --- locks --------------------------------------------------------------------------------------------------------
@@ -327,7 +328,7 @@ class ShareLeader:
         self.watch_locks()
         if batches:
             dying = [each for each in batches if each.delivery_state == RecordState.ARCHIVING]
-            self._archiving += len(dying)
+            self.archiving_count += sum(map(_size, dying))
             self._write(batches, partial(self._expired, dying, done))
             self.wake()
         else:
@@ -345,6 +346,10 @@ class ShareLeader:
         for dead in dying:
             self._bury(dead, DELIVERED_TOO_OFTEN)
         done()
+
+
+def _size(batch: Batch) -> int:
+    return batch.last_offset - batch.first_offset + 1
 
 
 def _client_error(code: ErrorCode, message: str = "") -> KafkaError:
