@@ -290,7 +290,7 @@ class ShareLeader:
             self._archived(dead)
             return
         first_offset, last_offset, _, count = dead
-        self._dead_letters.write(Dead(self.key, self.partition, first_offset, last_offset, count, cause), written)
+        self._dead_letters.write(Dead(self.place, self.partition, first_offset, last_offset, count, cause), written)
 
     def _archived(self, dead: Batch) -> None:
         self.archiving_count -= _size(dead)
