@@ -2,9 +2,10 @@
 
 v2 knows `ShareAcquireMode`, and renews locks (KIP-1206, KIP-1222): such a request fetches nothing.
 
-A request fetches when its acknowledgements are durable, so it may get what they give back, and nothing is acquired and read that
-would have to wait for them. The response has both. A request that ends its session fetches nothing, and the member gives back the rest. A client that has no session because there
-are too many is refused when the time has passed that it was ready to wait, so that it does not ask in a loop.
+A request fetches when its acknowledgements are durable: it may get what they give back, and nothing is acquired that would have
+to wait for them. The response has both. A request that ends its session fetches nothing, and the member gives back the rest. A
+client that has no session because there are too many is refused when the time has passed that it was ready to wait, so that it
+does not ask in a loop.
 """
 
 from collections.abc import Iterator, Mapping

@@ -121,4 +121,8 @@ def test_a_delivery_says_where_its_dead_letters_are() -> None:
     )
     columns = ("first_offset", "last_offset", "queue_topic", "queue_partition", "queue_offset", "queue_error")
     rows_found = sorted(tuple(each.columns()[name] for name in columns) for each in history.deliveries)
-    assert rows_found == [(0, 3, None, None, None, None), (4, 7, "dlq.t", 3, 70, None), (8, 9, "dlq.t", None, None, "full")]
+    assert rows_found == [
+        (0, 3, None, None, None, None),
+        (4, 7, "dlq.t", 3, 70, None),
+        (8, 9, "dlq.t", None, None, "full"),
+    ]

@@ -80,7 +80,7 @@ def note_deliveries(groups: Groups, _now_ms: int, *, deliveries: Deliveries) -> 
 
 def as_messages(deliveries: Deliveries) -> tuple[Message, Any]:
     """Key and value of the event, without the client of the member."""
-    name, key, value = _MESSAGES[deliveries.outcome]
+    _, key, value = _MESSAGES[deliveries.outcome]
     width = len(value.OffsetRange.__slots__)
     event = value(
         group_kind=Kind.SHARE,

@@ -27,7 +27,17 @@ from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.share_state.share_state import Batch
-from coordinator.topics.share.in_flight import NEVER, NOBODY, InFlight, InFlightBatch, RecordState, Span, Status, Transition, shared
+from coordinator.topics.share.in_flight import (
+    NEVER,
+    NOBODY,
+    InFlight,
+    InFlightBatch,
+    RecordState,
+    Span,
+    Status,
+    Transition,
+    shared,
+)
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgements. A gap is an offset without a record: its member has nothing to process."""
@@ -450,10 +460,9 @@ class ShareMachine:
         for transition in transitions:
             for span in self.in_flight.spans(transition.first_offset, transition.last_offset):
                 if span.transition is transition:
-                    if is_durable:
-                        state = self._leave(span, span.state)
-                    else:
-                        state = self._undo(span, transition, limits, now_ms)
+                    state = (
+                        self._leave(span, span.state) if is_durable else self._undo(span, transition, limits, now_ms)
+                    )
                     if state is RecordState.AVAILABLE:
                         self._may_have_available = changed = True
         return (is_durable and self._move_start()) or changed

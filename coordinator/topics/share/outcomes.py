@@ -1,8 +1,8 @@
 """What becomes of records, for metrics and for the event log. Nothing here decides anything.
 
 Everything is counted. What a person asks about later is always reported: locks that ended, records that were given back with a
-session, records that were archived because they were delivered too often, and dead letters. Acquisitions and acknowledgements are reported to
-who wants every event: one for each request and share partition, whatever the number of records.
+session, records that were archived because they were delivered too often, and dead letters. Acquisitions and acknowledgements
+are reported to who wants every event: one for each request and share partition, whatever the number of records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
