@@ -9,7 +9,7 @@ from coordinator_lab.what_if.behaviour import Away, Behaviour, behaviour
 from coordinator_lab.what_if.outcome import Outcome, measure, starts
 from coordinator_lab.what_if.recording import Events, Window
 from coordinator_lab.what_if.replay import replay
-from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, EAGER, Settings, WrongSetting, as_values, changed
+from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, EAGER, STREAMS, Settings, WrongSetting, as_values, changed
 
 NEAR_MS = 1_000
 """A rebalance of the replay is the recorded one if it starts within this time of it."""
@@ -51,10 +51,12 @@ def answer(events: Events, window: Window, recorded: Sequence[str], other: Seque
     """
     given = changed(Settings(), recorded)
     known = behaviour(events, window, given.max_poll_interval_ms)
-    if known.kind is Kind.STREAMS:
-        raise WrongSetting("a streams group cannot be replayed: its members' tasks are not in the events")
+    if known.kind is Kind.SHARE:
+        raise WrongSetting("a share group cannot be replayed: it has neither generations nor owners of partitions")
     then = changed(_in_force(known), recorded)
     now = changed(then, other)
+    if then.protocol == STREAMS != now.protocol:
+        raise WrongSetting("group.protocol: a streams group can be replayed as a streams group only")
     before, after = (replay(known, settings, window) for settings in (then, now))
 
     def outcome(which: Events, settings: Settings, work: Any = ()) -> Outcome:
@@ -80,7 +82,7 @@ def _in_force(known: Behaviour) -> Settings:
         session_timeout_ms=known.session_timeout_ms or defaults.session_timeout_ms,
         max_poll_interval_ms=known.rebalance_timeout_ms or defaults.max_poll_interval_ms,
         initial_delay_ms=defaults.initial_delay_ms if known.initial_delay_ms is None else known.initial_delay_ms,
-        protocol=CONSUMER if known.kind is Kind.CONSUMER else CLASSIC,
+        protocol=known.kind.label,
     )
 
 
@@ -139,7 +141,13 @@ def _assumptions(known: Behaviour, then: Settings, now: Settings, given: Sequenc
         found.append(
             "when heartbeats come decides how long a rebalance of a consumer group takes: it may differ by a third"
         )
-    if CONSUMER == then.protocol == now.protocol:
+    if now.protocol == STREAMS:
+        found += [
+            "topics whose partitions of the same number always had the same owner are read by the same tasks: "
+            + "; ".join(" + ".join(each) for each in known.subtopologies),
+            "there are no standby tasks, and no states that have to be restored",
+        ]
+    if then.protocol == now.protocol != CLASSIC:
         late = sum(len(each.late) for each in known.consumers)
         found.append(f"{late} commits came late, after their member had another epoch; as many come late again")
     elif now.protocol == CONSUMER:

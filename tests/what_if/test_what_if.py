@@ -20,6 +20,7 @@ from tests.support.recorded_troubles import (
     CONSUMER,
     COOPERATIVE,
     SECONDS,
+    STREAMS,
     pauses,
     record,
     restarts,
@@ -54,6 +55,7 @@ def foretold(measures, truth):
 
 WHOLE = {"begin_s": 0}
 CONSUMERS = {"protocol": CONSUMER}
+STREAMING = {"protocol": STREAMS}
 LATE = {**CONSUMERS, "commit_takes_s": 3}
 STRICT = {"group_consumer_fencing_policy": "strict"}
 SHORT_POLL, LONG_POLL = {"max_poll_s": 10}, {"max_poll_s": 60}
@@ -70,6 +72,9 @@ TROUBLES = {
     "restarts of cooperative members": (
         restarts, {}, ("rebalance.protocol=cooperative",), {"protocol": COOPERATIVE},
     ),
+    "pauses within a longer session of a streams group": (
+        pauses, STREAMING, (LONGER,), {**STREAMING, "session_s": 30},
+    ),
     "long polls": (stuck, SHORT_POLL, ("max.poll.interval.ms=60000",), LONG_POLL),
     "pauses in a consumer group": (pauses, {}, ("group.protocol=consumer",), CONSUMERS),
     "late commits under a strict policy": (
@@ -84,12 +89,19 @@ TROUBLES = {
     "restarts of a consumer group hidden by static members": (
         restarts, CONSUMERS, ("membership=static", LONGER), {**CONSUMERS, "is_static": True, "session_s": 30},
     ),
+    "restarts of a streams group hidden by static members": (
+        restarts, STREAMING, ("membership=static", LONGER), {**STREAMING, "is_static": True, "session_s": 30},
+    ),
+    "late commits of a streams group under a strict policy": (
+        restarts, {**STREAMING, "commit_takes_s": 3}, ("group.streams.fencing.policy=strict",),
+        {**STREAMING, "commit_takes_s": 3, "group_streams_fencing_policy": "strict"},
+    ),
     "long polls in a consumer group": (
         stuck, {**CONSUMERS, **SHORT_POLL}, ("max.poll.interval.ms=60000",), {**CONSUMERS, **LONG_POLL},
     ),
 }  # fmt: skip
 """What happens, the settings then, those to try, and those to run it with."""
-DAILY = 8
+DAILY = 9
 
 
 def settings_to_try(*given):
