@@ -433,7 +433,9 @@ class ConsumerMember(Member):
     async def _heartbeat(self, *, reports: bool) -> None:
         """Sends a heartbeat; the first one says everything. Raises KafkaError."""
         try:
-            reply = await self._ask(self._heard_by, self._request(is_first=self.epoch == 0, reports=reports), _EPOCH_BEAT)
+            reply = await self._ask(
+                self._heard_by, self._request(is_first=self.epoch == 0, reports=reports), _EPOCH_BEAT
+            )
         except KafkaError as error:
             if error.code in _FENCED:
                 self.epoch, self.partitions, self._given = 0, set(), set()

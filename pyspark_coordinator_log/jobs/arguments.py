@@ -69,7 +69,15 @@ def _options(name: str) -> list[click.Parameter]:
             _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
         )
     if name == "report":
-        options.append(_option("--title", metavar="TEXT", help="A title for the pages."))
+        options += [
+            _option("--title", metavar="TEXT", help="A title for the pages."),
+            _option(
+                "--what-if",
+                multiple=True,
+                metavar="FILE",
+                help="An answer of `coordinator groups what-if --json`, to show on the page of its group; repeatable.",
+            ),
+        ]
     return options + (_follow() if name == "follow" else [])
 
 

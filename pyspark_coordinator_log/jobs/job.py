@@ -7,6 +7,7 @@ folder is invalid, and nothing was written.
 """
 
 import importlib.util
+import json
 import os
 import sys
 import time
@@ -93,6 +94,7 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
         elif getattr(options, "archive", None) is not None:
             sources.check_archive(options.archive)
         read_options = _read_options(options)
+        what_ifs = [_what_if(path) for path in getattr(options, "what_if", ())]
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
     _check_java()
@@ -128,9 +130,11 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
             raise CannotRun(_no_source(error, spark.version)) from error
         except sources.NoTopic as error:
             raise CannotRun(str(error)) from error
-        for group in options.group:
+        for group in (*options.group, *(each["group"] for each in what_ifs)):
             if not derived.source.has_group(group):
                 raise CannotRun(f"there is no group {group} in {derived.source.name}")
+        if options.job == "report":
+            return _report(options, derived, what_ifs, step)
         return _BATCH[options.job](options, derived, spark, step)
 
 
@@ -212,16 +216,28 @@ def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int
     return DONE if audit.is_clean(found) else FAILED
 
 
-def _report(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
+def _report(options: SimpleNamespace, derived: Any, what_ifs: list[dict[str, Any]], step: Any) -> int:
     from pyspark_coordinator_log.jobs import report  # noqa: PLC0415 - see _run
 
     folder = _needs_local(options)
-    for page in report.write(derived, folder, options.title, step):
+    for page in report.write(derived, folder, options.title, step, what_ifs):
         print(page)
     return DONE
 
 
-_BATCH = {"tables": _tables, "audit": _audit, "report": _report}
+_BATCH = {"tables": _tables, "audit": _audit}
+_WHAT_IF = {"group", "settings", "recorded", "replayed_unchanged", "replayed_changed", "proof", "assumptions"}
+
+
+def _what_if(path: str) -> dict[str, Any]:
+    """An answer of `coordinator groups what-if --json`. Raises CannotRun."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CannotRun(f"--what-if {path}: {error}") from error
+    if not isinstance(found, dict) or not found.keys() >= _WHAT_IF:
+        raise CannotRun(f"--what-if {path}: not an answer of coordinator groups what-if --json")
+    return found
 
 
 def _rehearse(options: SimpleNamespace) -> int:
