@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coordinator.client.login.tls import UNPROTECTED, Security
+from coordinator.client.login.tls import Security
 from coordinator.log.batch import BatchHeader, CorruptBatch
 from coordinator.operations.fork import ForkFailed
 from coordinator.operations.fork.network_source import NetworkSource
@@ -23,7 +23,6 @@ from coordinator.operations.journal_mirror import MirroredLog, Wait, followed
 from coordinator.operations.known_logs import META_PROPERTIES
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS, SHARE_GROUP_STATE
 
-TIMEOUT_S = 10.0
 _TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE, COORDINATOR_EVENTS)
 """In the order in which they are written."""
 
@@ -31,8 +30,9 @@ _TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE, COORDINATOR_EVENTS)
 class ClusterMirror:
     """A folder that gets what the cluster has."""
 
-    def __init__(self, bootstrap: str, security: Security, folder: Path) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float, security: Security, folder: Path) -> None:
         self._bootstrap = bootstrap
+        self._timeout_s = timeout_s
         self._security = security
         self._folder = folder
         self._logs: dict[str, MirroredLog] = {}
@@ -40,7 +40,7 @@ class ClusterMirror:
     def catch_up(self) -> None:
         """Copies what the cluster has and the folder lacks. Raises JournalFailed, OSError."""
         try:
-            source = NetworkSource(self._bootstrap, TIMEOUT_S, self._security)
+            source = NetworkSource(self._bootstrap, self._timeout_s, self._security)
             try:
                 self._catch_up(source)
             finally:
@@ -93,10 +93,10 @@ class ClusterMirror:
 
 @contextmanager
 def mirrored_cluster(
-    bootstrap: str, security: Security, folder: Path, interval_s: float | None
+    bootstrap: str, timeout_s: float, security: Security, folder: Path, interval_s: float | None
 ) -> Iterator[Callable[[], None]]:
     """A folder that follows a cluster, as `journal_mirror.followed`. Raises JournalFailed, CannotStart, OSError."""
-    mirror = ClusterMirror(bootstrap, security, folder)
+    mirror = ClusterMirror(bootstrap, timeout_s, security, folder)
 
     def repeat(wait: Wait) -> None:
         while not wait():
@@ -110,10 +110,10 @@ def mirrored_cluster(
 
 
 @contextmanager
-def copied_cluster(bootstrap: str, security: Security = UNPROTECTED) -> Iterator[Path]:
+def copied_cluster(bootstrap: str, timeout_s: float, security: Security) -> Iterator[Path]:
     """A temporary folder with the groups and events that a cluster has now. Raises JournalFailed, OSError."""
     with TemporaryDirectory(prefix="coordinator-cluster-") as folder:
-        mirror = ClusterMirror(bootstrap, security, Path(folder))
+        mirror = ClusterMirror(bootstrap, timeout_s, security, Path(folder))
         try:
             mirror.catch_up()
         finally:

@@ -20,8 +20,6 @@ DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
-    # Without it the Kafka source silently reads nothing from an internal topic (see pyspark_coordinator_log/kafka.py).
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }
 LOCAL = {
     "spark.ui.enabled": "false",

@@ -72,9 +72,7 @@ class NetworkSource:
         """Where a partition of `partitions` ended."""
         return self._ranges[topic][index].end
 
-    def read(
-        self, topic: str, index: int, visit: Visit, advance: Callable[[int], object], *, since: int = 0
-    ) -> None:
+    def read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object], *, since: int = 0) -> None:
         """Visits the batches of a partition from an offset on, fetched from its leader."""
         try:
             self._read(topic, index, visit, advance, since)
