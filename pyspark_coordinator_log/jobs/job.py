@@ -100,7 +100,7 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
 
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
         from pyspark_coordinator_log.jobs import java, sources  # noqa: PLC0415 - as above
-        from pyspark_coordinator_log.jobs.session import session  # noqa: PLC0415 - as above
+        from pyspark_coordinator_log.jobs.session import is_connect, session  # noqa: PLC0415 - as above
     try:
         if options.log is not None:
             sources.check_log(options.log)
@@ -110,7 +110,8 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
         what_ifs = [_what_if(path) for path in getattr(options, "what_if", ())]
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
-    _check_java()
+    if not is_connect(options.master):
+        _check_java()
     with _steps() as step:
         small = options.log is not None and options.job != "follow" and sources.log_bytes(options.log) < SMALL_BYTES
         settings = dict(_pairs(options.conf, "--conf"))

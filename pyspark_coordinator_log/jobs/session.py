@@ -42,6 +42,11 @@ The classes are Spark's own, as pip installed them, and verifying them takes a s
 """
 
 
+def is_connect(master: str | None) -> bool:
+    """Whether Spark is reached through Spark Connect, so that this process needs no Java."""
+    return master is not None and master.startswith("sc://")
+
+
 def is_submitted() -> bool:
     """Whether `spark-submit` started this process, which then has its Java already."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
@@ -63,7 +68,9 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
         master = "local[*]"
     values = dict(DEFAULTS)
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
-    if master is not None:
+    if master is not None and is_connect(master):
+        builder = builder.remote(master)
+    elif master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

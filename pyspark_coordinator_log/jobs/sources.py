@@ -38,7 +38,7 @@ from pyspark_coordinator_log.folders import (
 )
 from pyspark_coordinator_log.jobs import deliveries, gaps, judging, share_history
 from pyspark_coordinator_log.jobs.deliveries import ShareLogs
-from pyspark_coordinator_log.jobs.intervals import materialize
+from pyspark_coordinator_log.jobs.intervals import frame_of, materialize
 from pyspark_coordinator_log.jobs.verdicts import ArrowBatches
 from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log.options import parse
@@ -194,7 +194,7 @@ def _packets_in(
         for number, task in enumerate(tasks)
         for (log_id, shard), parts in groupby(task, lambda part: (part.log_id, part.folder.shard))
     ]
-    places = spark.createDataFrame(pa.Table.from_pylist(rows, _PACKET.append(pa.field("id", pa.int64()))))
+    places = frame_of(spark, pa.Table.from_pylist(rows, _PACKET.append(pa.field("id", pa.int64()))))
     return spark.range(0, len(tasks), 1, max(len(tasks), 1)).join(F.broadcast(places), "id").drop("id")
 
 
@@ -305,7 +305,7 @@ def _complete_from_rows(spark: SparkSession, bounds: Sequence[Sequence[Any]]) ->
     """COMPLETE_FROM, as Arrow: rows given as Python objects would go through a Python worker of their own."""
     schema = to_arrow_schema(cast(StructType, StructType.fromDDL(COMPLETE_FROM)))
     rows = [dict(zip(schema.names, each, strict=True)) for each in bounds]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+    return frame_of(spark, pa.Table.from_pylist(rows, schema))
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:
