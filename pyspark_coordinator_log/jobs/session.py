@@ -79,6 +79,9 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
             values |= LOCAL | (QUICK if quick else {}) | (SMALL if small else {})
             if java_options := archive_options():
                 values["spark.driver.defaultJavaOptions"] = java_options
+    if is_connect(master):
+        # The server has its other settings already.
+        values = {name: value for name, value in values.items() if name.startswith("spark.sql.")}
     for name, value in (values | settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
