@@ -237,9 +237,6 @@ SCHEMAS: dict[str, pa.Schema] = {
     SHARE_STATE: pa.schema(ENVELOPE + _SHARE_STATE),
 }
 
-FROM_KAFKA_UNKNOWN = ("batch_offset", "leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
-"""Columns that are null in rows from Spark's Kafka source, because a consumer does not see them."""
-
 _WORDS = {
     pa.int16(): "SMALLINT",
     pa.int32(): "INT",

@@ -69,7 +69,7 @@ def options(log: Path, out: Path, **fields: Any) -> argparse.Namespace:
 
 
 def run(spark: Any, log: Path, out: Path, **fields: Any) -> None:
-    follow.follow(spark, options(log, out, **fields), {}, {}, lambda _: None)
+    follow.follow(spark, options(log, out, **fields), {}, lambda _: None)
 
 
 def kept(spark: Any, out: Path, name: str) -> list[Any]:
