@@ -47,10 +47,10 @@ WRONG = {
         "rebalance-forced,rolling-restart,heartbeat-answer-lost",
     ),
     "go lost": Wrong(
-        "commits what it lost", "committed by another", "rolling-restart,pause-and-zombie-commit,follower-killed"
+        "commits what it lost", "committed by another", "rolling-restart,pause-and-zombie-commit,answers-fall-silent"
     ),
     "python wrong_commits lost": Wrong(
-        "commits what it lost", "committed by another", "rolling-restart,pause-and-zombie-commit,follower-killed"
+        "commits what it lost", "committed by another", "rolling-restart,pause-and-zombie-commit,answers-fall-silent"
     ),
     "node back": Wrong("goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed"),
     "python wrong_commits back": Wrong(
