@@ -102,6 +102,7 @@ def test_after_a_new_id_only_the_last_epoch_of_the_former_one_is_no_zombies(worl
     for zombie in ((1000, 0), (999, EPOCH_EXHAUSTED)):
         assert world.init(zombie) is ErrorCode.PRODUCER_FENCED
     assert (world.known.producer_id, world.known.epoch) == (1001, 0)
+    assert world.state.fenced == {"InitProducerId": 2}
 
 
 def test_no_version_of_a_client_is_known_before_its_first_transaction(world):
