@@ -294,6 +294,19 @@ def test_a_pattern_without_members_is_removed():
     assert h.consumer().regexes == {}
 
 
+def test_a_pattern_ends_with_the_last_member_that_had_it():
+    h = ConsumerHarness()
+    for member_id in ("m", "n"):
+        h.join_modern(member_id=member_id, topics=None, regex="t.*")
+        h.advance(0)
+    h.beat(member_id="m", epoch=-1)
+    assert set(h.consumer().regexes) == {"t.*"}
+    before = len(h.records)
+    h.beat(member_id="n", epoch=-1)
+    assert h.kinds(before).count("-16") == 1
+    assert h.consumer().regexes == {}
+
+
 def test_what_the_member_of_an_unmatched_pattern_leaves_to_others_gets_a_reader():
     h = ConsumerHarness({"t": 2})
     h.join_modern(topics=None, regex="t")
