@@ -42,17 +42,18 @@ STATES = "__consumer_offsets-", "__transaction_state-"
 ANOTHER = Worker("another", 7, "elsewhere", 1)
 
 
-async def test_shards_are_spread_over_the_workers_and_found_there(world):
+async def test_shards_are_spread_over_the_workers_and_found_there(tmp_path):
     """Every worker names the same coordinator of a group, which is the one that serves it."""
-    await world.start(1, 2, 3)
-    await world.until_spread()
-    for worker in world.running:
-        client = await worker.client()
-        for group in ("a", "b", "c", "d"):
-            owner = world.owner(worker.server.groups.shard_of(group).index)
-            await world.until(lambda worker=worker: len(worker.sharing.cluster.living) == 3)
-            found = await find(client, group)
-            assert (found.node_id, found.port) == (owner.node_id, owner.server.listeners[0].bound[1])
+    async with workers(tmp_path, PATIENT) as world:
+        await world.start(1, 2, 3)
+        await world.until_spread()
+        for worker in world.running:
+            client = await worker.client()
+            for group in ("a", "b", "c", "d"):
+                owner = world.owner(worker.server.groups.shard_of(group).index)
+                await world.until(lambda worker=worker: len(worker.sharing.cluster.living) == 3)
+                found = await find(client, group)
+                assert (found.node_id, found.port) == (owner.node_id, owner.server.listeners[0].bound[1])
 
 
 async def test_commits_survive_the_loss_of_every_worker_but_one(world):
