@@ -164,7 +164,7 @@ WRONG_SHARE = {
     "python wrong_share first": Wrong(
         "accepts, then processes",
         "accepted too early",
-        "rolling-restart,holder-killed,poison-record",
+        "rolling-restart,share-member-removed,poison-record",
         protocol="share",
     ),
     "python wrong_share thread": Wrong(
