@@ -101,7 +101,7 @@ def operate(server: ServerProcess, admin: Any, group: str) -> None:
             epoch, _ = settled(server, group, epoch)
         admin.remove_group_members(group, [MemberToRemove(group_instance_id="i", reason="scale down")])
         epoch, ids = settled(server, group, epoch)
-        act(server, f"groups/{group}/members/{ids['billing']}/evict", reason="stuck")
+        act(server, f"/v1/groups/{group}/members/{ids['billing']}/evict", reason="stuck")
         epoch, _ = settled(server, group, epoch)
         forced = ["groups", "rebalance", group, "--reason", "racks moved", "--admin", server.admin]
         assert cli.main(forced) == 0
@@ -113,7 +113,7 @@ def operate(server: ServerProcess, admin: Any, group: str) -> None:
         for each in both:
             each.close()
     for member_id in look(server, group)[1].values():  # a static member does not leave
-        act(server, f"groups/{group}/members/{member_id}/evict")
+        act(server, f"/v1/groups/{group}/members/{member_id}/evict")
     for offset in (52, 20):
         admin.alter_group_offsets(group, {TopicPartition("orders", 0): OffsetAndMetadata(offset, "", -1)})
     admin.alter_group_offsets(group, {TopicPartition("orders", 1): OffsetAndMetadata(7, "", -1)})
