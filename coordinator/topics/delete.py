@@ -84,7 +84,9 @@ def delete_topics(
         has_code = api_version >= _DISABLED_SINCE
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
     metadata = topics.metadata
-    metadata.when_leading(lambda: run(metadata.steps(_delete(topics, request, reply, rights, count_mutation, asked_by))))
+    metadata.when_leading(
+        lambda: run(metadata.steps(_delete(topics, request, reply, rights, count_mutation, asked_by)))
+    )
 
 
 def _delete(

@@ -300,7 +300,8 @@ def test_the_report_agrees_on_how_long_the_server_was_closed():
     group_data = pytest.importorskip("pyspark_coordinator_log.jobs.group_data")
     joins = {"type": "MemberJoined", "member_id": "a", "client_id": "x", "waited_for": None}
     openings = [
-        {"type": "EventLogOpened", "waited_for": None, "cause": "start", "previous_time_ms": before, "time_ms": at} | offset
+        {"type": "EventLogOpened", "waited_for": None, "cause": "start", "previous_time_ms": before, "time_ms": at}
+        | offset
         for before, at, offset in ((None, 0, {"offset": 0}), (9_000, 60_000, {"offset": 2}))
     ]
     events = [joins | {"time_ms": at, "offset": offset} for at, offset in ((1_000, 1), (61_000, 3))]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
@@ -101,7 +102,7 @@ def operate(server: ServerProcess, admin: Any, group: str) -> None:
             epoch, _ = settled(server, group, epoch)
         admin.remove_group_members(group, [MemberToRemove(group_instance_id="i", reason="scale down")])
         epoch, ids = settled(server, group, epoch)
-        act(server, f"/v1/groups/{group}/members/{ids['billing']}/evict", reason="stuck")
+        act(server, f"/v1/groups/{group}/members/{quote(ids['billing'], safe='')}/evict", reason="stuck")
         epoch, _ = settled(server, group, epoch)
         forced = ["groups", "rebalance", group, "--reason", "racks moved", "--admin", server.admin]
         assert cli.main(forced) == 0
@@ -113,7 +114,7 @@ def operate(server: ServerProcess, admin: Any, group: str) -> None:
         for each in both:
             each.close()
     for member_id in look(server, group)[1].values():  # a static member does not leave
-        act(server, f"/v1/groups/{group}/members/{member_id}/evict")
+        act(server, f"/v1/groups/{group}/members/{quote(member_id, safe='')}/evict")
     for offset in (52, 20):
         admin.alter_group_offsets(group, {TopicPartition("orders", 0): OffsetAndMetadata(offset, "", -1)})
     admin.alter_group_offsets(group, {TopicPartition("orders", 1): OffsetAndMetadata(7, "", -1)})
@@ -165,7 +166,7 @@ def test_why_names_the_administrator_and_no_phantom_client(operated, group, caps
     assert any(f"doomed was deleted; asked for by {OPS}" in each for each in causes)
     assert {each["client_id"] for each in answer["clients"]} <= {"billing", "ledger"}
     steps = [(each["topic"], each["partition"], each["previous"], each["offset"]) for each in answer["rewound_offsets"]]
-    assert steps == [("orders", 0, 52, 20), ("orders", 0, 20, -1), ("orders", 1, 7, -1)]
+    assert steps == [("orders", 0, 52, 20), ("orders", 1, 7, -1), ("orders", 0, 20, -1)]
     assert [each["records"] for each in answer["rewound_offsets"]] == [32, None, None]
     assert {each["principal"] for each in answer["rewound_offsets"]} == {"User:ops"}
     who = "an administrator (User:ops) with ops-tool"
