@@ -13,7 +13,7 @@ from coordinator.admin.group_command import Reason, check_reason, run_on_group, 
 from coordinator.admin.located import LOCATED_REFUSALS, group_shard, transaction_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import administration
-from coordinator.groups.administration import ActOnGroup, ActOnMember
+from coordinator.groups.administration import ActOnGroup, ActOnMember, asked_for
 from coordinator.groups.offsets.expire_now import ExpireOffsets, expire_now
 from coordinator.groups.state import Groups
 from coordinator.runtime.shard import Shard, Status
@@ -86,7 +86,7 @@ class ReloadedShard(Struct, omit_defaults=True):
 
 async def evict(server: ServerView, request: Request) -> ActedOnGroup:
     """Removes a member. Its next request gets UNKNOWN_MEMBER_ID."""
-    return await _act_on_member(server, request, administration.evict, _reason(request.body))
+    return await _act_on_member(server, request, administration.evict, _reason(request))
 
 
 async def expire_session(server: ServerView, request: Request) -> ActedOnGroup:
@@ -97,7 +97,7 @@ async def expire_session(server: ServerView, request: Request) -> ActedOnGroup:
 async def bump_epoch(server: ServerView, request: Request) -> ActedOnGroup:
     """Raises the generation or group epoch by one; the members stay."""
     group_id = request.parameters["group_id"]
-    wanted = ActOnGroup(group_id, _reason(request.body))
+    wanted = ActOnGroup(group_id, _reason(request))
     reply = await run_on_group(server, group_id, administration.bump_epoch, wanted)
     acted = _acted(server, group_id, None)
     acted.epoch = reply.epoch
@@ -197,8 +197,9 @@ def _acted(server: ServerView, group_id: str, member_id: str | None) -> ActedOnG
     return ActedOnGroup(group_id, group.kind.label, group.state.value, group.epoch, member_id)
 
 
-def _reason(body: ActReason) -> str | None:
-    return None if body.reason is None else check_reason(body.reason)
+def _reason(request: Request) -> str:
+    reason = request.body.reason
+    return asked_for(None if reason is None else check_reason(reason), request.asked_by)
 
 
 def _fail_over(shard: Shard[Any], for_ms: int) -> int:

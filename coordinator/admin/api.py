@@ -21,6 +21,7 @@ from coordinator.admin.server_view import ServerView
 from coordinator.admin.share_view import SharePartitionView
 from coordinator.admin.waiting import parse_until, wait_for
 from coordinator.groups import force_rebalance as forced
+from coordinator.groups.administration import asked_for
 from coordinator.transactions.transaction import NAMES, Transaction
 
 LAGS_MAX = 20_000
@@ -173,7 +174,7 @@ async def force_rebalance(server: ServerView, request: Request) -> ForcedRebalan
     coordinator cannot write now, and it is unknown whether the rebalance was started.
     """
     group_id, reason = request.parameters["group_id"], check_reason(request.body.reason)
-    command = forced.ForceRebalance(group_id, reason)
+    command = forced.ForceRebalance(group_id, asked_for(reason, request.asked_by))
     reply = await run_on_group(server, group_id, forced.force_rebalance, command)
     return ForcedRebalance(group_id, reply.kind.label, reply.epoch is not None, reply.state, reply.epoch)
 

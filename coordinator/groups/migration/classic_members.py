@@ -26,8 +26,9 @@ ones, their heartbeats also compute a target that is due, unlike in Kafka, where
 
 from dataclasses import replace
 
+from coordinator.groups.administration import REMOVED
 from coordinator.groups.classic.join_attempt import JoinAttempt
-from coordinator.groups.classic.leave import Identity, MemberResult, identities, leave_response
+from coordinator.groups.classic.leave import Identity, MemberResult, identities, leave_response, removal_reason
 from coordinator.groups.classic.responses import join_error
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
@@ -363,12 +364,15 @@ def leave(
     """
     update = ConsumerUpdate(groups, group, now_ms)
     gone: dict[str, ConsumerMember] = {}
+    removals: list[str] = []
     results: list[MemberResult] = []
     for each in identities(request, context.api_version):
         code = ErrorCode.NONE
         try:
             member = _leaving(group, each)
             if member.member_id not in gone:
+                removal = removal_reason(each, member, context)
+                removals += () if removal is None else (removal,)
                 update.facts.append(
                     member_left(
                         group.group_id,
@@ -376,7 +380,7 @@ def leave(
                         member.member_id,
                         member.instance_id,
                         member.member_epoch,
-                        each.reason,
+                        each.reason if removal is None else f"{REMOVED}: {removal}",
                     )
                 )
             gone[member.member_id] = member
@@ -386,7 +390,7 @@ def leave(
                 groups, group.group_id, each.member_id, each.group_instance_id, -1, error, "LeaveGroup"
             )
         results.append(MemberResult(each.member_id, each.group_instance_id, code))
-    update.remove(list(gone.values()), "a member left")
+    update.remove(list(gone.values()), REMOVED if removals else "a member left", next(iter(removals), None))
     return update.result(leave_response(results, context.api_version))
 
 
