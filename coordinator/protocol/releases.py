@@ -133,7 +133,8 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
         behaviours = replace(behaviours, **row.get("behaviours", {}))
         changed = row.get("preview", {})
         preview = Preview(
-            replace(preview.behaviours, **changed.get("behaviours", {})), {**preview.defaults, **changed.get("defaults", {})}
+            replace(preview.behaviours, **changed.get("behaviours", {})),
+            {**preview.defaults, **changed.get("defaults", {})},
         )
         features = row["features"]
         found[row["release"]] = Release(

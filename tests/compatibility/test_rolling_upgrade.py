@@ -1,14 +1,14 @@
 """A rolling upgrade from Kafka 3.9 to 4.1 under a group of four libraries, which becomes a consumer group afterwards.
 
 The members stay while their broker becomes the other release; every record is read by one of them, once, and committed.
-The broker is this server, or a Kafka that is started again with the jars of 4.1. What each library sees is in docs/emulation.md.
+The broker is this server, or a Kafka that is started again with the jars of 4.1. What each library sees: docs/emulation.md.
 """
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -34,7 +34,7 @@ LIBRARIES = ("confluent", "kafka_python", "aiokafka", "java")
 BEFORE, AFTER = "3.9", "4.1"
 KAFKAS = {BEFORE: "3.9.1", AFTER: "4.1.1"}
 CLASSIC = {"heartbeat_ms": 250, "session_timeout_ms": 120_000}
-"""librdkafka revokes all partitions when it has not heard from the coordinator for a session timeout. A Kafka is away longer."""
+"""librdkafka revokes all partitions after a session timeout without a coordinator; a Kafka may be away for longer than 20 s."""
 CONSUMER = {"protocol": "consumer"}
 
 

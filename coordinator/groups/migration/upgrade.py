@@ -39,9 +39,7 @@ from coordinator.protocol.releases import Behaviours
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
 
 
-def group_to_join(
-    groups: Groups, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int
-) -> ConsumerUpdate:
+def group_to_join(groups: Groups, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int) -> ConsumerUpdate:
     """An update of the consumer group that this member joins: existing, new, or converted from a classic group.
 
     Raises: GROUP_ID_NOT_FOUND (a group of another kind that cannot be converted), GROUP_MAX_SIZE_REACHED (`limit.groups`).
