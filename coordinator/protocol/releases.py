@@ -158,13 +158,17 @@ class View(NamedTuple):
     """By the name of the API."""
     features: Mapping[str, str]
     behaviours: Behaviours
+    preview: Behaviours | None = None
 
     def facts(self) -> dict[str, str]:
         """Everything by name, as text."""
+        versions = {name: f"{first}-{last}" for name, (first, last) in self.versions.items()}
         behaviours = {name: str(value).lower() for name, value in asdict(self.behaviours).items()}
-        return (
-            {name: f"{first}-{last}" for name, (first, last) in self.versions.items()} | {**self.features} | behaviours
-        )
+        preview = asdict(self.preview) if self.preview else {}
+        return {
+            **versions, **self.features, **behaviours,
+            **{f"preview: {name}": str(value).lower() for name, value in preview.items()},
+        }  # fmt: skip
 
 
 def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, int]]) -> dict[str, View]:
@@ -177,7 +181,8 @@ def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, in
         versions = {api: given for api, own in newest.items() if (given := release.range_of(api, own)) is not None}
         levels = release.feature_levels
         older = {each: (*given, levels.get(each, 0)) for each, given in release.supported_features.items()}
-        found[name] = View(versions, _features(older), release.behaviours)
+        preview = release.preview and release.preview.behaviours
+        found[name] = View(versions, _features(older), release.behaviours, preview)
     return found
 
 

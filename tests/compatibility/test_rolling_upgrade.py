@@ -33,7 +33,7 @@ Start = Callable[[Client, Broker], Program]
 LIBRARIES = ("confluent", "kafka_python", "aiokafka", "java")
 BEFORE, AFTER = "3.9", "4.1"
 KAFKAS = {BEFORE: "3.9.1", AFTER: "4.1.1"}
-CLASSIC = {"heartbeat_ms": 250, "session_timeout_ms": 120_000}
+CLASSIC = {"heartbeat_ms": 250, "session_timeout_ms": 300_000}
 """librdkafka revokes all partitions after a session timeout without a coordinator; a Kafka may be away for longer than 20 s."""
 CONSUMER = {"protocol": "consumer"}
 
@@ -96,7 +96,7 @@ def seen_since(programs: list[Program], before: dict[Program, int]) -> dict[str,
 
 
 @pytest.mark.java
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_group_of_four_libraries_is_upgraded_and_loses_nothing(
     broker: Upgraded, start: Start, make_topic: Callable[..., str], fresh: Callable[[str], str]
 ) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.support.java_support import java, kafka_classpath, run_java
-from tests.support.kafka_broker import FOR_ONE_NODE, STARTED_WITHIN_S, STOPPED_WITHIN_S, TOOLS, new_cluster_id
+from coordinator.config.features import UPGRADE
+from coordinator.protocol.releases import releases
+from tests.support.java_support import java, kafka_classpath
+from tests.support.kafka_broker import FOR_ONE_NODE, STARTED_WITHIN_S, STOPPED_WITHIN_S, new_cluster_id
 from tests.support.ports import HeldPort
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed
@@ -52,7 +54,7 @@ class EarlierKafka:
 
     def _start_broker(self) -> None:
         self._run("kafka.Kafka", str(self.folder / "server.properties"))
-        wait_until(self._answers, lambda: f"Kafka to start:\n{self.log[-3000:]}", STARTED_WITHIN_S)
+        wait_until(self._answers, lambda: f"Kafka to start:\n{self.log[-3000:]}", 3 * STARTED_WITHIN_S)
 
     def upgrade(self, version: str) -> None:
         """Stops the broker and starts one of another release on its data and ports. Returns when it answers."""
@@ -62,10 +64,15 @@ class EarlierKafka:
         self._start_broker()
 
     def finalize(self, release: str) -> None:
-        """Sets the features of a release such as "4.1", as an operator does after an upgrade."""
-        chosen = ("--bootstrap-server", self.bootstrap, "upgrade", "--release-version", release)
-        done = run_java(kafka_classpath(TOOLS), "org.apache.kafka.tools.FeatureCommand", *chosen)
-        assert done.returncode == 0, done.stdout + done.stderr
+        """Does what `kafka-features.sh upgrade --release-version` does after an upgrade to a release such as "4.1"."""
+        levels = releases()[release].feature_levels.items()
+        updates = [{"feature": name, "max_version_level": level, "upgrade_type": UPGRADE} for name, level in levels]
+
+        def is_done() -> bool:
+            with Connection(self.bootstrap) as link:
+                return not link.call("UpdateFeatures", 1, timeout_ms=30_000, feature_updates=updates)["error_code"]
+
+        wait_until(is_done, "features to be finalized")
 
     def _settings(self) -> dict[str, str]:
         common = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(self.folder / "data")}
