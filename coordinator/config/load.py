@@ -374,8 +374,8 @@ def _earlier(values: _Values) -> list[str]:
 
 def _build(values: Mapping[str, Any]) -> ServerConfig:
     release = releases().get(values.get("emulate", NEWEST))
-    preview = release and release.switched_on(values.get("group.coordinator.rebalance.protocols", ()))
-    if preview:
+    preview = release.switched_on(values.get("group.coordinator.rebalance.protocols", ())) if release else None
+    if preview is not None:
         values = {**preview.defaults, **values}
 
     def area(kind: type) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from coordinator.protocol.schema import SCHEMAS
 NEWEST = "4.4"
 """The release that the server is by default."""
 PREVIEW_PROTOCOLS = frozenset({"classic", "consumer"})
-"""With these as `group.coordinator.rebalance.protocols` the preview of KIP-848 is on in 3.7 to 3.9."""
+"""With these as `group.coordinator.rebalance.protocols` the preview of KIP-848 is on in 3.8 and 3.9."""
 Range = tuple[int, int]
 
 
@@ -75,7 +75,7 @@ class Preview:
 
     behaviours: Behaviours
     defaults: Mapping[str, Any]
-    """Settings of this server that have other defaults."""
+    """Settings that have other defaults than in 4.4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,7 @@ class Release:
     otherwise."""
     behaviours: Behaviours
     preview: Preview | None
+    """None: the release has none."""
     supported_features: Mapping[str, Range]
     feature_levels: Mapping[str, int]
     """The finalized level of each feature that is not at 0."""
@@ -181,7 +182,7 @@ def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, in
         versions = {api: given for api, own in newest.items() if (given := release.range_of(api, own)) is not None}
         levels = release.feature_levels
         older = {each: (*given, levels.get(each, 0)) for each, given in release.supported_features.items()}
-        preview = release.preview and release.preview.behaviours
+        preview = release.preview.behaviours if release.preview else None
         found[name] = View(versions, _features(older), release.behaviours, preview)
     return found
 
