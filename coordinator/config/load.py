@@ -373,6 +373,11 @@ def _earlier(values: _Values) -> list[str]:
 
 
 def _build(values: Mapping[str, Any]) -> ServerConfig:
+    release = releases().get(values.get("emulate", NEWEST))
+    preview = release.switched_on(values.get("group.coordinator.rebalance.protocols", ())) if release else None
+    if preview is not None:
+        values = {**preview.defaults, **values}
+
     def area(kind: type) -> dict[str, Any]:
         return {
             setting.field_name: values[name]
