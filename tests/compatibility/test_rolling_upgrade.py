@@ -25,6 +25,7 @@ from tests.compatibility.shared_groups import (
     pass_records,
     wait_to_share,
 )
+from tests.support.admin_client import check_assignments
 from tests.support.earlier_kafka import EarlierKafka
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -51,6 +52,7 @@ class ThisServer:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         settings = SETTINGS | {"emulate": BEFORE, "admin.control.enable": True}
         server = stack.enter_context(ServerProcess(folder, settings=settings))
+        stack.callback(check_assignments, server)
         self.bootstrap = server.bootstrap
         self._control = stack.enter_context(Control(server.admin))
 

@@ -203,6 +203,7 @@ def test_topics_are_added_to_a_transaction_as_they_are_named(link):
         ]
 
     def initialize() -> dict[str, Any]:
+        link.call("FindCoordinator", 3, key="t", key_type=1)  # Kafka makes the topic of transactions for it.
         return link.call("InitProducerId", 4, transactional_id="t", transaction_timeout_ms=60_000)
 
     wait_until(lambda: initialize()["error_code"] == NONE, "a transaction coordinator")
