@@ -55,7 +55,7 @@ class Member:
         )
         self._consumer.subscribe(["orders", "doomed"])
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._poll)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
     def _poll(self) -> None:

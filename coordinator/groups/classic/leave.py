@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 from coordinator.groups.administration import REMOVED, asked_by, asked_for
 from coordinator.groups.classic.group import ClassicGroup
-from coordinator.groups.classic.member import ClassicMember
 from coordinator.groups.classic.rebalance import MEMBERS_NAMED_MAX, prepare_or_continue_rebalance
 from coordinator.groups.classic.responses import join_error, sync_error
 from coordinator.groups.classic.round import Cause, pending_key
 from coordinator.groups.classic.states import State
-from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.events import member_left, refused
 from coordinator.groups.fencing import fence_member
 from coordinator.groups.kinds import Kind
@@ -33,17 +31,13 @@ _BY_JAVAS_ADMIN = "member was removed by an admin"
 """How the reasons of Java's admin client begin, which names dynamic members by their member id."""
 
 
-def removal_reason(
-    leaving: Identity, member: ClassicMember | ConsumerMember | None, context: RequestContext
-) -> str | None:
-    """Why an administrator removes a member, and who asked for it; None: it leaves by itself, or there is none.
+def removal_reason(leaving: Identity, client_id: str, context: RequestContext) -> str | None:
+    """Why an administrator removes a member of this client, and who asked for it; None: it leaves by itself.
 
     A consumer names its member id, under its own client id.
     """
-    if member is None:
-        return None
     reason = leaving.reason or ""
-    is_its_own = leaving.member_id and member.client_id == (context.client_id or "")
+    is_its_own = leaving.member_id and client_id == (context.client_id or "")
     return None if is_its_own and not reason.startswith(_BY_JAVAS_ADMIN) else asked_for(reason, asked_by(context))
 
 
@@ -74,7 +68,8 @@ def leave(
     pending = set(group.pending_joins) if group and looks_at_pending else set()
     members = {} if group is None else group.members
     removals = [
-        removal_reason(each, members.get(member_id), context) for each, member_id in zip(leaving, ids, strict=True)
+        removal_reason(each, members[member_id].client_id, context) if member_id in members else None
+        for each, member_id in zip(leaving, ids, strict=True)
     ]
     results = [
         MemberResult(

@@ -376,7 +376,7 @@ def leave(
         try:
             member = _leaving(group, each, context.behaviours)
             if member.member_id not in gone:
-                removal = removal_reason(each, member, context)
+                removal = removal_reason(each, member.client_id, context)
                 removals += () if removal is None else (removal,)
                 update.facts.append(
                     member_left(
