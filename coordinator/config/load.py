@@ -374,9 +374,9 @@ def _earlier(values: _Values) -> list[str]:
 
 def _build(values: Mapping[str, Any]) -> ServerConfig:
     release = releases().get(values.get("emulate", NEWEST))
-    preview = release.switched_on(values.get("group.coordinator.rebalance.protocols", ())) if release else None
-    if preview is not None:
-        values = {**preview.defaults, **values}
+    if release is not None:
+        protocols = values.get("group.coordinator.rebalance.protocols", ())
+        values = {**release.configured(protocols).defaults, **values}
 
     def area(kind: type) -> dict[str, Any]:
         return {

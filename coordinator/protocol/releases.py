@@ -75,7 +75,7 @@ class Preview:
 
     behaviours: Behaviours
     defaults: Mapping[str, Any]
-    """Settings that have other defaults than in 4.4."""
+    """Settings that have other defaults than in the release without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ class Release:
     """APIs that the release lists, and whose requests it answers with UNSUPPORTED_VERSION as long as it is not configured
     otherwise."""
     behaviours: Behaviours
+    defaults: Mapping[str, Any]
+    """Settings that have other defaults than in 4.4, as far as clients notice them."""
     preview: Preview | None
     """None: the release has none."""
     supported_features: Mapping[str, Range]
@@ -106,12 +108,11 @@ class Release:
 
     def configured(self, protocols: Iterable[str]) -> "Release":
         """The release with these `group.coordinator.rebalance.protocols`."""
-        preview = self.switched_on(protocols)
-        return self if preview is None else replace(self, refused=frozenset(), behaviours=preview.behaviours)
-
-    def switched_on(self, protocols: Iterable[str]) -> Preview | None:
-        """The preview, if these protocols switch it on."""
-        return self.preview if set(protocols) == PREVIEW_PROTOCOLS else None
+        preview = self.preview
+        if preview is None or set(protocols) != PREVIEW_PROTOCOLS:
+            return self
+        defaults = {**self.defaults, **preview.defaults}
+        return replace(self, refused=frozenset(), behaviours=preview.behaviours, defaults=defaults)
 
 
 @cache
@@ -126,12 +127,14 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
     versions: dict[str, Range | None] = {}
     refused: frozenset[str] = frozenset()
     behaviours, preview = AS_NEWEST, Preview(AS_NEWEST, {})
+    defaults: Mapping[str, Any] = {}
     for row in rows:
         versions = versions | {
             name: None if each is None else (each[0], each[1]) for name, each in row["versions"].items()
         }
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
+        defaults = {**defaults, **row.get("defaults", {})}
         changed = row.get("preview", {})
         preview = Preview(
             replace(preview.behaviours, **changed.get("behaviours", {})),
@@ -144,6 +147,7 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
             versions,
             refused,
             behaviours,
+            defaults,
             preview if "preview" in row else None,
             {name: (first, last) for name, (first, last, _) in features.items()},
             {name: level for name, (_, _, level) in features.items() if level},

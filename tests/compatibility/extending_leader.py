@@ -31,7 +31,7 @@ class ExtendingLeader:
         while answer["error_code"] == MEMBER_ID_REQUIRED:
             self.member_id = answer["member_id"]
             answer = self.link.call(
-                "JoinGroup", 9, group_id=self.group, session_timeout_ms=30_000, rebalance_timeout_ms=120_000,
+                "JoinGroup", 9, group_id=self.group, session_timeout_ms=300_000, rebalance_timeout_ms=300_000,
                 member_id=self.member_id, protocol_type="consumer",
                 protocols=[{"name": name, "metadata": metadata} for name in self.protocols],
             )  # fmt: skip
