@@ -41,7 +41,8 @@ def view(world, path, share_states=()):
     server = Server(groups=groups, share_states=states, cluster_statistics=None, clock=world.clock, unknown=())
     if path == "evict":
         [member_id] = world.shard.state.by_id["g"].members
-        return evict(server, SimpleNamespace(body=ActReason(), parameters={"group_id": "g", "member_id": member_id}))
+        named = {"group_id": "g", "member_id": member_id}
+        return evict(server, SimpleNamespace(body=ActReason(), parameters=named, asked_by="a test"))
     if path == "groups":
         return list_groups(server, SimpleNamespace(query=GroupPage(), parameters={}))
     return describe_group(server, SimpleNamespace(query=WhichGroup(), parameters={"group_id": "g"}))
