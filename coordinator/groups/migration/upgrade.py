@@ -55,7 +55,8 @@ def group_to_join(groups: Groups, group_id: str, member_id: str, behaviours: Beh
     if classic is None or classic.is_empty:
         group = ConsumerGroup(group_id, NO_FENCE)
         if behaviours.epochs_begin_at_0:
-            group.group_epoch = group.target_epoch = 0
+            group.set_group_epoch(0, 0, NO_FENCE)
+            group.set_target_epoch(0, 0)
         update = ConsumerUpdate(groups, group, now_ms)
         if classic is None:
             groups.admit(group_id)
