@@ -42,7 +42,7 @@ from tests.support.mistakes import Patch, assert_breaks, shown_by
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEEDS = 20
+SEEDS = 12
 SECONDS = 45.0
 
 
