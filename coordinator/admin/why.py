@@ -50,8 +50,8 @@ class RebalanceCauses(Struct, omit_defaults=True):
     from_ms: int
     to_ms: int
     sentence: str
-    closed_ms: int
-    """How long of that time no server served the group: it counts as no time."""
+    unrecorded_ms: int
+    """How long of that time nothing was recorded before a start of the server: it counts as no time."""
     rebalancing_ms: int
     rebalancing_share: float
     causes: list[RebalanceCause]

@@ -21,14 +21,16 @@ from coordinator.world.log_lines import printable
 ROWS_LISTED = 100
 """Of rebalances, and of offsets that went back: the newest."""
 _REWINDERS_NAMED = 2
-_CLOSED_SHOWN_MS = 1_000
+_UNRECORDED_SHOWN_MS = 1_000
 
 
 def sentence(findings: Findings) -> str:
     """The answer in one sentence, and in another one whom the rebalances waited for."""
     window = seconds(findings.to_ms - findings.from_ms)
-    if findings.closed_ms >= _CLOSED_SHOWN_MS:
-        window += f" (without {seconds(findings.closed_ms)} in which the server was closed)"
+    if findings.unrecorded_ms >= _UNRECORDED_SHOWN_MS:
+        window += (
+            f" (without {seconds(findings.unrecorded_ms)} before a start of the server, in which nothing was recorded)"
+        )
     count = sum(each.rebalances for each in findings.causes)
     if not count:
         after = f"{_rewound(findings)}{_undelivered(findings)}"
@@ -131,7 +133,7 @@ def as_values(findings: Findings) -> dict[str, Any]:
         "from_ms": findings.from_ms,
         "to_ms": findings.to_ms,
         "sentence": sentence(findings),
-        "closed_ms": findings.closed_ms,
+        "unrecorded_ms": findings.unrecorded_ms,
         "rebalancing_ms": findings.rebalancing_ms,
         "rebalancing_share": round(findings.share, 4),
         "causes": [

@@ -67,7 +67,7 @@ ROLLOUT_PAUSE_MS = 180_000
 _POLL_TIMEOUT = re.compile(r"poll timeout", re.IGNORECASE)
 _SESSION = "session"
 _STARTS = ("start", "take-over")
-"""The causes of EventLogOpened before which no server served the group."""
+"""The causes of EventLogOpened that begin after a time in which no server may have served the group."""
 _ENDS_OF_PROCESSES = frozenset({"closed", "reset"})
 _AWAY = -2
 """The epoch of a static member that leaves and will come back."""
@@ -270,13 +270,13 @@ class Findings:
     """The offsets that went back, in order."""
     deliveries: Sequence[Delivery] = ()
     """Of a share group: what became of records that no member completed, in order."""
-    closed_ms: int = 0
-    """How long of the window no server served the group."""
+    unrecorded_ms: int = 0
+    """How long of the window nothing was recorded before a start: the server was closed, or idle until it was killed."""
 
     @property
     def share(self) -> float:
-        """The part of the window, without the time in which no server served the group, in which it rebalanced."""
-        return self.rebalancing_ms / max(1, self.to_ms - self.from_ms - self.closed_ms)
+        """The part of the window, without what was not recorded, in which the group rebalanced."""
+        return self.rebalancing_ms / max(1, self.to_ms - self.from_ms - self.unrecorded_ms)
 
 
 def find_causes(
@@ -317,7 +317,7 @@ def find_causes(
         clients=sorted(counts.values(), key=lambda each: (-each.rebalances, -each.waited_ms, each.client)),
         rewinds=[each for each in walk.rewinds() if each.time_ms >= from_ms],
         deliveries=[each for each in walk.deliveries if each.time_ms >= from_ms],
-        closed_ms=union_ms((max(from_ms, begin), min(to_ms, end)) for begin, end in walk.closed),
+        unrecorded_ms=union_ms((max(from_ms, begin), min(to_ms, end)) for begin, end in walk.unrecorded),
     )
 
 
@@ -390,8 +390,8 @@ class _Walk:
         self._holders: dict[str, str] = {}
         """Instance id -> the member that joined with it last; it replaces the one before."""
         self._last_ms = 0
-        self.closed: list[Interval] = []
-        """When no server served the group."""
+        self.unrecorded: list[Interval] = []
+        """From the last event before a start, of whatever group, until the start."""
         self._knows_members = False
         """Whether `present` has all members: the events begin with the log, or the group was empty since."""
         self.ports: dict[str, int] = {}
@@ -418,7 +418,7 @@ class _Walk:
                 # The server was restarted: whatever it was doing ended when it was last heard of.
                 self._end_all(max(self._last_ms, event.previous_ms))
                 if event.cause in _STARTS and event.previous_ms >= 0:
-                    self.closed.append((event.previous_ms, event.time_ms))
+                    self.unrecorded.append((event.previous_ms, event.time_ms))
             case "MemberJoined" | "MemberLeft" | "MemberExpired":
                 self._member(event)
             case "MemberFenced":
