@@ -4,7 +4,7 @@ The load consists of clients that wait for each step before the next: committers
 producers that retry a batch until it is acknowledged. An offset may therefore be one step ahead of what its committer
 knows, never behind, and each value is in its log once and in order. A kill comes after a number of acknowledgements, in the
 middle of whatever is running, during the start that follows, or during a stop. The environment variable
-COORDINATOR_TEST_KILLS sets the number of kills (default 15; more than 50 need pytest's option --timeout=0).
+COORDINATOR_TEST_KILLS sets the number of kills (default 8; more than 50 need pytest's option --timeout=0).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection, ConnectionClosed
 
-KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "15"))
+KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "8"))
 NONE, COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 0, 14, 15, 56
 PAUSE_S = 0.02  # pause of a client that was refused, or whose server is dead
 TOPIC = "orders"
