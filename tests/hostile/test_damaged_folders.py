@@ -313,10 +313,9 @@ def list_offsets(link: Connection, partition: int, timestamp: int) -> dict:
 
 
 SERVED_AFTER_REPAIR = {
-    "offsets segment missing in the middle", "offsets folder gone", "offsets folder of the other shard",
-    "offsets segment doubled", "copy beside the last offsets segment", "copy beside the only segment",
-    "bit rot in an offsets segment", "transactions missing", "metadata folder gone", "cluster id gone",
-    "segment missing in the middle", "first byte", "small folder emptied", "start of the log forgotten",
+    "offsets segment missing in the middle", "offsets folder of the other shard", "copy beside the last offsets segment",
+    "bit rot in an offsets segment", "transactions missing", "metadata folder gone", "cluster id gone", "first byte",
+    "small folder emptied", "start of the log forgotten",
 }  # fmt: skip
 """For the other kinds of damage, `log check` of the repaired folder has to do."""
 
