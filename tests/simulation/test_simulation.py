@@ -42,18 +42,20 @@ from tests.support.mistakes import Patch, assert_breaks, shown_by
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEEDS = 12
-SECONDS = 20.0
+SEEDS = (1, 3, 4, 6, 8, 9, 10)
+LONG_SEEDS = (2, 5, 7, 11, 12)
+"""Each of them takes as long as two or more of the others."""
+SECONDS = 45.0
 
 
-@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in LONG_SEEDS)])
 def test_every_invariant_holds_whatever_fails(seed: int):
     """Connections, processes, power and disks fail for a while; then everything converges. Some runs have several workers."""
     report = simulator.run(draw(seed, SECONDS, workers_of(seed)))
     assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
 
 
-@pytest.mark.parametrize("seed", [2, 3, 11])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_every_invariant_holds_while_fault_rules_act(seed: int):
     """Errors without effect, lost, delayed, held and throttled requests and answers, coordinators that are away."""
     report = simulator.run(replace(draw(seed, 20.0), rules_s=0.3))
@@ -62,7 +64,7 @@ def test_every_invariant_holds_while_fault_rules_act(seed: int):
     assert {"rule:error", "rule:lose", "rule:delay_ms"} <= acted
 
 
-@pytest.mark.parametrize("seed", [4, 6, 9])
+@pytest.mark.parametrize("seed", [6, 9])
 def test_every_invariant_holds_when_no_turn_has_time(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Nearly every request waits for its turn, as on a server that is flooded."""
     monkeypatch.setattr(turn, "TURN_MS", 0)
@@ -130,7 +132,7 @@ def test_one_seed_in_eight_has_several_workers():
     counts = [workers_of(seed) for seed in range(1, 401)]
     assert set(counts) == {0, 2, 3}
     assert 30 < sum(count > 0 for count in counts) < 70
-    assert any(counts[:SEEDS])
+    assert any(map(workers_of, SEEDS))
 
 
 def test_the_command_prints_the_plan_and_the_outcome(capsys: pytest.CaptureFixture[str]):
