@@ -389,9 +389,17 @@ MUTANTS: list[tuple[Patch, str, dict[str, Any]]] = [
     (offsets_expire_too_early, "I6", RETENTION | {"clock_jump_s": 0.0, "think_s": 1.2, "kill_s": 0.0, "power_s": 0.0}),
 ]
 """The mistake, the promises of which one breaks, and changes to the plan under which it can show."""
+SLOW = (readers_see_what_is_not_durable,)
+"""It needs many seeds."""
 
 
-@pytest.mark.parametrize(("mutant", "promises", "changes"), MUTANTS, ids=[mutant.__name__ for mutant, *_ in MUTANTS])
+@pytest.mark.parametrize(
+    ("mutant", "promises", "changes"),
+    [
+        pytest.param(*each, id=each[0].__name__, marks=pytest.mark.thorough if each[0] in SLOW else ())
+        for each in MUTANTS
+    ],
+)
 def test_a_known_mistake_is_caught(
     mutant: Patch, promises: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
