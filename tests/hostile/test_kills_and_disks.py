@@ -308,7 +308,7 @@ def test_a_server_that_was_stopped_reads_the_heartbeats_it_missed_before_it_judg
     The server is busy when it stops, or it would be waiting for its sockets and read them first anyway.
     """
     server = coordinator_process(settings={"group.min.session.timeout.ms": 100, "limit.requests.in.flight": 1_000})
-    asked = {"group_id": "g", "session_timeout_ms": 500, "rebalance_timeout_ms": 5_000, "protocol_type": "consumer"}
+    asked = {"group_id": "g", "session_timeout_ms": 3_000, "rebalance_timeout_ms": 5_000, "protocol_type": "consumer"}
     asked["protocols"] = [{"name": "range", "metadata": b""}]
     with Connection(server.bootstrap) as link, Connection(server.bootstrap, "busy") as busy:
         joined = link.call("JoinGroup", 3, **asked, member_id="")
@@ -320,7 +320,7 @@ def test_a_server_that_was_stopped_reads_the_heartbeats_it_missed_before_it_judg
         os.kill(server.pid, signal.SIGSTOP)
         try:
             link.send("Heartbeat", 4, member)
-            time.sleep(2)  # the pause under test
+            time.sleep(4)  # the pause under test
         finally:
             os.kill(server.pid, signal.SIGCONT)
         assert link.receive()["error_code"] == NONE
