@@ -42,9 +42,9 @@ from tests.support.mistakes import Patch, assert_breaks, shown_by
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEEDS = (1, 3, 4, 6, 8, 9, 10)
-LONG_SEEDS = (2, 5, 7, 11, 12)
-"""Each of them takes as long as two or more of the others."""
+SEEDS = (1, 3, 4, 6, 9, 10)
+LONG_SEEDS = (2, 5, 7, 8, 11, 12)
+"""Each of them takes longer than two of the others."""
 SECONDS = 45.0
 
 
