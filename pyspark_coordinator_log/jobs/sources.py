@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.groups import rebalance_causes
+from coordinator.groups import group_history
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from pyspark_coordinator_log import columns, messages, planning, positions
 from pyspark_coordinator_log.folders import (
@@ -66,7 +66,7 @@ EVENT_COLUMNS = (
     "client_port", "connection_end", "principal",
 )  # fmt: skip
 """Columns of these events; commit events are read where they are judged."""
-_IN_GROUPS = tuple(name for name in rebalance_causes.TYPES if name not in gaps.ABOUT_ITSELF)
+_IN_GROUPS = tuple(name for name in group_history.TYPES if name not in gaps.ABOUT_ITSELF)
 """The events about members and rebalances."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",

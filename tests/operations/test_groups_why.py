@@ -10,17 +10,14 @@ import pytest
 from coordinator import cli
 from coordinator.groups.cause_words import sentence
 from coordinator.groups.group_events import group_event
+from coordinator.groups.group_history import TYPES, Client, GroupEvent, union_ms
 from coordinator.groups.rebalance_causes import (
     BACK_ON_ITS_CONNECTION,
     CUT_OFF,
     KILLED,
     PAUSED,
     PAUSED_OR_CUT_OFF,
-    TYPES,
-    Client,
-    GroupEvent,
     find_causes,
-    union_ms,
 )
 from tests.groups.consumer.consumer_world import INTERVAL_MS, ConsumerHarness, Modern, settle
 from tests.support.admin_client import view
