@@ -108,7 +108,7 @@ class Findings:
     rebalancing_ms: int
     rebalances: Sequence[Rebalance]
     causes: Sequence[Cause]
-    """The most frequent first."""
+    """The most frequent first; the start of the group, which is nobody's trouble, after others that are as frequent."""
     clients: Sequence[ClientCounts]
     """Those that caused most rebalances first."""
     rewinds: Sequence[Rewind]
@@ -158,7 +158,7 @@ def find_causes(
         to_ms=to_ms,
         rebalancing_ms=union_ms(intervals),
         rebalances=rebalances,
-        causes=sorted(found, key=lambda cause: (-cause.rebalances, -cause.ms)),
+        causes=sorted(found, key=lambda cause: (-cause.rebalances, cause.kind == START, -cause.ms)),
         clients=sorted(counts.values(), key=lambda each: (-each.rebalances, -each.waited_ms, each.client)),
         rewinds=[each for each in history.rewinds() if each.time_ms >= from_ms],
         deliveries=[each for each in history.deliveries if each.time_ms >= from_ms],

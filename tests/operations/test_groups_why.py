@@ -447,6 +447,17 @@ def test_a_topic_and_an_administrator_are_causes_and_no_client_is_blamed(cause, 
     assert reason in only.text
 
 
+def test_the_start_of_a_group_comes_after_a_cause_that_is_as_frequent():
+    """Or the sentence would not name the administrator, because a start takes longer."""
+    opened = GroupEvent(type="EventLogOpened", offset=0, time_ms=0)
+    events = (joined(1, "a", "x"), started(1, 1, "a", "a member joined"), completed(5, 1))
+    forced = started(9, 2, "", "an administrator forced a rebalance")
+    assert [each.kind for each in found(opened, *events, forced, completed(10, 2)).causes] == [
+        "administrator",
+        "the group starts",
+    ]
+
+
 def test_an_id_of_which_nobody_knows_the_client_is_no_client():
     findings = found(joined(1, "a", "x"), started(9, 2, "instance-7"), completed(10, 2, ("PZxq-short-uuid", 700)))
     assert [each.client.client_id for each in findings.clients] == ["x"]
