@@ -18,6 +18,7 @@ import pytest
 
 from tests.pipeline.histories import SimulatedHistory, encoded, write_log
 from tests.pipeline.reference_model import ReferenceResult, replay
+from tests.pipeline.share_truth import MISTAKES, Story
 from tests.support.background import Background
 from tests.support.waiting import wait_until
 
@@ -108,6 +109,28 @@ def story() -> SimulatedHistory:
     assert made.put_epoch_ahead() is not None
     made.repeat_generation()
     return made.run_workload(40)
+
+
+def test_the_archive_has_the_deliveries_of_share_groups(spark: Any, tmp_path: Path) -> None:
+    """And the violations, but those that the state shows: in an archive it may be older than the events."""
+    log = Story(3, mistakes=MISTAKES).write(tmp_path / "log")
+    run(spark, log, tmp_path / "out")
+    names = ("member_id", "delivery_count", "outcome", "evidence", "archived")
+    found, rules = [], []
+    for source in (
+        sources.from_log(spark, str(log), {}),
+        sources.from_archive(spark, str(tmp_path / "out" / "archive")),
+    ):
+        derived = tables.Derived(source=source)
+        assert derived.deliveries is not None
+        found.append({
+            (offset, *(row[name] for name in names))
+            for row in derived.deliveries.collect()
+            for offset in range(row["first_offset"], row["last_offset"] + 1)
+        })  # fmt: skip
+        rules.append({row["rule"] for row in derived.invariants_broken.collect()})
+    assert found[0] and found[1] == found[0]
+    assert rules[1] == rules[0] - {vocabulary.RECORD_LOST, vocabulary.EVENT_DISAGREES}
 
 
 class WriteFailed(Exception):
