@@ -114,7 +114,7 @@ def story() -> SimulatedHistory:
 def test_the_archive_has_the_deliveries_of_share_groups(spark: Any, tmp_path: Path) -> None:
     """And the violations, but those that the state shows: in an archive it may be older than the events."""
     log = Story(3, mistakes=MISTAKES).write(tmp_path / "log")
-    run(spark, log, tmp_path / "out")
+    follow.follow(spark, options(log, tmp_path / "out"), {}, lambda _: None)
     names = ("member_id", "delivery_count", "outcome", "evidence", "archived")
     found, rules = [], []
     for source in (
