@@ -126,6 +126,16 @@ def test_a_partition_that_another_worker_takes_over_is_tried_at_once(world):
     assert (done, world.timers) == ([True], [])
 
 
+def test_each_marker_that_waits_for_a_partition_is_tried_when_it_moves(world):
+    world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    done = []
+    for number in (1, 2):
+        world.markers.write(MARKER._replace(producer_id=number), {("t", 0)}, lambda number=number: done.append(number))
+    world.wait()
+    world.markers.on_moved("t", 0)
+    assert (done, world.timers) == ([1, 2], [])
+
+
 def test_a_group_shard_that_refuses_is_retried(world):
     done = []
     world.markers.write(MARKER, {(OFFSETS, 0)}, lambda: done.append(True))
