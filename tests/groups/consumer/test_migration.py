@@ -316,6 +316,20 @@ def test_a_group_becomes_classic_with_a_rebalance_unless_every_member_has_its_ta
     assert h.group().state.value == "PreparingRebalance"
 
 
+def test_a_classic_member_without_a_step_to_take_gets_a_rebalance_if_it_names_its_generation():
+    h = ConsumerHarness()
+    classic = Classic(h)
+    settle(h, [Modern(h, "m"), classic], 15)
+    epoch, again = (
+        h.consumer().group_epoch,
+        {"member_id": classic.id, "protocols": h.member(classic.id).classic.protocols},
+    )
+    assert h.join(**again).ok
+    assert h.consumer().group_epoch == epoch
+    assert h.join(generation=classic.generation, **again).ok
+    assert h.consumer().group_epoch == epoch + 1
+
+
 def test_a_classic_member_that_is_silent_since_the_upgrade_is_removed():
     h = ConsumerHarness()
     h.stable("g", 1)
