@@ -10,6 +10,7 @@ pytest.importorskip("pyarrow")
 
 from pyspark_coordinator_log.columns import SCHEMAS
 from pyspark_coordinator_log.commits import topic_id_text
+from pyspark_coordinator_log.jobs import vocabulary
 from pyspark_coordinator_log.jobs.deliveries import log_start
 from pyspark_coordinator_log.jobs.share_history import DurableState, ShareHistory
 from pyspark_coordinator_log.options import parse
@@ -22,11 +23,10 @@ def rows(data: Path, view: str) -> list[dict[str, Any]]:
     return [row for part in reader.partitions() for table in reader.read(part) for row in table.to_pylist()]
 
 
-def judged(story: Story, data: Path) -> ShareHistory:
+def judged(story: Story, data: Path, *, is_archive: bool = False) -> ShareHistory:
     story.write(data)
-    return ShareHistory(
-        rows(data, "events"), DurableState(rows(data, "share_state")), log_start(str(data), TOPIC, PARTITION)
-    )
+    states = DurableState(rows(data, "share_state"), is_later=not is_archive)
+    return ShareHistory(rows(data, "events"), states, None if is_archive else log_start(str(data), TOPIC, PARTITION))
 
 
 def found_deliveries(history: ShareHistory) -> set[tuple[int, str, int, str | None, bool]]:
@@ -68,6 +68,14 @@ def test_each_planted_mistake_is_found_and_nothing_else(rule: str, tmp_path: Pat
         assert found_mistakes(history) == sorted(story.planted)
         planted += len(story.planted)
     assert planted > 10
+
+
+def test_an_archive_shows_every_mistake_but_a_lost_record(tmp_path: Path) -> None:
+    """It has events and state from two queries, of which one may be ahead, and not the topic's log."""
+    story = Story(3, mistakes=MISTAKES)
+    others = sorted(each for each in story.planted if each[0] != vocabulary.RECORD_LOST)
+    assert len(others) < len(story.planted)
+    assert found_mistakes(judged(story, tmp_path, is_archive=True)) == others
 
 
 def test_an_event_that_arrived_twice_from_another_worker_counts_once(tmp_path: Path) -> None:
