@@ -1,7 +1,9 @@
 """The listeners of a server: at each address of the configuration one for each of its brokers, and what is spoken there."""
 
 import asyncio
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,6 +61,8 @@ class Listeners:
         self._run_in_thread = run_in_thread
         self._fastpath = fastpath
         self._as_brokers: dict[int, Server] = {}
+        self._held: dict[int, list[socket.socket]] = {}
+        """Number of a broker that is down -> what is bound to its ports."""
 
     def endpoints(self, broker: int) -> list[Endpoint]:
         """The listeners of a broker, by its number."""
@@ -149,8 +153,10 @@ class Listeners:
         return codec, template_learners(codec) if self._fastpath else {}
 
     async def stop_broker(self, number: int) -> None:
-        """Closes the listeners of a broker, and its connections at once."""
-        await asyncio.gather(*(listener.stop(0) for listener in self.opened[number :: self._config.nodes]))
+        """Closes the listeners of a broker, and its connections at once. Its ports refuse, and no other process gets them."""
+        stopped = self.opened[number :: self._config.nodes]
+        await asyncio.gather(*(listener.stop(0) for listener in stopped))
+        self._held[number] = [_held(*listener.bound) for listener in stopped]
 
     async def start_broker(self, number: int) -> None:
         """Opens the listeners of a broker again, at its addresses. Raises OSError."""
@@ -167,6 +173,8 @@ class Listeners:
                 await listener.stop(0)
             raise
         self.opened[places] = started
+        for held in self._held.pop(number, ()):
+            held.close()
         for listener in started:
             await listener.open()
 
@@ -219,3 +227,12 @@ class Listeners:
             server.entropy,
             self._run_in_thread,
         )
+
+
+def _held(host: str, port: int) -> socket.socket:
+    """A socket that is bound and does not listen, beside which a listener can be bound."""
+    held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with suppress(OSError):  # then it is not held
+        held.bind((host, port))
+    return held

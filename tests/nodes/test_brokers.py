@@ -1,5 +1,6 @@
 """Leaders, coordinators and the controller move, and brokers go down and up, as they do in a cluster of Kafka."""
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -137,6 +138,9 @@ def test_a_broker_that_is_down_refuses_clients_and_the_next_replica_leads(world:
             link.call("ApiVersions", 0)
     with pytest.raises(OSError, match="refused"):
         world.link(down)
+    host, _, port = world.server.bootstrap_servers.split(",")[down].partition(":")
+    with socket.socket() as another, pytest.raises(OSError, match="in use"):
+        another.bind((host, int(port)))
     after = world.partition(at=new)
     assert (after["leader_id"], after["leader_epoch"]) == (new, 1)
     assert (after["isr_nodes"], after["offline_replicas"]) == ([e for e in before["isr_nodes"] if e != down], [down])
