@@ -83,8 +83,10 @@ def shortened(answer: str, api: str, version: int) -> str:
     """The answer of a story as this version of the API has it."""
     if not answer.startswith("{"):
         return answer
-    version = max(version, BATCHED_SINCE.get(api, 0))
-    return one_line(_spelled(of_version(f"{api}Response", version, parse(answer))))
+    fields = parse(answer)
+    if "groups" in fields or "coordinators" in fields:
+        version = max(version, BATCHED_SINCE.get(api, 0))
+    return one_line(_spelled(of_version(f"{api}Response", version, fields)))
 
 
 def _spelled(value: Any) -> Any:
@@ -105,25 +107,21 @@ class EarlierConnection(Connection):
         self._release = release
         self._topics = topics
         """Topic id -> name."""
-        self._asked_for: list[str] = []
+        self._alone: dict[int, str] = {}
+        """Correlation id -> the group or key that a request asks for alone, and not in a list as the story does."""
 
     def send(self, api: str, version: int, values: Values, surplus: bytes = b"") -> None:
-        version = version_in(self._release, api, version)
-        if version < BATCHED_SINCE.get(api, 0):
-            values = self._only(values)
-        super().send(api, version, of_version(f"{api}Request", version, self._named(values)), surplus)
-
-    def _only(self, values: Values) -> Values:
-        """The request for its only group or key, which a later version has in a list."""
-        for key in values.get("coordinator_keys", ()):
-            values = values | {"key": key}
-        for group in values.get("groups", ()):
-            values = values | group
-        self._asked_for.append(values.get("group_id", values.get("key")))
-        return values
+        given, version = version, version_in(self._release, api, version)
+        if version < given:
+            values = self._named(values)
+        if version < BATCHED_SINCE.get(api, 0) <= given:
+            (*_, asked) = values.get("groups") or values.get("coordinator_keys") or [""]
+            values = values | (asked if isinstance(asked, dict) else {"key": asked})
+            self._alone[self._sent + 1] = values.get("group_id", asked)
+        super().send(api, version, of_version(f"{api}Request", version, values), surplus)
 
     def _named(self, value: Any) -> Any:
-        """The same with the name of each topic that has an id alone."""
+        """The same with a name for each topic that has an id alone."""
         if isinstance(value, list):
             return [self._named(each) for each in value]
         if not isinstance(value, dict):
@@ -134,15 +132,14 @@ class EarlierConnection(Connection):
         return found
 
     def receive(self, within_s: float = ANSWER_WITHIN_S) -> Values:
-        api, version, _ = self.unanswered[0]
+        api, _, correlation_id = self.unanswered[0]
         answer = super().receive(within_s)
-        if version >= BATCHED_SINCE.get(api, 0):
+        if correlation_id not in self._alone:
             return answer
-        throttled = {key: answer.pop(key) for key in ("throttle_time_ms",) if key in answer}
-        asked = self._asked_for.pop(0)
+        asked = self._alone.pop(correlation_id)
         if api == "OffsetFetch":
-            return throttled | {"groups": [{"group_id": asked, **answer}]}
-        return throttled | {"coordinators": [{"key": asked, **answer}]}
+            return {"groups": [{"group_id": asked, **answer}]}
+        return {"coordinators": [{"key": asked, **answer}]}
 
 
 class EarlierConversation(Conversation):
