@@ -2,7 +2,7 @@
 
 A request has the version of its story, or the newest that the release has if that is older; fields that this version lacks are
 left out, and topics are named where it has no topic ids. The answer of the story loses the fields that this version lacks, so
-only what the release answers otherwise needs to be kept. A story is played if the release has all the APIs that it uses.
+only what the release answers otherwise needs to be kept; lists are sorted, since their order is that of a hash map. A story is played if the release has all the APIs that it uses.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.protocol.releases import Release
 from tests.scenarios.conversation import QUIET_S, Broker, Conversation
-from tests.scenarios.notation import Made, StoryError, Word, one_line, parse, plain
+from tests.scenarios.notation import Made, StoryError, Word, one_line, parse
 from tests.scenarios.story import Step, Story
 from tests.support.wire import ANSWER_WITHIN_S, Connection, Values, covers, definition, fields_of, snake
 
@@ -80,7 +80,7 @@ def _of_version(values: Values, fields: list[dict[str, Any]], common: Mapping[st
 
 @cache
 def shortened(answer: str, api: str, version: int) -> str:
-    """The answer of a story as this version of the API has it."""
+    """The answer of a story as this version of the API has it, in one line and with its lists sorted."""
     if not answer.startswith("{"):
         return answer
     fields = parse(answer)
@@ -89,14 +89,19 @@ def shortened(answer: str, api: str, version: int) -> str:
     return one_line(_spelled(of_version(f"{api}Response", version, fields)))
 
 
+def in_one_line(answer: str) -> str:
+    """The answer of a server in the same form."""
+    return one_line(_spelled(parse(answer))) if answer.startswith("{") else answer
+
+
 def _spelled(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _spelled(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_spelled(item) for item in value]
+        return sorted(map(_spelled, value), key=one_line)
     if isinstance(value, Word | Made):
         return value.text
-    return "0x" + value.hex() if isinstance(value, bytes) else json.dumps(value)
+    return "0x" + value.hex() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
 
 
 class EarlierConnection(Connection):
@@ -128,7 +133,7 @@ class EarlierConnection(Connection):
             return value
         found = {key: self._named(item) for key, item in value.items()}
         if "topic_id" in value and not value.get("name"):
-            found["name"] = found["topic"] = self._topics.get(value["topic_id"], "unknown")
+            found["name"] = found["topic"] = self._topics[value["topic_id"]]
         return found
 
     def receive(self, within_s: float = ANSWER_WITHIN_S) -> Values:
@@ -171,7 +176,7 @@ class EarlierConversation(Conversation):
                     said, as_in_story = self._play(step, expected)
                 except (StoryError, KeyError):
                     return otherwise | {position: ENDS}
-                if plain(said) != plain(as_in_story) and step.path == self.story.path:
+                if said != as_in_story and step.path == self.story.path:
                     otherwise[position] = said
         return otherwise
 
@@ -194,4 +199,4 @@ class EarlierConversation(Conversation):
 
     def hear(self, name: str, may_wait: bool, unordered: bool) -> str:
         said = super().hear(name, may_wait, unordered)
-        return "waits" if said.startswith("(no answer") else said
+        return "waits" if said.startswith("(no answer") else in_one_line(said)

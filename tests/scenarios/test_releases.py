@@ -5,7 +5,7 @@ the releases. THOROUGH=1 plays the stories to live brokers as well, and `--rewri
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -17,65 +17,73 @@ from tests.scenarios.conftest import LATER, SETTINGS
 from tests.scenarios.conversation import QUIET_S, Broker, Brokers
 from tests.scenarios.earlier import Answers, EarlierConversation, is_for
 from tests.scenarios.story import Story
-from tests.scenarios.test_scenarios import RACES, STORIES
+from tests.scenarios.test_scenarios import RACES, STORIES, digest
 from tests.support.earlier_kafka import EarlierKafka
 
 RECORDED = Path(__file__).with_name("release_answers.json")
-"""Which releases were recorded; story -> position of a step -> releases "first-last" -> what their brokers answered."""
+"""Story -> its digest; the releases whose brokers were asked; position of a step -> what some answered otherwise."""
 OLDEST_FIRST = list(reversed(releases()))
 BUSY_S = 1.0
 """How long a broker on a busy machine may take for an answer that it does not hold back."""
 ByStory = dict[str, Answers]
 NOT_IMITATED: dict[str, set[int]] = {}
 """Story -> the steps whose answers differ for a reason that docs/emulation.md gives."""
+BY_NAME = {story.path.stem: story for story in STORIES}
+
+
+def spans(chosen: Collection[str]) -> str:
+    """Releases as text: "2.4-2.8 3.6"."""
+    runs = (list(run) for is_chosen, run in groupby(OLDEST_FIRST, lambda release: release in chosen) if is_chosen)
+    return " ".join("-".join(dict.fromkeys((run[0], run[-1]))) for run in runs)
+
+
+def releases_of(text: str) -> Iterator[str]:
+    """Inverts `spans`."""
+    for span in text.split():
+        first, _, last = span.partition("-")
+        yield from OLDEST_FIRST[OLDEST_FIRST.index(first) : OLDEST_FIRST.index(last or first) + 1]
 
 
 def recorded() -> dict[str, ByStory]:
-    """Release -> story -> what a broker of the release answered otherwise than the story says."""
-    kept = json.loads(RECORDED.read_text())
-    found: dict[str, ByStory] = {release: {} for release in kept["recorded"]}
-    for story, steps in kept["answers"].items():
-        for position, runs in steps.items():
-            for span, answer in runs.items():
-                first, _, last = span.partition("-")
-                for release in OLDEST_FIRST[OLDEST_FIRST.index(first) : OLDEST_FIRST.index(last or first) + 1]:
-                    if release in found:
-                        found[release].setdefault(story, {})[int(position)] = answer
+    """Release -> each story that its broker was asked -> what it answered otherwise than the story says."""
+    found: dict[str, ByStory] = {}
+    for story, kept in json.loads(RECORDED.read_text()).items():
+        for release in releases_of(kept["asked"]):
+            found.setdefault(release, {})[story] = {}
+        for position, answers in kept["otherwise"].items():
+            for text, answer in answers.items():
+                for release in releases_of(text):
+                    found[release][story][int(position)] = answer
     return found
 
 
 def record(answers: Mapping[str, ByStory]) -> None:
-    """Keeps the answers of these releases."""
-    order = [release for release in OLDEST_FIRST if release in answers]
-    steps = {(story, each) for by_story in answers.values() for story, found in by_story.items() for each in found}
-    kept: dict[str, dict[str, dict[str, str]]] = {}
-    for story, position in sorted(steps):
-        runs = kept.setdefault(story, {})[str(position)] = {}
-        for answer, run in groupby(order, lambda release: answers[release].get(story, {}).get(position)):
-            if answer is not None:
-                first, *rest = run
-                runs["-".join([first, *rest[-1:]])] = answer
-    RECORDED.write_text(json.dumps({"recorded": order, "answers": kept}, indent=1, ensure_ascii=False) + "\n")
+    """Keeps what these releases have answered."""
+    kept = {}
+    for name in sorted(set().union(*answers.values())):
+        asked = [release for release in OLDEST_FIRST if name in answers.get(release, ())]
+        otherwise = {}
+        for position in sorted(set().union(*(answers[release][name] for release in asked))):
+            given = {release: answers[release][name].get(position) for release in asked}
+            texts = dict.fromkeys(text for text in given.values() if text is not None)
+            otherwise[position] = {spans([each for each in asked if given[each] == text]): text for text in texts}
+        kept[name] = {"digest": digest(BY_NAME[name]), "asked": spans(asked), "otherwise": otherwise}
+    RECORDED.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 ANSWERS = recorded()
 
 
-def stories(release: str) -> list[Story]:
-    """Those that the release can play."""
-    return [story for story in STORIES if is_for(story, releases()[release])]
+def all_of(release: str) -> ByStory:
+    """All that a broker of the release was asked."""
+    return ANSWERS[release]
 
 
-def new_in(release: str) -> list[Story]:
-    """Those whose answers are not noted alike for the next release that was recorded."""
-    later = [each for each in OLDEST_FIRST[OLDEST_FIRST.index(release) + 1 :] if each in ANSWERS]
-    known = {story.path.stem for story in stories(later[0])} if later else set()
-    return [
-        story
-        for story in stories(release)
-        if story.path.stem not in known
-        or ANSWERS[release].get(story.path.stem) != ANSWERS[later[0]].get(story.path.stem)
-    ]
+def new_in(release: str) -> ByStory:
+    """What a broker of the next release has answered otherwise, or was not asked."""
+    later = OLDEST_FIRST[OLDEST_FIRST.index(release) + 1 :]
+    following = next((ANSWERS[each] for each in later if each in ANSWERS), {})
+    return {name: answers for name, answers in ANSWERS[release].items() if following.get(name) != answers}
 
 
 def play(story: Story, broker: Broker, release: str, expected: Answers, quiet_s: float) -> Answers:
@@ -100,21 +108,23 @@ def as_release(our_servers: Brokers) -> Iterator[Callable[[str], Broker]]:
         yield become
 
 
-@pytest.mark.parametrize("chosen", [new_in, pytest.param(stories, marks=pytest.mark.thorough)])
+def test_the_stories_are_still_those_that_were_asked() -> None:
+    kept = json.loads(RECORDED.read_text())
+    assert {name: digest(BY_NAME[name]) for name in kept} == {name: each["digest"] for name, each in kept.items()}
+
+
+@pytest.mark.parametrize("chosen", [new_in, pytest.param(all_of, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("release", ANSWERS)
 def test_this_server_answers_as_a_broker_of_the_release(
-    as_release: Callable[[str], Broker], release: str, chosen: Callable[[str], list[Story]]
+    as_release: Callable[[str], Broker], release: str, chosen: Callable[[str], ByStory]
 ) -> None:
     broker, unexplained = as_release(release), {}
-    for story in chosen(release):
-        name = story.path.stem
-        expected = ANSWERS[release].get(name, {})
-        found = play(story, broker, release, expected, QUIET_S)
-        differing = found.items() ^ expected.items()
-        unexplained |= {
-            f"{name}, {story.steps[each].text}": (expected.get(each, "as in the story"), found.get(each, "as in the story"))
-            for each in {position for position, _ in differing} - NOT_IMITATED.get(name, set())
-        }
+    for name, expected in chosen(release).items():
+        found = play(BY_NAME[name], broker, release, expected, QUIET_S)
+        differing = {position for position, _ in found.items() ^ expected.items()}
+        for position in differing - NOT_IMITATED.get(name, set()):
+            answers = [each.get(position, "as in the story") for each in (expected, found)]
+            unexplained[f"{name}: {BY_NAME[name].steps[position].text}"] = answers
     assert not unexplained
 
 
@@ -126,17 +136,15 @@ def test_a_live_broker_of_the_release_answers_as_recorded(
     settings = {name: value for name, value in SETTINGS.items() if not name.startswith(LATER)}
     kafka = EarlierKafka(tmp_path, releases()[release].recorded, settings)
     known = ANSWERS.get(release, {})
+    rewrites = request.config.getoption("--rewrite")
+    asked = [name for name, story in BY_NAME.items() if (rewrites or name in known) and is_for(story, releases()[release])]
     try:
         kafka.start().wait_until_serving()
         broker = Broker(kafka.bootstrap, kafka.stop)
-        found = {
-            story.path.stem: play(story, broker, release, known.get(story.path.stem, {}), BUSY_S)
-            for story in stories(release)
-        }
+        found = {name: play(BY_NAME[name], broker, release, known.get(name, {}), BUSY_S) for name in asked}
     finally:
         kafka.stop()
-    found = {name: answers for name, answers in found.items() if answers}
-    if request.config.getoption("--rewrite"):
+    if rewrites:
         record(recorded() | {release: found})
     else:
         assert found == known
