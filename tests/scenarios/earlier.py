@@ -2,7 +2,8 @@
 
 A request has the version of its story, or the newest that the release has if that is older; fields that this version lacks are
 left out, and topics are named where it has no topic ids. The answer of the story loses the fields that this version lacks, so
-only what the release answers otherwise needs to be kept; lists are sorted, since their order is that of a hash map. A story is played if the release has all the APIs that it uses.
+only what the release answers otherwise needs to be kept. Lists are sorted, since their order is often that of a hash map. A
+story is played if the release has all the APIs that it uses.
 """
 
 import json
@@ -73,8 +74,9 @@ def _of_version(values: Values, fields: list[dict[str, Any]], common: Mapping[st
         if name in kinds and covers(kinds[name]["versions"], version):
             inner = fields_of(kinds[name]["type"], kinds[name], common)
             if inner and isinstance(value, list):
-                value = [_of_version(each, inner, common, version) for each in value]
-            found[name] = _of_version(value, inner, common, version) if inner and isinstance(value, dict) else value
+                found[name] = [_of_version(each, inner, common, version) for each in value]
+            else:
+                found[name] = _of_version(value, inner, common, version) if inner and isinstance(value, dict) else value
     return found
 
 
@@ -150,7 +152,9 @@ class EarlierConnection(Connection):
 class EarlierConversation(Conversation):
     """One run of one story against a server that is the release."""
 
-    def __init__(self, story: Story, broker: Broker, release: Release, expected: Answers, quiet_s: float = QUIET_S) -> None:
+    def __init__(
+        self, story: Story, broker: Broker, release: Release, expected: Answers, quiet_s: float = QUIET_S
+    ) -> None:
         super().__init__(story, broker)
         self.quiet_s = quiet_s
         self._release = release

@@ -137,7 +137,9 @@ def test_a_live_broker_of_the_release_answers_as_recorded(
     kafka = EarlierKafka(tmp_path, releases()[release].recorded, settings)
     known = ANSWERS.get(release, {})
     rewrites = request.config.getoption("--rewrite")
-    asked = [name for name, story in BY_NAME.items() if (rewrites or name in known) and is_for(story, releases()[release])]
+    asked = [
+        name for name, story in BY_NAME.items() if (rewrites or name in known) and is_for(story, releases()[release])
+    ]
     try:
         kafka.start().wait_until_serving()
         broker = Broker(kafka.bootstrap, kafka.stop)
