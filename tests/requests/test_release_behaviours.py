@@ -37,7 +37,10 @@ ANSWERS: dict[str, dict[str, str]] = {
 """Release -> behaviour -> what a broker of the release answered to its question."""
 SWITCHED = [(row["release"], behaviour) for row in TABLE for behaviour in row.get("behaviours", {})]
 """Where the table says that a behaviour differs from the next release."""
-BY_STORIES = {"groups_have_no_config_operations": "describe_versions"}
+BY_STORIES = {
+    "groups_have_no_config_operations": "describe_versions",
+    "successors_need_a_place": "consumer_group_is_full",
+}
 """Behaviour -> the story that shows it instead of a question (tests/scenarios/release_answers.json)."""
 ASKED = [each for each in SWITCHED if each[1] in QUESTIONS]
 OF_PREVIEWS = [(row["release"], each) for row in TABLE for each in row.get("preview", {}).get("behaviours", {})]
@@ -133,7 +136,8 @@ def test_a_story_notices_a_behaviour_that_is_taken_out_of_the_table(
 ) -> None:
     name, lacking = BY_STORIES[behaviour], without(release, behaviour)
     answers = recorded()[release][name]
-    with becoming(tmp_path) as become:
+    settings = [f"{key}={value}" for key, value in (OURS | SETTINGS).items()]
+    with becoming(tmp_path, settings) as become:
         broker = Broker(become(lacking), restart=lambda: None)
         assert EarlierConversation(BY_NAME[name], broker, lacking, answers).play() != answers
 
