@@ -31,7 +31,6 @@ NOT_IMITATED = {
     "consumer_classic_joins": {19},
     "consumer_join_errors": {15, 16, 20, 21},
     "consumer_preferred_assignor": set(range(11, 30)),
-    "delete_topics": set(range(2, 9)),
     "list_offsets_by_time": {9},
 }
 """Story -> the steps whose answers differ for a reason that docs/emulation.md gives."""
