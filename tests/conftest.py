@@ -1,6 +1,7 @@
 """Fixtures that every folder of tests may use."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -41,6 +42,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="takes minutes: THOROUGH=1 in the environment runs it"))
     divide(items)
     yield
+
+
+def pytest_collection_finish() -> None:
+    """The modules and tests stay to the end: a test that asks the collector need not wait a second until it has seen them."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -104,8 +104,8 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def in_python(source: str, retired: Retired = RETIRED) -> list[Found]:
-    lower = source.lower()
-    if not any(word in lower for word in retired.everywhere) and not any(name in source for name in retired.name):
+    words = {*parts(source), *re.findall(r"[a-z]+", source.lower())}
+    if not words & retired.everywhere and not retired.name & {*re.findall(r"\w+", source)}:
         return []  # Parsing takes ten times as long.
     tree = ast.parse(source)
     found = [(line, word) for line, name in names(tree) for word in in_name(name, retired)]
@@ -186,14 +186,17 @@ PLANTED = Retired(frozenset({"told", "asker"}), frozenset({"Change", "meant"}), 
 def test_every_term_that_replaces_a_name_exists():
     """The glossary names real things: classes, functions, arguments, attributes or modules of the package."""
     package = files("coordinator*/*.py", "pyspark_coordinator_log/*.py")
-    known = {name for path in package for _, name in names(ast.parse(path.read_text(encoding="utf-8")))}
-    known |= {path.stem for path in package}
     rows = [
         [cell.strip() for cell in row.strip("|").split("|")] for row in table(GLOSSARY.read_text()).splitlines()[1:]
     ]
     terms = {term.strip() for _, scope, use in rows if scope != "everywhere" for term in use.split(",")}
     assert len(terms) > 30
-    assert terms - known == set()
+    missing = terms - {path.stem for path in package}
+    for path in package:
+        source = path.read_text(encoding="utf-8")
+        if missing & {*re.findall(r"\w+", source)}:
+            missing -= {name for _, name in names(ast.parse(source))}
+    assert missing == set()
 
 
 def test_the_glossary_is_read():

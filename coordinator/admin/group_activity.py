@@ -18,7 +18,7 @@ from coordinator.admin.fault_events import fault_events
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.group import REBALANCES_KEPT, Group, PastRebalance
 from coordinator.groups.group_events import group_event
-from coordinator.groups.rebalance_causes import COMPLETED, OVERTAKEN, STARTED, client_of_member_id, union_ms
+from coordinator.groups.group_history import COMPLETED, OVERTAKEN, STARTED, client_of_member_id, union_ms
 from coordinator.log.batch import key_values, split
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.protocol.messages import message_class

@@ -17,7 +17,7 @@ from coordinator.admin.server_view import ServerView
 from coordinator.admin.share_view import SharePartitionView, led_here, share_partitions
 from coordinator.groups.cause_words import as_values
 from coordinator.groups.group_events import EventReader
-from coordinator.groups.rebalance_causes import Client
+from coordinator.groups.group_history import Client
 from coordinator.groups.share.group import ShareGroup
 from coordinator.log.batch import split
 from coordinator.log.journaled_log import JournaledLog

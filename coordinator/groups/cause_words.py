@@ -5,17 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from coordinator.groups.group_history import ARCHIVED, LOCK_EXPIRED, Client, Delivery, Rewind
 from coordinator.groups.offsets.rewound import BY_ADMINISTRATOR, BY_MEMBER, DELETED
-from coordinator.groups.rebalance_causes import (
-    ARCHIVED,
-    LOCK_EXPIRED,
-    Cause,
-    Client,
-    Delivery,
-    Findings,
-    Rewind,
-    seconds,
-)
+from coordinator.groups.rebalance_causes import Cause, Findings, seconds
 from coordinator.world.log_lines import printable
 
 ROWS_LISTED = 100

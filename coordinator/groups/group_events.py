@@ -1,17 +1,9 @@
-"""The events of one group, from batches of its event log, as `rebalance_causes` reads them."""
+"""The events of one group, from batches of its event log, as `group_history` reads them."""
 
 from typing import Any, NamedTuple, cast
 
-from coordinator.groups.rebalance_causes import (
-    DELIVERY_TYPES,
-    REWOUND,
-    TYPES,
-    Client,
-    Findings,
-    GroupEvent,
-    Step,
-    find_causes,
-)
+from coordinator.groups.group_history import DELIVERY_TYPES, REWOUND, TYPES, Client, GroupEvent, Step
+from coordinator.groups.rebalance_causes import Findings, find_causes
 from coordinator.log.batch import BatchHeader, key_values
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import message_class

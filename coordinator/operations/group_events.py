@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coordinator.client.reading import EARLIEST, FETCH_BY_NAME, LATEST, fetch_request, offsets_request
 from coordinator.groups.group_events import EventReader, Found
-from coordinator.groups.rebalance_causes import Client
+from coordinator.groups.group_history import Client
 from coordinator.log.batch import BatchHeader, whole_batches
 from coordinator.operations.client import RETRY_S, Connection, OperationFailed, error_name, refuse_error
 from coordinator.operations.client import Client as KafkaClient

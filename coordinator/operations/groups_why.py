@@ -11,17 +11,8 @@ from typing import Any
 
 from coordinator.groups.cause_words import as_values, client_name, described, rewinder, sentence
 from coordinator.groups.group_events import Found
-from coordinator.groups.rebalance_causes import (
-    ARCHIVED,
-    LOCK_EXPIRED,
-    RELEASED,
-    Cause,
-    ClientCounts,
-    Delivery,
-    Findings,
-    Rewind,
-    seconds,
-)
+from coordinator.groups.group_history import ARCHIVED, LOCK_EXPIRED, RELEASED, Delivery, Rewind
+from coordinator.groups.rebalance_causes import Cause, ClientCounts, Findings, seconds
 from coordinator.operations.client import Client as KafkaClient
 from coordinator.operations.client import OperationFailed
 from coordinator.operations.group_events import event_log_of, from_folder, from_server

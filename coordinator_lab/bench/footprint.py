@@ -66,11 +66,20 @@ def running_server(
     """Starts a server with this data folder on free ports, and kills it in the end.
 
     The values are its port, its process and the URL of its admin pages.
+    """
+    words = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", folder]
+    words += [word for setting in settings for word in ("--set", setting)]
+    with running((*words, *arguments)) as (ready, process):
+        yield int(ready["bootstrap"].rpartition(":")[2]), process, ready["admin"]
+
+
+@contextmanager
+def running(arguments: Sequence[str]) -> Iterator[tuple[dict[str, str], "subprocess.Popen[str]"]]:
+    """Starts a command that serves, and kills it in the end. The values are what it prints when it is ready, and its process.
 
     Python may cache its bytecode, as for an installed package, even if the environment forbids that.
     """
-    command = [sys.executable, "-m", "coordinator", "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-    command += ["--data-dir", folder, *(word for setting in settings for word in ("--set", setting)), *arguments]
+    command = [sys.executable, "-m", "coordinator", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(  # noqa: S603
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
@@ -80,8 +89,7 @@ def running_server(
         line = process.stdout.readline()
         if not line:
             raise SystemExit("bench: the server did not start")
-        ready = json.loads(line)
-        yield int(ready["bootstrap"].rpartition(":")[2]), process, ready["admin"]
+        yield json.loads(line), process
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from coordinator.groups.events import FENCES
-from coordinator.groups.rebalance_causes import Interval, union_ms
+from coordinator.groups.group_history import Interval, union_ms
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     AssignmentAcknowledgedValue,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from coordinator.groups.rebalance_causes import GroupEvent
+from coordinator.groups.group_history import GroupEvent
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.event import Allows, Protocol
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.groups.rebalance_causes import GroupEvent
+from coordinator.groups.group_history import GroupEvent
 from coordinator.operations import group_events
 from coordinator.operations.client import Client, OperationFailed
 from coordinator_testing.certify.case import PHASES, Evidence, InstanceHistory, Phase

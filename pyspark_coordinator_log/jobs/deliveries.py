@@ -44,9 +44,9 @@ class ShareLogs:
     events: DataFrame
     """EVENT_COLUMNS of the events of TYPES."""
     states: DataFrame
-    """STATE_COLUMNS of the view `share_state`, read later than the events."""
-    path: str
-    """The data folder, which may have the topics' logs, too."""
+    """STATE_COLUMNS of the view `share_state`, read later than the events unless they are from an archive."""
+    path: str | None
+    """The data folder, which may have the topics' logs, too; None: an archive."""
 
     def until(self, until_ms: int | None) -> "ShareLogs":
         """What happened before a time; None: no limit."""
@@ -86,14 +86,15 @@ def of_violations(rows: DataFrame) -> DataFrame:
     return rows.where("broken is not null").select("broken.*")
 
 
-def _judged(of_events: Any, of_states: Any, path: str) -> Any:
+def _judged(of_events: Any, of_states: Any, path: str | None) -> Any:
     events = of_events.sort_by("offset").to_pylist()
     if not events:
         return _FOUND.empty_table()
     states = of_states.sort_by("offset").to_pylist()
     place = events[0]
     topic = next((each["topic"] for each in events if each["topic"]), None)
-    history = ShareHistory(events, DurableState(states), log_start(path, topic, place["partition"]))
+    state = DurableState(states, is_later=path is not None)
+    history = ShareHistory(events, state, None if path is None else log_start(path, topic, place["partition"]))
     about = {"log_id": place["log_id"], "shard": place["shard"], "group": place["group"]}
     about |= {"topic_key": place["topic_id"], "partition": place["partition"]}
     deliveries = [about | {"topic": topic} | each.columns() for each in history.deliveries]

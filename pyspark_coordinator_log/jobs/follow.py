@@ -1,6 +1,7 @@
 """Follows a log: keeps an archive of it, and the tables that can be written before it ends.
 
-    OUT/archive/history, commits, markers    every record, as rows of the views, for `--archive`
+    OUT/archive/history, commits, markers,   every record, as rows of the views, for `--archive`
+                share_state
     OUT/tables/commit_verdicts               as from the whole history
     OUT/tables/member_intervals              as from the whole history, written when an interval ends
     OUT/tables/ownership_intervals           likewise
@@ -9,8 +10,8 @@
     OUT/checkpoints                          Spark's own
     OUT/journal                              with --journal: the copy that is followed (operations/journal_mirror.py)
 
-A compacted log forgets; the archive does not. Tables that need more than a batch (rebalances, transactions) are therefore
-made from the archive by the other jobs, on demand.
+A compacted log forgets; the archive does not. Tables that need more than a batch (rebalances, transactions, deliveries) are
+therefore made from the archive by the other jobs, on demand.
 
 *Exactly once.* Everything a batch writes is a folder named after the batch number. It gets that name when complete, and
 replaces an existing folder. Spark numbers a batch and fixes its content before running it, so a batch that died runs again
@@ -68,6 +69,7 @@ from pyspark_coordinator_log.jobs.sources import (
     complete_from,
     event_folder,
     packets_of,
+    share_state_folder,
 )
 from pyspark_coordinator_log.source import FORMAT, DefaultSource
 
@@ -118,6 +120,9 @@ def follow(
         (columns.COMMITS, lambda: source.stream(columns.COMMITS), archive.keep(columns.COMMITS, options.group, upkeep)),
         (MARKERS, source.markers, archive.keep(MARKERS, (), Upkeep(spark))),
     ]
+    if share_state_folder(source.log) is not None:
+        share_states = archive.keep(columns.SHARE_STATE, options.group, upkeep)
+        batches.append((columns.SHARE_STATE, lambda: source.stream(columns.SHARE_STATE), share_states))
     failures: Counter[tuple[str, int]] = Counter()
     with _stop_signals() as signals:
         while not signals:
@@ -232,7 +237,11 @@ class _Source:
         spark.dataSource.register(DefaultSource)
 
     def stream(self, view: str) -> DataFrame:
-        return self.spark.readStream.format(FORMAT).options(**{**self._read, "view": view}).load(self.log)
+        read = {**self._read, "view": view}
+        if view == columns.SHARE_STATE:
+            # A share partition is in the shard of its own key, not in that of its group.
+            read.pop("shards", None)
+        return self.spark.readStream.format(FORMAT).options(**read).load(self.log)
 
     def markers(self) -> DataFrame:
         """The control records."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from coordinator.groups.rebalance_causes import JOINED, REWOUND, Client, Findings, GroupEvent, Step, find_causes
+from coordinator.groups.group_history import JOINED, REWOUND, Client, GroupEvent, Step
+from coordinator.groups.rebalance_causes import Findings, find_causes
 from pyspark_coordinator_log.jobs.intervals import GROUP
 from pyspark_coordinator_log.jobs.names import Names
 from pyspark_coordinator_log.jobs.times import duration

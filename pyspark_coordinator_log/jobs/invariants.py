@@ -22,7 +22,7 @@ its epochs again.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from coordinator.groups.rebalance_causes import REWOUND
+from coordinator.groups.group_history import REWOUND
 from pyspark_coordinator_log.jobs import verdicts
 from pyspark_coordinator_log.jobs.generations import repeated_generations
 from pyspark_coordinator_log.jobs.intervals import (

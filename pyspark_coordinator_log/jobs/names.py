@@ -1,13 +1,14 @@
 """Names and colours: members have random ids, so pages name and colour them by client.
 
-A client is a client id with a host (groups/rebalance_causes.py). Colours identify: each of the clients that a page has most
+A client is a client id with a host (groups/group_history.py). Colours identify: each of the clients that a page has most
 to say about has a colour of its own, and all others share one. Causes have other colours than clients.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
-from coordinator.groups.rebalance_causes import KINDS, Client, client_of_member_id
+from coordinator.groups.group_history import Client, client_of_member_id
+from coordinator.groups.rebalance_causes import KINDS
 from coordinator.page.markup import Markup, tag
 from coordinator.page.style import COLOURED_MAX
 

@@ -6,7 +6,8 @@ Codes such as member ids are short and never broken; a table that is too wide sc
 from collections.abc import Iterable, Iterator, Sequence
 
 from coordinator.groups.cause_words import ROWS_LISTED, client_name, described, rewinder
-from coordinator.groups.rebalance_causes import Findings, Rebalance
+from coordinator.groups.group_history import Rebalance
+from coordinator.groups.rebalance_causes import Findings
 from coordinator.page.markup import Markup, join, tag
 from pyspark_coordinator_log.jobs.group_data import (
     BROKEN_MAX,

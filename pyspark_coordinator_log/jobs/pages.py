@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from coordinator.groups.cause_words import sentence
-from coordinator.groups.rebalance_causes import Rebalance
+from coordinator.groups.group_history import Rebalance
 from coordinator.page.markup import Markup, tag
 from coordinator.page.timeline import document, timeline_html
 from pyspark_coordinator_log.jobs import page_tables

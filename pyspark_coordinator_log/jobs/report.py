@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from coordinator.groups.rebalance_causes import TYPES
+from coordinator.groups.group_history import TYPES
 from pyspark_coordinator_log.jobs import group_data, pages
 from pyspark_coordinator_log.jobs.arguments import PARQUET
 from pyspark_coordinator_log.jobs.files import write_atomically

@@ -179,8 +179,9 @@ class _Durable:
 class DurableState:
     """A share partition as the records of `__share_group_state` leave it."""
 
-    def __init__(self, records: Iterable[Row]) -> None:
-        """`records`: rows of the view `share_state`, in the order of the log."""
+    def __init__(self, records: Iterable[Row], *, is_later: bool = True) -> None:
+        """`records`: rows of the view `share_state`, in the order of the log. `is_later`: read later than the events."""
+        self.is_later = is_later
         self.start: int | None = None
         """None: there is no state, or it has no start yet."""
         self.known_from = 0
@@ -343,7 +344,7 @@ class ShareHistory:
             settled = None if durable is None else _FINAL_STATES.get(durable.state)
             is_gone = begin < state.start or settled is not None
             if not is_gone:
-                if delivery.outcome in _SETTLED or delivery.archived:
+                if state.is_later and (delivery.outcome in _SETTLED or delivery.archived):
                     self._break(EVENT_DISAGREES, _part(delivery, begin, end), None, "the state has them as not settled")
                 continue
             if delivery.outcome in _SETTLED or delivery.archived:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from coordinator.groups import rebalance_causes
+from coordinator.groups import group_history
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
 from pyspark_coordinator_log import columns, messages, planning, positions
 from pyspark_coordinator_log.folders import (
@@ -66,7 +66,7 @@ EVENT_COLUMNS = (
     "client_port", "connection_end", "principal",
 )  # fmt: skip
 """Columns of these events; commit events are read where they are judged."""
-_IN_GROUPS = tuple(name for name in rebalance_causes.TYPES if name not in gaps.ABOUT_ITSELF)
+_IN_GROUPS = tuple(name for name in group_history.TYPES if name not in gaps.ABOUT_ITSELF)
 """The events about members and rebalances."""
 COMMIT_COLUMNS = (
     *_PLACE, "group", "topic", "topic_id", "partition", "committed_offset", "leader_epoch_committed", "metadata",
@@ -288,8 +288,17 @@ class EndOffsets:
 
 def event_folder(path: str) -> DataFolder | None:
     """The event log in a data folder; None if there is none."""
+    return _folder(path, EVENT_TOPIC)
+
+
+def share_state_folder(path: str) -> DataFolder | None:
+    """`__share_group_state` in a data folder; None if there is none."""
+    return _folder(path, SHARE_STATE_TOPIC)
+
+
+def _folder(path: str, topic: str) -> DataFolder | None:
     try:
-        return open_folder(path, EVENT_TOPIC)
+        return open_folder(path, topic)
     except NoLog:
         return None
 
@@ -355,10 +364,8 @@ def _share_logs(
     """What `LogSource` has of share groups. The events are planned first, so that the state is not older than they are."""
     if event_folder(path) is None:
         return {}
-    try:
-        shards = list(open_folder(path, SHARE_STATE_TOPIC).shards.values())
-    except NoLog:
-        shards = []
+    folder = share_state_folder(path)
+    shards = [] if folder is None else list(folder.shards.values())
     if not any(segment.size_bytes for shard in shards for segment in shard.segments()):
         return {"has_share_logs": True}
     wanted = {**options, "keyTypes": _types(share_history.TYPES)}
@@ -401,14 +408,23 @@ def from_archive(spark: SparkSession, path: str) -> LogSource:
 
     history = kept(columns.HISTORY, columns.HISTORY)
     state = history.where("is_state").select(*columns.SCHEMAS[columns.STATE].names)
-    events = history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names)
+    events = _events_in(
+        history.where("not is_state").select(*columns.SCHEMAS[columns.EVENTS].names) if note["has_events"] else None
+    )
+    share_logs = None
+    if note["has_events"] and (Path(path) / columns.SHARE_STATE).is_dir():
+        share_logs = ShareLogs(
+            events=events["events"], states=kept(columns.SHARE_STATE, columns.SHARE_STATE), path=None
+        )
     return LogSource(
         name=path,
         state=state,
         commits=kept(columns.COMMITS, columns.COMMITS),
         markers=kept(columns.RAW, "markers") if note["has_markers"] else None,
         complete_from=_complete_from_rows(spark, note["complete_from"]),
-        **_events_in(events if note["has_events"] else None),
+        has_share_logs=note["has_events"],
+        share_logs=share_logs,
+        **events,
     )
 
 

@@ -254,7 +254,7 @@ TABLES = (
     Table("groups", "first_ms"),
 )
 """In the order in which they are written. `commit_verdicts`, `policy_replay` and `event_gaps` need events, `transactions` needs
-control records, and `deliveries` the event log of a data folder; without those the table does not exist.
+control records, and `deliveries` the event log; without those the table does not exist.
 """
 BY_NAME = {table.name: table for table in TABLES}
 VERSION = 2

@@ -7,7 +7,7 @@ added in the form of such events.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from coordinator.groups.rebalance_causes import COMPLETED, OVERTAKEN, STARTED, Rebalance
+from coordinator.groups.group_history import COMPLETED, OVERTAKEN, STARTED, Rebalance
 from coordinator.page.timeline import ClientName, KnownMember, Ownership, TimelineData
 from pyspark_coordinator_log.jobs.group_data import GroupData, Row
 from pyspark_coordinator_log.jobs.vocabulary import ACCEPTED

@@ -27,6 +27,9 @@ from tests.access.cases import CASES, OPEN_CASES
 from tests.access.probes import PROBES
 from tests.access.rules import TYPES
 
+# One process asks our servers all the questions, which takes ten seconds.
+pytestmark = pytest.mark.xdist_group("access")
+
 OPEN = {"allow.everyone.if.no.acl.found": "true"}
 APIS = {api.name: api for api in supported_apis(requests).values()}
 RESOURCE_TYPES = {name: ResourceType(code) for name, code in TYPES.items()}

@@ -78,7 +78,7 @@ def test_a_commit_of_a_former_member_is_counted_with_its_reason(coordinator_proc
 
 
 def test_closed_connections_are_counted_by_reason(coordinator_process):
-    server = coordinator_process(settings={"connections.max.idle.ms": 1500})
+    server = coordinator_process(settings={"connections.max.idle.ms": 4_000})
     host, port = server.host, server.port
     closed = "coordinator_connections_closed_total"
     with socket.create_connection((host, port)):

@@ -34,7 +34,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S
 from tests.support.wire import Connection
 
-EXAMPLES = int(os.environ.get("COORDINATOR_OPENAPI_EXAMPLES", "5"))
+EXAMPLES = int(os.environ.get("COORDINATOR_OPENAPI_EXAMPLES", "3"))
 HEALTH = list(HealthCheck)
 TOPICS = '[{"name": "t", "partitions": 2}, {"name": "u", "partitions": 1}]'
 NOT_CHECKED = [positive_data_acceptance]

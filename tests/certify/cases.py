@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from coordinator.groups.rebalance_causes import GroupEvent
+from coordinator.groups.group_history import GroupEvent
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.case import (
     Evidence,

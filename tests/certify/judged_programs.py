@@ -20,7 +20,7 @@ WRONG = {
         "commits, then processes", "committed too early", "rebalance-forced,rolling-restart,follower-killed"
     ),
     "go first": Wrong(
-        "commits, then processes", "committed too early", "rebalance-forced,rolling-restart,follower-killed", True
+        "commits, then processes", "committed too early", "rebalance-forced,rolling-restart,follower-killed"
     ),
     "go slow": Wrong(
         "a slow thread processes what is committed automatically",
@@ -65,7 +65,6 @@ WRONG = {
         "skips what it could not write",
         "records lost",
         "output-too-large,output-not-permitted,output-not-enough-replicas",
-        True,
     ),
     "python wrong_resumes": Wrong(
         "a zombie: goes on after SIGSTOP",
@@ -222,4 +221,4 @@ RIGHT = {
 RIGHT_CONSUMER = (
     "rolling-restart,rebalance-forced,assignment-answer-lost,heartbeat-fenced-member-epoch,pause-and-zombie-commit"
 )
-IN_SUITE = {"go pausing", "node batch"}
+IN_SUITE = {"go pausing"}

@@ -57,7 +57,7 @@ SLOW_FAILURES = {
 }
 RUNS |= {program: (program, event) for program, (event, _) in FAILURES.items()}
 THOROUGH = {
-    *("commits back", "commits too far", "commits outside", "http", "lines too early", "wrong_skips"),
+    *("commits first", "commits back", "commits too far", "commits outside", "http", "lines too early", "wrong_skips"),
     *("wrong_failures impatient", "wrong_failures latest", "wrong_failures remembers"),
 }
 """Runs of which another one is like enough from day to day."""
@@ -144,6 +144,7 @@ def test_a_right_program_passes_and_passes_again(certified):
     assert verdicts(certified("right again")[1]) == verdicts(first)
 
 
+@pytest.mark.thorough
 def test_a_program_that_commits_before_it_processes_is_caught_whether_or_not_it_loses_records(certified):
     code, certificate = certified("commits first")
     assert code == 1

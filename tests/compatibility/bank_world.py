@@ -46,7 +46,7 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.assignment.interval.ms": 0,
-    "group.streams.session.timeout.ms": 1_500,
+    "group.streams.session.timeout.ms": 5_000,
     "group.streams.min.session.timeout.ms": 1_000,
     "group.streams.heartbeat.interval.ms": 300,
     "group.streams.min.heartbeat.interval.ms": 300,

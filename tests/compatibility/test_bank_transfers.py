@@ -119,7 +119,7 @@ def test_the_sums_are_exact_with_the_java_client(
 @pytest.mark.java
 @pytest.mark.parametrize(
     ("protocol", "transaction_version"),
-    [*(pytest.param("classic", version, marks=pytest.mark.thorough) for version in (1, 2)), ("streams", 2)],
+    [pytest.param(*each, marks=pytest.mark.thorough) for each in (("classic", 1), ("classic", 2), ("streams", 2))],
 )
 def test_the_sums_are_exact_with_kafka_streams(
     open_bank: Callable[..., Bank], protocol: str, transaction_version: int

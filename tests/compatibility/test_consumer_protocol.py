@@ -190,6 +190,11 @@ def test_a_static_member_and_its_server_may_be_away_together(
     assert (first.rebalances(), describe(server, group)["epoch"]) == (undisturbed, epoch)
 
 
+@pytest.mark.parametrize(
+    "modern",
+    ["confluent", pytest.param("java", marks=(pytest.mark.java, pytest.mark.thorough))],
+    indirect=True,
+)
 def test_a_member_killed_together_with_its_server_is_succeeded_by_its_next_process(
     modern: Client, coordinator_process: Callable[..., ServerProcess], start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:
@@ -241,7 +246,7 @@ def test_a_new_member_resumes_where_the_last_one_committed(
         # Its cooperative-sticky stores user data of its own in assignments; such groups cannot be upgraded,
         # here or in Kafka.
         ("confluent", "range"),
-        pytest.param("java", "range", marks=pytest.mark.java),
+        pytest.param("java", "range", marks=(pytest.mark.java, pytest.mark.thorough)),
         pytest.param("java", "cooperative-sticky", marks=pytest.mark.java),
     ],
 )

@@ -30,7 +30,7 @@ EXPECTED = [
 ]
 
 
-@pytest.fixture(params=["ours", "kafka"])
+@pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.thorough)])
 def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
         if request.param == "ours":

@@ -20,7 +20,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
-PARTITIONS, FORCED = 4, 3
+PARTITIONS, FORCED = 4, 2
 SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 100,
     "group.consumer.min.heartbeat.interval.ms": 50,

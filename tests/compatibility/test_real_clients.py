@@ -242,7 +242,7 @@ def test_admins_see_and_mend_groups(
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+@pytest.mark.parametrize("assignor", ["range", pytest.param("roundrobin", marks=pytest.mark.thorough)])
 def test_members_of_all_libraries_share_one_group(
     assignor: str, server: ServerProcess, start: Start, make_topic: MakeTopic, fresh: Fresh
 ) -> None:

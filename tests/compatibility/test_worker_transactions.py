@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.compatibility.three_workers import breakdown, create, disturb, is_spread, three_workers
+from tests.compatibility.three_workers import create, disturb, is_spread, three_workers
 from tests.compatibility.transaction_programs import OffsetReader, Transactions, check, confluent, java_command
 from tests.support.tls import certificates
 from tests.support.waiting import wait_until
@@ -28,8 +28,7 @@ def run(workers, programs: list[Transactions], faults: tuple[str, ...], security
         for worker, fault in zip(workers, ("", *faults), strict=False):
             began = time.time()
             if fault:
-                disturb(worker, fault)
-                print(fault, breakdown(workers, worker, began))
+                print(fault, disturb(workers, worker, fault))
             for program in programs:
                 program.mark()
             for program in programs:

@@ -14,14 +14,14 @@ import pytest
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.postgresql import Cluster
 from tests.support.server_process import ServerProcess, start_together
+from tests.support.waiting import wait_until
 from tests.support.worker_events import worker_events
 
 confluent_admin = pytest.importorskip("confluent_kafka.admin")
 
 SHARDS = 12
 PARTITIONS = 4
-STOPPED_S = 5.0
-OWNED_WITHIN_S = 5.0
+SHARDS_OF = {"__consumer_offsets": SHARDS, "__transaction_state": SHARDS + 1}
 ANSWERS_WITHIN_S = 30.0
 LOG_SHOWN = 10_000
 """Characters of the log of a worker that does not answer."""
@@ -35,8 +35,8 @@ def three_workers(
     with ExitStack() as stack:
         common = {
             "journal.cluster": name.replace("-", "_"),
-            "offsets.topic.num.partitions": SHARDS,
-            "transaction.state.log.num.partitions": SHARDS + 1,
+            "offsets.topic.num.partitions": SHARDS_OF["__consumer_offsets"],
+            "transaction.state.log.num.partitions": SHARDS_OF["__transaction_state"],
             "journal.replication": "optional",
             "data.plane": "none",
             **(settings or {}),
@@ -84,7 +84,7 @@ def metrics(worker: ServerProcess) -> list[str]:
 
 def is_spread(workers: list[ServerProcess]) -> bool:
     """Whether each shard has one owner, and the workers have as many shards of each topic as the others, or one more."""
-    for topic, shards in (("__consumer_offsets", SHARDS), ("__transaction_state", SHARDS + 1)):
+    for topic, shards in SHARDS_OF.items():
         found = owners(workers, topic)
         counts = [sum(worker.port in each for each in found.values()) for worker in workers]
         if len(found) != shards or any(len(each) != 1 for each in found.values()) or max(counts) - min(counts) > 1:
@@ -92,21 +92,22 @@ def is_spread(workers: list[ServerProcess]) -> bool:
     return True
 
 
-def disturb(worker: ServerProcess, fault: str) -> None:
+def disturb(workers: list[ServerProcess], victim: ServerProcess, fault: str) -> str:
+    """Kills or stops a worker until the others have every shard; returns when they noticed it and when they took shards."""
+    others, began = [each for each in workers if each is not victim], time.time()
     if fault == "kill":
-        worker.kill()
-        time.sleep(OWNED_WITHIN_S)
-        worker.start()
+        victim.kill()
     else:
-        worker.pause()
-        time.sleep(STOPPED_S)
-        worker.resume()
-
-
-def breakdown(workers: list[ServerProcess], victim: ServerProcess, began: float) -> str:
-    """When the others noticed the fault and took the shards, in seconds from the fault on."""
-    found = list(worker_events((each for each in workers if each is not victim), began))
-    noticed = min((each.at for each in found if each.name == "workers_living"), default=began)
-    taken = [each.at for each in found if each.name == "shard_taken" and each.at < began + OWNED_WITHIN_S]
-    assert taken, "a fault moves shards within the time in which it must"
-    return f"noticed={noticed - began:.1f}s taken={min(taken) - began:.1f}s..{max(taken) - began:.1f}s"
+        victim.pause()
+    wait_until(
+        lambda: all(len(owners(others, topic)) == shards for topic, shards in SHARDS_OF.items()),
+        lambda: f"every shard to be taken: {[owners(others, topic) for topic in SHARDS_OF]}",
+    )
+    events = list(worker_events(others, began))
+    if fault == "kill":
+        victim.start()
+    else:
+        victim.resume()
+    noticed = [each.at - began for each in events if each.name == "workers_living"]
+    taken = [each.at - began for each in events if each.name == "shard_taken"]
+    return f"noticed={min(noticed, default=0):.1f}s taken={min(taken, default=0):.1f}s..{max(taken, default=0):.1f}s"

@@ -104,12 +104,13 @@ def topics_of(request):
         committed_leader_epoch=ints,
         committed_metadata=names,
     )
+    few = st.lists(partition, min_size=1, max_size=5)
     return st.lists(
         st.builds(
             getattr(request, f"{name}Topic"),
             name=texts,
             topic_id=st.sampled_from([bytes(16), *TOPIC_IDS]),
-            partitions=st.lists(partition, min_size=1, max_size=5) | st.lists(partition, min_size=130, max_size=140),
+            partitions=few | st.builds(lambda some, count: (some * count)[:count], few, st.integers(130, 140)),
         ),
         max_size=3,
     )

@@ -104,7 +104,7 @@ def used(monkeypatch):
 @pytest.mark.long
 def test_a_simulation_without_the_fast_path_has_the_same_bytes(used):
     """The trace is a digest of every byte delivered and of everything that happened, with the times."""
-    plan = replace(draw(5, 30.0), kill_s=10.0, think_s=0.5)
+    plan = replace(draw(5, 12.0), kill_s=6.0, think_s=0.5)
     plain, fast = RepeatingSimulation(plan, fastpath=False), RepeatingSimulation(plan)
     reports = [plain.run()]
     assert not used

@@ -342,6 +342,4 @@ def _identity(member_id: str) -> str:
 
 
 TestClassicHistory = ClassicHistory.TestCase
-TestClassicHistory.settings = settings(
-    max_examples=150, stateful_step_count=40, suppress_health_check=list(HealthCheck)
-)
+TestClassicHistory.settings = settings(max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck))

@@ -1,6 +1,6 @@
 """Promises 8 and 9 against a fuzzer: every request is answered or its connection closes, and nobody else suffers.
 
-COORDINATOR_TEST_FUZZ_FRAMES sets the number of frames (default 20,000) and COORDINATOR_TEST_FUZZ_SEED the seed.
+COORDINATOR_TEST_FUZZ_FRAMES sets the number of frames (default 8,000) and COORDINATOR_TEST_FUZZ_SEED the seed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tests.support.server_process import ServerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the honest member's helpers read /proc")
 
-FRAMES = int(os.environ.get("COORDINATOR_TEST_FUZZ_FRAMES", "20000"))
+FRAMES = int(os.environ.get("COORDINATOR_TEST_FUZZ_FRAMES", "8000"))
 
 
 def test_every_fuzzed_request_is_answered_or_closed_and_an_honest_member_is_served(tmp_path):

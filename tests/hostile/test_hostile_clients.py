@@ -33,8 +33,8 @@ LIMITS = {
     "limit.request.bytes": FRAME_BYTES_MAX,
     "limit.request.elements": ELEMENTS_MAX,
     "connections.max.idle.ms": 5_000,
-    "limit.frame.time.ms": 2_000,
-    "limit.write.time.ms": 2_000,
+    "limit.frame.time.ms": 4_000,
+    "limit.write.time.ms": 4_000,
 }
 TCP_REPAIR = 19
 """A socket closed in this mode (Linux, privileged) closes without notifying its peer."""

@@ -152,7 +152,7 @@ def test_a_rule_at_random_is_set_or_refused_and_never_breaks_the_server(
     """What it acts on is answered in the shape of its API, or its connection closes."""
     outcomes = Counter[str]()
 
-    @settings(max_examples=600, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, suppress_health_check=list(HealthCheck))
     @given(
         st.one_of(
             sensible_cases(), st.tuples(st.one_of(WILD_RULES, WILD_RULES, ANYTHING), st.sampled_from(sorted(APIS)))
@@ -174,7 +174,7 @@ def test_a_rule_at_random_is_set_or_refused_and_never_breaks_the_server(
         assert http.get(f"/faults/{fault['id']}").status_code == 404
 
     set_and_meet()
-    assert min(outcomes[each] for each in ("201", "400", "422", "answered", "closed", "acted")) >= 10, outcomes
+    assert min(outcomes[each] for each in ("201", "400", "422", "answered", "closed", "acted")) >= 5, outcomes
 
 
 def meet(server: ServerProcess, api: str, seed: int) -> str:
@@ -184,7 +184,7 @@ def meet(server: ServerProcess, api: str, seed: int) -> str:
         try:
             body = Codec.of().encoder(f"{api}Request", version)(sample(api, version, b"\1" * 16))
             link.send_body(api, version, body)
-            link.receive(within_s=0.02)
+            link.receive(within_s=0.05)
         except ConnectionClosed:
             return "closed"
         except TimeoutError:

@@ -4,7 +4,7 @@ The load consists of clients that wait for each step before the next: committers
 producers that retry a batch until it is acknowledged. An offset may therefore be one step ahead of what its committer
 knows, never behind, and each value is in its log once and in order. A kill comes after a number of acknowledgements, in the
 middle of whatever is running, during the start that follows, or during a stop. The environment variable
-COORDINATOR_TEST_KILLS sets the number of kills (default 15; more than 50 need pytest's option --timeout=0).
+COORDINATOR_TEST_KILLS sets the number of kills (default 8; more than 50 need pytest's option --timeout=0).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import WITHIN_S, wait_until
 from tests.support.wire import Connection, ConnectionClosed
 
-KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "15"))
+KILLS = int(os.environ.get("COORDINATOR_TEST_KILLS", "8"))
 NONE, COORDINATOR_LOADS, COORDINATOR_NOT_AVAILABLE, STORAGE_ERROR = 0, 14, 15, 56
 PAUSE_S = 0.02  # pause of a client that was refused, or whose server is dead
 TOPIC = "orders"
@@ -308,7 +308,7 @@ def test_a_server_that_was_stopped_reads_the_heartbeats_it_missed_before_it_judg
     The server is busy when it stops, or it would be waiting for its sockets and read them first anyway.
     """
     server = coordinator_process(settings={"group.min.session.timeout.ms": 100, "limit.requests.in.flight": 1_000})
-    asked = {"group_id": "g", "session_timeout_ms": 500, "rebalance_timeout_ms": 5_000, "protocol_type": "consumer"}
+    asked = {"group_id": "g", "session_timeout_ms": 3_000, "rebalance_timeout_ms": 5_000, "protocol_type": "consumer"}
     asked["protocols"] = [{"name": "range", "metadata": b""}]
     with Connection(server.bootstrap) as link, Connection(server.bootstrap, "busy") as busy:
         joined = link.call("JoinGroup", 3, **asked, member_id="")
@@ -320,7 +320,7 @@ def test_a_server_that_was_stopped_reads_the_heartbeats_it_missed_before_it_judg
         os.kill(server.pid, signal.SIGSTOP)
         try:
             link.send("Heartbeat", 4, member)
-            time.sleep(2)  # the pause under test
+            time.sleep(4)  # the pause under test
         finally:
             os.kill(server.pid, signal.SIGCONT)
         assert link.receive()["error_code"] == NONE

@@ -88,8 +88,8 @@ class JournalWorld:
 
     # --- the process --------------------------------------------------------------------------------------------------
 
-    def open(self):
-        """Starts a server process: recovers the logs, and begins a journal."""
+    def open(self, *, early=()):
+        """Starts a server process: recovers the logs, writes to those of `early`, and begins a journal."""
         self._forget_process()
         self.opened += 1
         self.journal, recovered = open_journal(
@@ -106,6 +106,9 @@ class JournalWorld:
             log = open_log(self.disk, f"{FOLDER}/{name}", self.settings, recovered, is_best_effort=name in BEST_EFFORT)
             self.owners[name] = Owner(self, name, log)
             self.owners[name].durable = log.durable_offset
+        for name in early:
+            self.write(name)
+            self.turn()
         self.journal.begin()
         return self
 

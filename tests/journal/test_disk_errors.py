@@ -146,7 +146,10 @@ def test_a_free_slot_is_given_up_before_a_write_is_refused():
     assert not world.owners[A].log.is_behind
     assert len(world.slots()) < len(slots)
     assert written(world)
-    world.crashed(Random(1)).check()
+    world.disk.capacity_bytes = None
+    world.stop()
+    assert world.disk.files_open == 0
+    world.killed().check()
 
 
 def test_an_entry_for_which_no_slot_can_be_made_is_refused_and_the_next_one_is_taken():
@@ -389,6 +392,34 @@ def test_a_log_whose_segment_cannot_begin_fails_alone(name):
     assert written(world, name)
 
 
+def test_a_checkpoint_that_cannot_be_noted_fails_every_log():
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    fill_slots_without_checkpoint(world)
+    world.work()
+    world.deliver()
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    assert all(owner.errors[-1].errno == errno.EIO for owner in world.owners.values())
+    world.crashed(Random(1)).check()
+
+
+def test_the_journal_of_an_orderly_stop_is_removed_with_all_its_files():
+    world = JournalWorld().open()
+    while len(world.slots()) < 2:
+        assert written(world, A, 400)
+    assert world.journal.has_slots
+    world.stop()
+    assert not world.journal.has_slots
+    assert (world.slots(), world.disk.files_open) == ([], 0)
+
+
+def test_what_is_written_before_the_journal_begins_becomes_durable_then():
+    world = JournalWorld().open(early=[A])
+    assert not world.history[-1].is_durable
+    world.settle()
+    assert world.history[-1].is_durable
+
+
 def fail_a_segment(world):
     """One of the two logs fails; returns the name of it and of the other."""
     fill_slots_without_checkpoint(world)
@@ -420,7 +451,7 @@ def test_the_other_logs_go_on_when_a_segment_has_failed_and_the_next_start_repai
     assert world.slots() == []
 
 
-def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can():
+def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can(caplog):
     """No write waits for ever: when all slots are full, writes get an error, and are taken again when there is space."""
     world = JournalWorld(segment_bytes=1 << 30).open()
     failed, other = fail_a_segment(world)
@@ -437,12 +468,33 @@ def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can():
             break
     assert world.owners[other].errors[-1].errno == errno.ENOSPC
     assert world.journal.idle
+    assert "event=journal_not_set_aside" in caplog.text
     world.disk.capacity_bytes = None
     world.advance(RETRY_MS)
     world.settle()
     assert all(written(world, other, 400) for _ in range(40 * SLOTS_MAX))
     world.crashed(Random(1)).check()
     assert written(world, failed)
+
+
+def test_what_could_not_be_set_aside_is_tried_again_without_another_write():
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    _, other = fail_a_segment(world)
+    for _ in range(200):
+        if any(map(is_set_aside, world.jobs)):
+            break
+        world.write(other, 400)
+        world.turn()
+        world.work()
+        world.deliver()
+    world.advance(WRITE_BEHIND_MS)
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    world.settle()
+    before = world.journal.checkpoints
+    world.disk.capacity_bytes = None
+    world.advance(RETRY_MS)
+    world.settle()
+    assert world.journal.checkpoints > before
 
 
 def is_set_aside(job):
@@ -456,7 +508,7 @@ class QuotaFile(SimulatedFile):
 
     def write_some(self, data):
         if self._disk.is_exceeded:
-            raise OSError(errno.EDQUOT, "quota")
+            raise OSError(self._disk.error, "quota")
         return super().write_some(data)
 
 
@@ -464,6 +516,7 @@ class QuotaDisk(disk.SimulatedDisk):
     """A disk with a quota for the event logs alone."""
 
     is_exceeded = False
+    error = errno.EDQUOT
 
     def open(self, path):
         file = super().open(path)
@@ -494,6 +547,16 @@ def test_event_logs_without_space_hold_up_nobody(quota_world):
     world.disk.is_exceeded = False
     world.crashed(Random(1)).check()
     assert written(world, events), "a start writes events again"
+
+
+def test_event_logs_that_cannot_be_written_fail_with_the_next_checkpoint(quota_world):
+    world, (events,) = quota_world, BEST_EFFORT
+    world.disk.is_exceeded, world.disk.error = True, errno.EIO
+    assert written(world, events)
+    for _ in range(10 * SLOTS_MAX):
+        assert written(world, A, 400)
+    assert [error.errno for error in world.owners[events].errors] == [errno.EIO]
+    assert not written(world, events)
 
 
 def test_event_logs_without_space_for_a_while_lose_nothing(quota_world):

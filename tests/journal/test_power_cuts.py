@@ -109,7 +109,7 @@ def test_an_entry_that_only_the_page_cache_had_is_durable_before_a_segment_gets_
 @pytest.mark.parametrize("block", range(2))
 def test_several_power_cuts_in_a_row_lose_nothing_that_was_durable(block):
     """Each of them at a random operation, of a server at work or of a start."""
-    for seed in range(block * 40, block * 40 + 40):
+    for seed in range(block * 20, block * 20 + 20):
         random, world = Random(seed), JournalWorld()
         for _ in range(3):
             run(world, random, random.randrange(400))
@@ -127,7 +127,7 @@ def test_a_kill_at_any_operation_loses_nothing_that_was_acknowledged(durability)
 
 
 def test_several_kills_in_a_row_lose_nothing_that_was_acknowledged():
-    for seed in range(40):
+    for seed in range(20):
         random, world = Random(seed), JournalWorld("write")
         for _ in range(3):
             run(world, random, random.randrange(400))
@@ -137,7 +137,7 @@ def test_several_kills_in_a_row_lose_nothing_that_was_acknowledged():
 
 def test_a_power_cut_without_syncs_may_cost_the_last_turns_and_the_server_starts_with_what_is_left():
     """With durability "write" each log has a part of what was written, from the beginning on."""
-    for seed in range(100):
+    for seed in range(50):
         random, world = Random(seed), JournalWorld("write")
         run(world, random, random.randrange(60, 400), stops=False)
         world.crashed(random)

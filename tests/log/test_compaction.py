@@ -179,7 +179,7 @@ def random_pairs(random):
     ]
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_any_history_cleaned_at_any_times_loads_as_the_full_one(seed):
     """The same writes go to a log that is never cleaned. Loads run across cleanings and deletions."""
     random = Random(seed)
@@ -216,7 +216,7 @@ def test_any_history_cleaned_at_any_times_loads_as_the_full_one(seed):
         assert last_values(seen) == expected
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_power_cuts_in_the_middle_of_cleaning_change_nothing(seed):
     random = Random(seed)
     disk = SimulatedDisk()

@@ -447,10 +447,10 @@ def test_a_fork_that_is_killed_leaves_no_data_folder_and_can_be_repeated(tmp_pat
     groups = [f"group-{number}" for number in range(200)]
     for group in groups:
         commit(source, group, 5)
-    for number in range(6):
+    for number in range(4):
         (tmp_path / str(number)).mkdir()
         forked = ServerProcess(tmp_path / str(number), arguments=("--from", source.bootstrap))
-        forked.start_and_kill(0.25 + 0.1 * number)
+        forked.start_and_kill(0.25 + 0.15 * number)
         exists = forked.data_dir.exists()
         if exists:
             forked.arguments = ()

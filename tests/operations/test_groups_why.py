@@ -10,17 +10,14 @@ import pytest
 from coordinator import cli
 from coordinator.groups.cause_words import sentence
 from coordinator.groups.group_events import group_event
+from coordinator.groups.group_history import TYPES, Client, GroupEvent, union_ms
 from coordinator.groups.rebalance_causes import (
     BACK_ON_ITS_CONNECTION,
     CUT_OFF,
     KILLED,
     PAUSED,
     PAUSED_OR_CUT_OFF,
-    TYPES,
-    Client,
-    GroupEvent,
     find_causes,
-    union_ms,
 )
 from tests.groups.consumer.consumer_world import INTERVAL_MS, ConsumerHarness, Modern, settle
 from tests.support.admin_client import view
@@ -448,6 +445,17 @@ def test_a_topic_and_an_administrator_are_causes_and_no_client_is_blamed(cause, 
     assert only.kind == kind
     assert only.client == (Client("x", "/x-host") if kind == "other" else None)
     assert reason in only.text
+
+
+def test_the_start_of_a_group_comes_after_a_cause_that_is_as_frequent():
+    """Or the sentence would not name the administrator, because a start takes longer."""
+    opened = GroupEvent(type="EventLogOpened", offset=0, time_ms=0)
+    events = (joined(1, "a", "x"), started(1, 1, "a", "a member joined"), completed(5, 1))
+    forced = started(9, 2, "", "an administrator forced a rebalance")
+    assert [each.kind for each in found(opened, *events, forced, completed(10, 2)).causes] == [
+        "administrator",
+        "the group starts",
+    ]
 
 
 def test_an_id_of_which_nobody_knows_the_client_is_no_client():

@@ -41,8 +41,8 @@ VIEWS = {
     "events": "/?view=events",
     "faults": "/?view=faults",
 }
-LOOKS = [(420, "light"), (420, "dark"), (900, "light"), (1400, "light"), (1400, "dark")]
-"""The width of the window and the scheme of colours."""
+LOOKS = [(420, "dark"), (900, "light"), (1400, "dark")]
+"""The width of the window and the scheme of colours. Colours do not depend on the width."""
 SEEN = {
     "overview": "orders",
     "groups": "orders",

@@ -6,11 +6,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from pyspark_coordinator_log import JAVA_OPTIONS
 from tests.pipeline.group_activity import LONG_SESSIONS, run_groups, run_transactions
+from tests.pipeline.histories import SimulatedHistory
 from tests.pipeline.pipeline_rows import quick
 from tests.support.kafka_broker import KafkaBroker
 
@@ -70,6 +72,33 @@ def quick_plans(spark: object) -> Iterator[None]:
     """For the tests of a module: settings under which Spark spends little time on planning."""
     with quick(spark):
         yield
+
+
+class Written(NamedTuple):
+    """A history, its log, and all tables of it."""
+
+    story: SimulatedHistory
+    log: Path
+    folder: Path
+    derived: Any
+    tables: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def written(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A history with a second owner, whose commits are a zombie's."""
+    from pyspark_coordinator_log.jobs import sources, tables
+
+    here = tmp_path_factory.mktemp("written")
+    story = SimulatedHistory(5).run_workload(200)
+    story.plant_second_owner()
+    log, folder = story.run_workload(20).write(here / "log"), here / "tables"
+    store = tables.Store(spark, str(folder), "parquet")
+    with quick(spark):
+        derived = tables.Derived(source=sources.from_log(spark, str(log), {}))
+        made = dict(tables.write_tables(derived, store))
+    store.write_contract()
+    return Written(story, log, folder, derived, made)
 
 
 @pytest.fixture(scope="session")

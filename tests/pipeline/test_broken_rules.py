@@ -178,9 +178,11 @@ class Judgement:
         state = frame(spark, columns.STATE, [row for each in histories for row in each.state])
         events = frame(spark, columns.EVENTS, [row for each in histories for row in each.events])
         members, bound = intervals.member_intervals(state), complete_from(spark, shards=len(STORIES))
-        runs = intervals.merge_runs(intervals.held_partitions(intervals.merge_unchanged(members), bound))
+        members = intervals.materialize(members)
+        held = intervals.held_partitions(intervals.merge_unchanged(members), bound)
+        runs = intervals.materialize(intervals.merge_runs(held))
         judged = verdicts.VerdictPass(sources.packets_of(events), members, runs, bound)
-        owned = intervals.merge_ownerships(judged.runs).localCheckpoint()
+        owned = intervals.materialize(intervals.merge_ownerships(runs))
         broken = invariants.check_invariants(state, owned, bound, judged.findings(), events)
         self.owned, self.verdicts, self.broken = owned.collect(), judged.rows().collect(), broken.collect()
 

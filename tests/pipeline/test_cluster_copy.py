@@ -36,6 +36,7 @@ def load(spark: Any, server: ServerProcess | KafkaBroker, view: str) -> Any:
     return spark.read.format("coordinator_log").option("view", view).load(str(server.data_dir))
 
 
+@pytest.mark.usefixtures("quick_plans")
 def test_a_log_reads_the_same_from_its_segments_and_from_a_copy(spark, server):
     from pyspark_coordinator_log.folders import open_folder
 

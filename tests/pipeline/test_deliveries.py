@@ -84,7 +84,8 @@ def test_the_audit_has_the_deliveries_and_the_mistakes_of_a_data_folder(spark: A
 
     story = Story(3, mistakes=MISTAKES)
     story.write(tmp_path)
-    derived = tables.Derived(source=sources.from_log(spark, str(tmp_path), {}).for_groups([GROUP]))
+    source = sources.from_log(spark, str(tmp_path), {}).for_groups([GROUP])
+    derived = tables.Derived(source=source, keep=lambda _, made: made.localCheckpoint())
     assert derived.deliveries is not None
     found = derived.deliveries.collect()
     assert {(row["group"], row["topic"], row["partition"], row["shard"]) for row in found} == {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.histories import SimulatedHistory
+from tests.pipeline.conftest import Written
 from tests.pipeline.pipeline_rows import quick
 
 pytest.importorskip("pyspark")
@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_coordinator_log.jobs import audit, sources, tables
-from pyspark_coordinator_log.jobs.arguments import DELTA, PARQUET
+from pyspark_coordinator_log.jobs.arguments import DELTA
 
 
 def rows_of(path: Path) -> tuple[list[str], list[str]]:
@@ -26,21 +26,19 @@ def rows_of(path: Path) -> tuple[list[str], list[str]]:
     return names, sorted(repr(row) for row in table.select(names).to_pylist())
 
 
-def test_an_audit_writes_the_same_tables_as_delta_and_as_parquet(spark: Any, tmp_path: Path) -> None:
+def test_an_audit_writes_the_same_tables_as_delta_and_as_parquet(spark: Any, written: Written, tmp_path: Path) -> None:
     """This includes empty tables, which have their columns too."""
-    log = SimulatedHistory(5).run_workload(80).write(tmp_path / "log")
-    found, made = {}, {}
-    for form in (PARQUET, DELTA):
-        with quick(spark):
-            made[form] = tables.Derived(source=sources.from_log(spark, str(log), {}))
-            *_, (_, found[form]) = audit.audit(made[form], tables.Store(spark, str(tmp_path / form), form))
-    assert found[DELTA] == found[PARQUET]
+    with quick(spark):
+        derived = tables.Derived(source=sources.from_log(spark, str(written.log), {}))
+        *_, (_, found) = audit.audit(derived, tables.Store(spark, str(tmp_path), DELTA))
+        assert found == audit.summary(written.derived)
     for name in audit.WRITTEN:
-        as_parquet = getattr(made[PARQUET], name).toArrow()
-        names, rows = rows_of(tmp_path / DELTA / name)
+        as_parquet = written.tables[name].toArrow()
+        names, rows = rows_of(tmp_path / name)
         assert names == as_parquet.column_names
         assert rows == sorted(repr(row) for row in as_parquet.to_pylist())
-    assert rows_of(tmp_path / DELTA / "invariants_broken")[1] == []
+    assert rows_of(tmp_path / "invariants_broken")[1] != []
+    assert rows_of(tmp_path / "deliveries")[1] == []
 
 
 def test_a_delta_table_is_replaced_and_keeps_its_history(spark: Any, tmp_path: Path) -> None:

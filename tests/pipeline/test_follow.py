@@ -18,6 +18,7 @@ import pytest
 
 from tests.pipeline.histories import SimulatedHistory, encoded, write_log
 from tests.pipeline.reference_model import ReferenceResult, replay
+from tests.pipeline.share_truth import MISTAKES, Story
 from tests.support.background import Background
 from tests.support.waiting import wait_until
 
@@ -46,10 +47,10 @@ class GrowingLog:
         ]  # fmt: skip
         self.written = [0, 0]
 
-    def grow(self, *parts: float) -> None:
-        """Writes each log up to this fraction."""
-        for index, (part, (folder, records, times)) in enumerate(zip(parts, self.logs, strict=True)):
-            start, end = self.written[index], int(len(records) * part)
+    def grow(self, *ends: int) -> None:
+        """Writes each log up to this offset."""
+        for index, (end, (folder, records, times)) in enumerate(zip(ends, self.logs, strict=True)):
+            start = self.written[index]
             write_log(folder, records[start:end], times[start:end], first=start)
             self.written[index] = end
 
@@ -66,10 +67,6 @@ def options(log: Path, out: Path, **fields: Any) -> argparse.Namespace:
         "retain": None,
     }
     return argparse.Namespace(**plain | fields)
-
-
-def run(spark: Any, log: Path, out: Path, **fields: Any) -> None:
-    follow.follow(spark, options(log, out, **fields), {}, lambda _: None)
 
 
 def kept(spark: Any, out: Path, name: str) -> list[Any]:
@@ -112,6 +109,28 @@ def story() -> SimulatedHistory:
     assert made.put_epoch_ahead() is not None
     made.repeat_generation()
     return made.run_workload(40)
+
+
+def test_the_archive_has_the_deliveries_of_share_groups(spark: Any, tmp_path: Path) -> None:
+    """And the violations, but those that the state shows: in an archive it may be older than the events."""
+    log = Story(3, mistakes=MISTAKES).write(tmp_path / "log")
+    follow.follow(spark, options(log, tmp_path / "out"), {}, lambda _: None)
+    names = ("member_id", "delivery_count", "outcome", "evidence", "archived")
+    found, rules = [], []
+    for source in (
+        sources.from_log(spark, str(log), {}),
+        sources.from_archive(spark, str(tmp_path / "out" / "archive")),
+    ):
+        derived = tables.Derived(source=source)
+        assert derived.deliveries is not None
+        found.append({
+            (offset, *(row[name] for name in names))
+            for row in derived.deliveries.collect()
+            for offset in range(row["first_offset"], row["last_offset"] + 1)
+        })  # fmt: skip
+        rules.append({row["rule"] for row in derived.invariants_broken.collect()})
+    assert found[0] and found[1] == found[0]
+    assert rules[1] == rules[0] - {vocabulary.RECORD_LOST, vocabulary.EVENT_DISAGREES}
 
 
 class WriteFailed(Exception):
@@ -160,48 +179,31 @@ class FailingWrites:
         monkeypatch.setattr(batch_folders.BatchFolders, "fill", fill)
 
 
-def test_batches_and_failures_give_the_results_of_the_reference_model(spark, story, tmp_path, monkeypatch):
-    """Intervals, verdicts and broken invariants, from batches with only state, only events, and both."""
-    log, out = story.write(tmp_path / "log"), tmp_path / "out"
-    source = follow._Source(spark, options(log, out), {})
-    failing = FailingWrites(monkeypatch)
-    # The events lag behind the state by more than a batch, and then arrive alone.
-    parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
-    for number, (piece, fails_at) in enumerate(zip(pieces(spark, log, *parts), (None, 7, None), strict=True)):
+def test_a_stream_that_dies_and_resumes_gives_the_results_of_the_reference_model(spark, story, tmp_path, monkeypatch):
+    """Intervals, verdicts, broken invariants, and an archive with every record once.
 
-        def history() -> follow.History:
-            archive = follow.Archive(out, source)
-            return follow.History(spark, out, archive, [], lambda _: None, follow.Upkeep(spark))
-
-        if fails_at is not None:
-            failing.left = fails_at
-            with pytest.raises(WriteFailed):
-                history().batch(piece, number)
-        history().batch(piece, number)
+    Spark repeats the batch that died, and `follow` says so in one line.
+    """
+    log, out = GrowingLog(story, tmp_path / "log"), tmp_path / "out"
+    failing, said = FailingWrites(monkeypatch), []
+    [(state, events)] = cuts(story, (0.4, 0.3))
+    # State and events, then state alone, then the events that lagged behind it.
+    parts = [(state, events), (len(story.records), events), (len(story.records), len(story.events))]
+    for part, fails_at in zip(parts, (None, 7, None), strict=True):
+        log.grow(*part)
+        failing.left = fails_at
+        follow.follow(spark, options(log.folder, out), {}, said.append)
+    # On a busy machine there may be more lines, about Python workers that did not start in time.
+    assert [line for line in said if "trying again from the checkpoint" in line]
+    assert not any("\n" in line for line in said)
     truth = replay(story.records, story.events)
     assert_matches_reference(spark, out, truth)
     assert len(list((out / "live" / "state").iterdir())) == follow.SNAPSHOTS_KEPT
-
-
-def test_a_stream_that_dies_and_resumes_archives_every_record_once(spark, story, tmp_path, monkeypatch):
-    """Spark repeats the batch it had planned, and `follow` says so in one line; later records are in the next batch."""
-    log, out = GrowingLog(story, tmp_path / "log"), tmp_path / "out"
-    failing, said = FailingWrites(monkeypatch), []
-    log.grow(0.5, 0.5)
-    failing.left = 3
-    follow.follow(spark, options(log.folder, out), {}, said.append)
-    # On a busy machine there may be more lines, about Python workers that did not start in time.
-    again = [line for line in said if "trying again from the checkpoint" in line]
-    assert again
-    assert not any("\n" in line for line in said)
-    log.grow(1.0, 1.0)
-    run(spark, log.folder, out)
-    assert len(list((out / "archive" / "history").iterdir())) == 2
+    assert len(list((out / "archive" / "history").iterdir())) == len(parts)
     derived = tables.Derived(source=sources.from_archive(spark, str(out / "archive")))
     offsets = [row["offset"] for row in derived.source.state.select("offset").collect()]
     offsets += [row["offset"] for row in derived.source.commits.select("offset").collect()]
     assert sorted(offsets) == list(range(len(story.records)))
-    truth = replay(story.records, story.events)
     assert {(r["group"], r["kind"], r["epoch"], r["offset"]) for r in derived.epochs.collect()} == truth.epochs
 
 

@@ -15,7 +15,7 @@ from pyspark_coordinator_log.jobs import audit, sources, tables, vocabulary
 pytestmark = pytest.mark.usefixtures("quick_plans")
 
 
-SEEDS = (1, 2)
+SEEDS = (1, pytest.param(2, marks=pytest.mark.thorough))
 ZOMBIES = ("lost", "ahead", "not a member")
 
 

@@ -7,6 +7,7 @@ notes what each client reports. PIPELINE_REBALANCES=200 in the environment makes
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import Any
 
@@ -96,12 +97,10 @@ def real_runs(tmp_path_factory) -> Any:
     settings = {"group.consumer.session.timeout.ms": 6_000,
                 "group.consumer.min.session.timeout.ms": 500, "group.consumer.heartbeat.interval.ms": 500,
                 "group.consumer.min.heartbeat.interval.ms": 100}  # fmt: skip
-    runs = []
-    with ServerProcess(folder, settings=settings) as server:
+    with ServerProcess(folder, settings=settings) as server, ThreadPoolExecutor() as pool:
+        runs = [GroupLife(server.bootstrap, folder, protocol) for protocol in ("classic", "consumer")]
         try:
-            for protocol in ("classic", "consumer"):
-                runs.append(GroupLife(server.bootstrap, folder, protocol))
-                runs[-1].live(REBALANCES)
+            list(pool.map(lambda each: each.live(REBALANCES), runs))
         finally:
             for each in runs:
                 each.end()

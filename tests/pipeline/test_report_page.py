@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from coordinator.groups.rebalance_causes import KINDS, Client
+from coordinator.groups.group_history import Client
+from coordinator.groups.rebalance_causes import KINDS
 from coordinator.page.files import text_of
 from coordinator.page.markup import Markup, tag, visible
 from coordinator.page.style import COLOURED_MAX, colour_rules, palette

@@ -14,7 +14,7 @@ chance = st.randoms(use_true_random=True)
 
 
 @pytest.mark.parametrize("name", EVERY_MESSAGE)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(random=chance)
 def test_decoding_an_encoding_gives_the_message(name: str, random: Random):
     """decode(encode(m)) == m, and decode ends where encode ended."""

@@ -18,7 +18,7 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, UNKNOWN = 0, 1, 2, 9
 
 
-@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=(pytest.mark.java, pytest.mark.thorough))])
 def link(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     """A client of a server that has the topic `made` with two partitions."""
     folder = tmp_path_factory.mktemp("server")

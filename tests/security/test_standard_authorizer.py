@@ -241,7 +241,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 7), ACLS | st.none(), QUESTIONS), ma
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CHANGES, st.booleans())
 def test_every_decision_is_that_of_a_look_at_every_acl_while_they_change(changes, allow_if_none):
     decider, rules = StandardAuthorizer(allow_if_none=allow_if_none), {}
@@ -272,7 +272,7 @@ def in_kafka_order(rules, name):
         yield from sorted(found, key=lambda rule: (rule.operation, rule.principal, rule.host, rule.permission))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(ACLS, max_size=20), st.lists(QUESTIONS, max_size=10))
 def test_the_acl_that_decided_is_the_first_that_denies_else_the_last_that_allows(rules, questions):
     """The audit log names it (`StandardAuthorizerData.checkSection`)."""
@@ -285,7 +285,7 @@ def test_the_acl_that_decided_is_the_first_that_denies_else_the_last_that_allows
         assert decider.decide(principal, host, access, name).rule == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(ACLS, max_size=8), st.sampled_from([READ_TOPIC, WRITE_TOPIC]), st.booleans())
 def test_a_client_may_do_something_to_any_resource_if_there_is_a_name_for_which_it_may(rules, access, allow_if_none):
     """No name of an ACL has a c, so with it a name is one that only prefixes and wildcards are about."""

@@ -98,6 +98,7 @@ MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
 
 SLOW = (
     refused_commits_are_accepted_after_a_return,
+    a_downgrade_forgets_owners,
     a_clock_set_back_delays_assignments,
     classic_members_are_not_asked_to_rejoin,
 )

@@ -80,7 +80,14 @@ MISTAKES: Mapping[Patch, tuple[str, Mapping[str, Any]]] = {
 """The mistake -> the promises of which one breaks, and changes to the plan under which it can show."""
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+SLOW = (refused_commits_are_accepted_after_a_return,)
+"""It needs many seeds."""
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(each, id=each.__name__, marks=pytest.mark.thorough if each in SLOW else ()) for each in MISTAKES],
+)
 def test_a_known_mistake_in_streams_groups_is_caught(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     promises, changes = MISTAKES[mistake]
     how = {

@@ -179,7 +179,14 @@ MISTAKES: Mapping[Patch, tuple[Mapping[str, Any], str]] = {
 """The mistake -> the groups of the run, and the promises of which one breaks."""
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+SLOW = (tasks_were_assigned_long_ago,)
+"""It needs many seeds."""
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(each, id=each.__name__, marks=pytest.mark.thorough if each in SLOW else ()) for each in MISTAKES],
+)
 def test_a_known_mistake_about_commits_is_hunted_down(mistake: Patch, monkeypatch: pytest.MonkeyPatch):
     mistake(monkeypatch)
     changes, promises = MISTAKES[mistake]

@@ -185,6 +185,17 @@ def test_describe_shows_the_partitions_that_wait_for_their_marker(world):
     )
 
 
+def test_describe_shows_an_open_transaction_and_an_error_for_each_id_without_one(world):
+    producer = begun(world, ("t", 0))
+    nothing, unknown, shown = world.do(describe, ["", "unknown", ID]).transaction_states
+    assert (nothing.error_code, unknown.error_code, shown.error_code) == (
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.NONE,
+    )
+    assert (shown.transaction_state, shown.producer_id, shown.producer_epoch) == ("Ongoing", *producer)
+
+
 def test_ends_are_counted_by_outcome_and_cause(world):
     world.end(begun(world), commit=True)
     world.finish()

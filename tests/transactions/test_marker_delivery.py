@@ -126,6 +126,16 @@ def test_a_partition_that_another_worker_takes_over_is_tried_at_once(world):
     assert (done, world.timers) == ([True], [])
 
 
+def test_each_marker_that_waits_for_a_partition_is_tried_when_it_moves(world):
+    world.errors["t", 0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    done = []
+    for number in (1, 2):
+        world.markers.write(MARKER._replace(producer_id=number), {("t", 0)}, lambda number=number: done.append(number))
+    world.wait()
+    world.markers.on_moved("t", 0)
+    assert (done, world.timers) == ([1, 2], [])
+
+
 def test_a_group_shard_that_refuses_is_retried(world):
     done = []
     world.markers.write(MARKER, {(OFFSETS, 0)}, lambda: done.append(True))
@@ -156,6 +166,36 @@ def test_a_log_with_a_later_coordinator_epoch_gets_a_higher_one(world):
     world.markers.write(MARKER, {("t", 0)}, lambda: done.append(True))
     assert [marker.coordinator_epoch for _, _, marker in world.written] == [0, 1, 3, 7]
     assert done == [True]
+
+
+def test_a_log_with_the_last_coordinator_epoch_gets_no_marker(world):
+    world.errors["t", 0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 2
+    done, last = [], MARKER._replace(coordinator_epoch=2**31 - 1)
+    world.markers.write(last, {("t", 0)}, lambda: done.append(True))
+    assert (world.written, done) == ([("t", 0, last)], [True])
+    assert [fact.name for fact in world.facts] == ["marker_not_needed"]
+
+
+def test_another_worker_writes_the_markers_of_what_it_has(world):
+    """Shards of groups, and all data if the records of topics are there."""
+    asked, left = [], {("t", 0), (OFFSETS, 0), (OFFSETS, 1), (OFFSETS, 2)}
+    world.markers.elsewhere = lambda marker, topic, partition, done: asked.append((topic, partition))
+    world.groups.shards[0].status = Status.ELSEWHERE
+    world.markers.write(MARKER, left, lambda: None)
+    assert asked == [(OFFSETS, 0)]
+    assert left == {(OFFSETS, 0), (OFFSETS, 1)}, "the second is asked here, and the third does not exist"
+    world.markers.is_data_elsewhere = True
+    world.markers.write(MARKER, {("t", 0)}, lambda: None)
+    assert asked == [(OFFSETS, 0), ("t", 0)]
+    assert world.written == [("t", 0, MARKER)]
+
+
+def test_a_coordinator_that_was_replaced_leaves_the_delivery_to_the_next_one(world):
+    world.errors["t", 0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    world.markers.elsewhere = lambda *_: None
+    done = []
+    world.markers.write(MARKER, {("t", 0)}, lambda: done.append(True))
+    assert (world.written, done, world.timers) == ([("t", 0, MARKER)], [True], [])
 
 
 def test_writing_once_returns_the_error_and_does_not_retry(world):

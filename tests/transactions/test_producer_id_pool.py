@@ -33,6 +33,16 @@ def test_requests_wait_until_an_id_is_ready():
     assert served == [0, 1]
 
 
+def test_a_request_that_finds_an_id_is_served_once():
+    source, served = Source(), []
+    ids = ProducerIdPool(source)
+    ids.ready(lambda: None)
+    source.give()
+    ids.ready(lambda: served.append(ids.take()))
+    source.give()
+    assert served == [0]
+
+
 def test_a_taken_id_is_replaced_at_once():
     source = Source()
     ids = ProducerIdPool(source)

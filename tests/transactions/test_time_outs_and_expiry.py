@@ -4,8 +4,9 @@ import pytest
 
 from coordinator.protocol.errors import ErrorCode
 from coordinator.transactions import expire, timeouts
+from coordinator.transactions.expire_now import ExpireTransaction, expire_now
 from coordinator.transactions.transaction import EPOCH_EXHAUSTED, NEVER_TIMES_OUT_MS, State
-from tests.transactions.transactions_world import ID, World
+from tests.transactions.transactions_world import ID, World, said
 
 TIMEOUT_MS = 10_000
 
@@ -48,6 +49,18 @@ def test_the_time_out_counts_from_the_first_partition_of_a_transaction():
     assert world.known.state is State.PREPARE_ABORT
 
 
+def test_an_administrator_aborts_an_open_transaction_before_its_time_out():
+    world, _ = opened()
+    world.now_ms += 7
+    world.do(expire_now, ExpireTransaction(ID))
+    world.sync()
+    assert (world.known.state, world.known.epoch) == (State.PREPARE_ABORT, 1)
+    assert [marker.commit for _, marker, _ in world.deliveries] == [False]
+    assert [(fact.name, fact.fields["open_ms"]) for fact in world.facts] == [("transaction_timed_out", 7)]
+    assert said(lambda: world.do(expire_now, ExpireTransaction(ID))) is ErrorCode.INVALID_TXN_STATE
+    assert said(lambda: world.do(expire_now, ExpireTransaction("none"))) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
 def test_idle_prepared_and_endless_ones_do_not_time_out():
     world = World(transaction_max_timeout_ms=NEVER_TIMES_OUT_MS)
     endless = world.init(transactional_id="endless", timeout_ms=NEVER_TIMES_OUT_MS)
@@ -61,6 +74,15 @@ def test_idle_prepared_and_endless_ones_do_not_time_out():
     world.fire(timeouts.TIMER)
     assert world.state.by_id["endless"].state is State.ONGOING
     assert world.known.state is State.PREPARE_COMMIT
+
+
+def test_a_transaction_times_out_though_an_older_one_has_more_time():
+    world, _ = opened()
+    other = world.init(transactional_id="short", timeout_ms=1)
+    world.add(other, ("t", 0), transactional_id="short")
+    world.now_ms += 2
+    world.fire(timeouts.TIMER)
+    assert (world.known.state, world.state.by_id["short"].state) == (State.ONGOING, State.PREPARE_ABORT)
 
 
 def test_the_last_epoch_times_out_as_soon_as_there_is_a_producer_id():
@@ -78,10 +100,10 @@ def test_the_last_epoch_times_out_as_soon_as_there_is_a_producer_id():
 def test_time_outs_and_expiry_are_checked_repeatedly():
     world, _ = opened()
     assert world.timers == {timeouts.TIMER: 10_000, expire.TIMER: 3_600_000}
-    world.timers.clear()
-    world.fire(timeouts.TIMER)
-    world.fire(expire.TIMER)
-    assert world.timers == {timeouts.TIMER: 10_000, expire.TIMER: 3_600_000}
+    for repeats in (lambda: [world.fire(key) for key in (timeouts.TIMER, expire.TIMER)], world.load):
+        world.timers.clear()
+        repeats()
+        assert world.timers == {timeouts.TIMER: 10_000, expire.TIMER: 3_600_000}
 
 
 @pytest.mark.parametrize("end", ["empty", "commit", "abort"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.protocol.codec import DecodeError
+from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import TransactionLogKey, TransactionLogValue
 from coordinator.runtime.result import Record
 from coordinator.transactions.records import tombstone, transaction_record
@@ -30,6 +31,17 @@ def test_the_bytes_are_those_of_kafka_0_and_1():
         "02 75 02 00 00 00 00 00 00 00 00 00 00 00 00 c8 00 00 00 00 00 00 00 64 "
         "03 00 08 00 00 00 00 00 00 00 04 01 08 00 00 00 00 00 00 00 06 02 02 00 02"
     )
+
+
+def test_partitions_that_are_in_the_transaction_already_need_no_record():
+    world = World()
+    producer = world.init()
+    world.add(producer, ("t", 0), ("t", 1))
+    before = len(world.log)
+    assert world.add(producer, ("t", 1)) is ErrorCode.NONE
+    assert len(world.log) == before
+    world.add(producer, ("t", 1), ("t", 2))
+    assert len(world.log) == before + 1
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT])

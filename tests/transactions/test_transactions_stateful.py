@@ -351,6 +351,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(
-    max_examples=120, stateful_step_count=60, suppress_health_check=[HealthCheck.too_slow]
-)
+TestHistories.settings = settings(max_examples=60, stateful_step_count=60, suppress_health_check=[HealthCheck.too_slow])

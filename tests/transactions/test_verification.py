@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.result import Producer
+from coordinator.runtime.shard import Status
 from coordinator.transactions.verification import ADD_RETRY_MS, ADD_RETRY_MS_MAX, Verification
 from tests.transactions.transactions_world import ID, World
 
@@ -11,9 +12,15 @@ from tests.transactions.transactions_world import ID, World
 class Shards:
     """A router whose shards answer at once."""
 
+    index = 3
+
     def __init__(self, world):
         self.world = world
         self.asked = 0
+        self.status = Status.ACTIVE
+
+    def shard_of(self, _key):
+        return self
 
     def submit(self, _key, operation, request):
         self.asked += 1
@@ -115,3 +122,13 @@ def test_disabled_verification_passes_everything_and_still_adds_partitions():
     producer = client.world.init()
     assert client.check(producer, {"t": [0]}, adds=True) == [{}]
     assert client.world.known.partitions == {("t", 0)}
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_the_worker_that_has_the_transactional_id_is_asked(client, adds):
+    producer, asked = client.world.init(), []
+    client.verification.elsewhere = lambda index, addition, adds, done: asked.append((index, addition.partitions, adds))
+    assert client.check(producer, {"t": [0]}, adds=adds) != []
+    client.shards.status = Status.ELSEWHERE
+    assert client.check(producer, {"t": [1]}, adds=adds) == []
+    assert (asked, client.shards.asked) == ([(3, [("t", 1)], adds)], 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.groups.rebalance_causes import COMPLETED, STARTED, GroupEvent
+from coordinator.groups.group_history import COMPLETED, STARTED, GroupEvent
 from coordinator.rules.model import Entry
 from coordinator_testing.certify.case import Evidence
 from coordinator_testing.certify.judge.entries import cite, errors, generation, received, rows

@@ -84,7 +84,7 @@ async def appended(record: Record, count: int) -> None:
     await until(are)
 
 
-@pytest.mark.parametrize("fault", ["killed", "paused"])
+@pytest.mark.parametrize("fault", [pytest.param("killed", marks=pytest.mark.thorough), "paused"])
 async def test_a_leader_that_is_gone_loses_nothing(connect_kafka, kafka_cluster, fault):
     """Another one leads; when the old one comes back, what it had alone is not there."""
     record = Record()

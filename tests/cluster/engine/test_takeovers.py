@@ -11,7 +11,7 @@ from tests.cluster.engine.conftest import LONG
 from tests.cluster.engine.contract import LOGS, take_over_in_turn, worker
 from tests.cluster.engine.history import Appender, Record
 
-TAKEOVERS = 500 if LONG else 100
+TAKEOVERS = 500 if LONG else 40
 SEEDS = range(500 if LONG else 15)
 
 

@@ -188,6 +188,7 @@ def test_workers_end_when_their_supervisor_is_killed(machine, committing):
 
 
 def test_a_worker_that_hangs_is_fenced_and_then_killed(machine, committing):
+    machine.server.settings["journal.beat.timeout.ms"] = 1_500
     machine.serve(2)
     machine.create()
     committing += [Committer(machine, group) for group in GROUPS]

@@ -67,7 +67,7 @@ class Cluster:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     settings = {
         "offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 2,
-        "share.coordinator.state.topic.num.partitions": 4, "journal.beat.timeout.ms": 5_000,
+        "share.coordinator.state.topic.num.partitions": 4, "journal.beat.timeout.ms": 10_000,
     }  # fmt: skip
     server = ServerProcess(tmp_path, settings=settings)
     server.arguments = ("--workers", "2")

@@ -28,7 +28,8 @@ PATIENCE = {
 SETTINGS = {
     "offsets.topic.num.partitions": SHARDS,
     "transaction.state.log.num.partitions": SHARDS,
-    "journal.beat.timeout.ms": 1_500,
+    # A killed worker is dead at once, because its connection ends; no worker of a busy machine shall be taken for a hung one.
+    "journal.beat.timeout.ms": 10_000,
 }
 
 

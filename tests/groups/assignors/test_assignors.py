@@ -69,7 +69,7 @@ def groups(draw, *, uniform=False):
 
 
 @pytest.mark.long
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(groups(), st.sampled_from([UNIFORM, RANGE]))
 def test_every_subscribed_partition_is_given_once_and_to_a_subscriber(group, assignor):
     answer = run("a", assignor, group)
@@ -80,7 +80,7 @@ def test_every_subscribed_partition_is_given_once_and_to_a_subscriber(group, ass
 
 
 @pytest.mark.long
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(groups(), st.sampled_from([UNIFORM, RANGE]), st.randoms(use_true_random=False))
 def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group, assignor, random):
     members, partitions = list(group.members.items()), list(group.partitions.items())
@@ -92,7 +92,7 @@ def test_the_order_in_which_members_and_topics_are_listed_does_not_matter(group,
 
 
 @pytest.mark.long
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(groups(uniform=True))
 def test_uniform_differs_by_one_at_most_and_moves_no_more_than_that_takes(group):
     answer = run("uniform", UNIFORM, group)
@@ -109,7 +109,7 @@ def test_uniform_differs_by_one_at_most_and_moves_no_more_than_that_takes(group)
 
 
 @pytest.mark.long
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(groups())
 def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(group):
     answer = run("uniform", UNIFORM, group)
@@ -122,7 +122,7 @@ def test_uniform_leaves_no_partition_that_a_much_emptier_subscriber_could_take(g
 
 
 @pytest.mark.long
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(groups())
 def test_uniform_changes_nothing_when_called_again(group):
     answer = run("uniform", UNIFORM, group)

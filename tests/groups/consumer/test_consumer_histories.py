@@ -375,6 +375,6 @@ def held(member):
 
 
 ConsumerHistories.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )
 TestConsumerHistories = ConsumerHistories.TestCase

@@ -8,7 +8,7 @@ from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.list_groups import list_groups
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.subscription import Assignment, encode_assignment
+from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
     Classic,
@@ -233,6 +233,15 @@ def test_a_leave_of_several_members_is_answered_for_each():
     assert h.consumer().state == "Empty"
 
 
+def test_why_a_classic_member_left_a_consumer_group_is_in_its_event():
+    h = ConsumerHarness()
+    classic = Classic(h)
+    settle(h, [Modern(h, "m"), classic], 4)
+    h.leave("g", classic.id, reason="shutting down")
+    left = h.events_of("MemberLeft")[-1]
+    assert (left.member_id, left.reason) == (classic.id, "shutting down")
+
+
 def test_of_many_members_that_leave_together_the_log_names_ten():
     h = ConsumerHarness()
     ids = [f"m{number}" for number in range(11)]
@@ -258,7 +267,7 @@ def test_a_removed_classic_member_that_still_owns_partitions_is_refused():
     h.join_modern()
     metadata = subscription(owned={"t": [0]}, generation=2)
     request = h.join(member_id="was-here-once", protocols={"a": metadata})
-    assert request.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (request.error, request.reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
 def test_a_join_to_an_empty_consumer_group_makes_a_classic_one_of_generation_1():
@@ -278,9 +287,11 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_removed():
     h = ConsumerHarness()
     modern, classic = Modern(h, "m"), Classic(h)
     settle(h, [modern, classic], 15)
+    assert h.heartbeat("g", classic.id, classic.generation).ok
     h.join_modern(member_id="n")
     h.advance(INTERVAL_MS)
     h.beat(member_id="n", epoch=h.member("n").member_epoch)
+    assert h.sync("g", classic.id, classic.generation, protocol_name=None).error is ErrorCode.REBALANCE_IN_PROGRESS
     for _ in range(31):
         modern.beat()
         assert h.heartbeat("g", classic.id, classic.generation).error in (
@@ -291,16 +302,98 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_removed():
     assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.facts_named("member_expired")
 
 
-def test_a_static_member_that_returns_to_the_classic_protocol_takes_the_group_along():
+def test_a_group_becomes_classic_with_a_rebalance_unless_every_member_has_its_target():
+    h = ConsumerHarness(topics={"t": 4, "u": 1})
+    modern, first, second = Modern(h, "m", topics=("u",), instance="i"), Classic(h), Classic(h)
+    settle(h, [modern, first, second], 15)
+    h.leave("g", second.id)
+    h.advance(INTERVAL_MS)
+    modern.beat()
+    modern.beat()
+    assert h.member().member_epoch == h.consumer().target_epoch > h.member(first.id).member_epoch
+    h.beat(epoch=-2, instance="i")
+    assert h.join(instance="i", protocols={"a": subscription(("u",))}).ok
+    assert h.group().state.value == "PreparingRebalance"
+
+
+def test_a_classic_member_without_a_step_to_take_gets_a_rebalance_if_it_names_its_generation():
     h = ConsumerHarness()
+    classic = Classic(h)
+    settle(h, [Modern(h, "m"), classic], 15)
+    epoch, again = (
+        h.consumer().group_epoch,
+        {"member_id": classic.id, "protocols": h.member(classic.id).classic.protocols},
+    )
+    assert h.join(**again).ok
+    assert h.consumer().group_epoch == epoch
+    assert h.join(generation=classic.generation, **again).ok
+    assert h.consumer().group_epoch == epoch + 1
+
+
+def test_a_classic_member_that_is_silent_since_the_upgrade_is_removed():
+    h = ConsumerHarness()
+    h.stable("g", 1)
+    modern = Modern(h, "m")
+    for _ in range(16):
+        modern.beat()
+        h.advance(2_000)
+    assert list(h.consumer().members) == ["m"]
+
+
+def test_a_member_that_does_not_rejoin_after_the_downgrade_is_removed():
+    h = ConsumerHarness()
+    modern, first, second = Modern(h, "m"), Classic(h), Classic(h)
+    live(h, [modern, first, second])
+    modern.leave()
+    rejoined = h.join(member_id=first.id, protocols=dict(h.group().members[first.id].protocols))
+    assert rejoined.is_parked
+    for _ in range(9):
+        h.heartbeat("g", second.id, second.generation)
+        h.advance(7_000)
+    assert rejoined.ok
+    assert list(h.group().members) == [first.id]
+
+
+def test_a_classic_member_keeps_the_rack_that_its_subscription_names():
+    h = ConsumerHarness()
+    h.join_modern()
+    metadata = encode_subscription(Subscription(("t",), None, {}, -1, "rack", 3))
+    member_id = h.join(version=3, protocols={"a": metadata}).reply.member_id
+    assert h.member(member_id).rack_id == "rack"
+    h.join(member_id=member_id, version=3, protocols={"a": subscription()})
+    assert h.member(member_id).rack_id == "rack"
+
+
+def test_a_static_member_that_turns_classic_beside_another_member_leaves_the_group_as_it_is():
+    h = ConsumerHarness()
+    settle(h, [Modern(h, "m", instance="i"), Modern(h, "n")], 4)
+    h.beat(epoch=-2, instance="i")
+    assert h.join(instance="i", protocols={"a": subscription()}).ok
+    assert len(h.consumer().members) == 2
+
+
+def test_a_static_member_that_returns_to_the_classic_protocol_takes_the_group_along():
+    h = ConsumerHarness(group_consumer_max_size=1)
     modern = Modern(h, "m", instance="i")
     settle(h, [modern], 4)
     h.beat(epoch=-2, instance="i")
     request = h.join(instance="i", protocols={"a": subscription()}, version=9)
     assert request.ok
     assert h.group().state.value == "Stable"
-    assert h.sync("g", request.reply.member_id, request.reply.generation_id, protocol_name="a").ok
+    member_id = request.reply.member_id
+    assert (h.events_of("MemberFenced")[-1].member_id, h.events_of("MemberJoined")[-1].member_id) == ("m", member_id)
+    assert h.sync("g", member_id, request.reply.generation_id, protocol_name="a").ok
     assert_sound(h)
+
+
+def test_a_member_that_turns_classic_and_stays_silent_is_removed():
+    h = ConsumerHarness()
+    settle(h, [Modern(h, "m", instance="i")], 4)
+    assert h.join(member_id="m", instance="i", protocols={"a": subscription()}, session_ms=30_000, version=9).ok
+    h.advance(29_999)
+    assert list(h.group().members) == ["m"]
+    h.advance(1)
+    assert list(h.group().members) == []
 
 
 def test_a_static_member_that_turns_classic_under_its_own_id_is_not_fenced_and_must_know_its_epoch():
@@ -308,10 +401,12 @@ def test_a_static_member_that_turns_classic_under_its_own_id_is_not_fenced_and_m
     settle(h, [Modern(h, "m", instance="i")], 4)
     turn = {"member_id": "m", "instance": "i", "protocols": {"a": subscription()}, "version": 9}
     epoch = h.member().member_epoch
-    assert h.join(generation=epoch - 1, **turn).error is ErrorCode.ILLEGAL_GENERATION
+    refused = h.join(generation=epoch - 1, **turn)
+    assert (refused.error, refused.reply.member_id) == (ErrorCode.ILLEGAL_GENERATION, "m")
     joined, fenced = len(h.events_of("MemberJoined")), len(h.events_of("MemberFenced"))
     assert h.join(generation=epoch, **turn).reply.member_id == "m"
     assert list(h.group().members) == ["m"]
+    assert h.group().subscribed_topics == {"t"}
     assert (len(h.events_of("MemberJoined")), len(h.events_of("MemberFenced"))) == (joined, fenced)
     assert h.sync("g", "m", epoch, instance="i", protocol_name="a").ok
     assert_sound(h)

@@ -185,4 +185,4 @@ def compacted(log: list[Any], chance: random.Random) -> list[Any]:
 
 
 TestOffsetHistory = OffsetHistory.TestCase
-TestOffsetHistory.settings = settings(max_examples=100, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+TestOffsetHistory.settings = settings(max_examples=50, stateful_step_count=50, suppress_health_check=list(HealthCheck))

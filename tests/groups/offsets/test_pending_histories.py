@@ -268,7 +268,7 @@ class History:
 
 
 @pytest.mark.long
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.lists(STEPS, min_size=40, max_size=70), st.booleans())
 @example([("stage", 1, [0]), ("stage", 2, [0]), ("end", 2, True), ("end", 1, True)], False)
 @example(
