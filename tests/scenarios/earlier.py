@@ -25,11 +25,12 @@ BATCHED_SINCE = {"FindCoordinator": 4, "OffsetFetch": 8}
 """The first version with several keys or groups; the answers of earlier ones are shown as those of this one."""
 REMADE_IN = {"AddPartitionsToTxn": 4, "DeleteTopics": 6}
 """The first version that has other fields; its requests cannot be sent in earlier ones."""
-NOT_PLAYED = {
-    "broker_configs": "shows the settings of the broker",
-    "create_partitions": "before 4.4 a broker makes the 20,001 partitions that it asks for",
-}
-"""Story -> why it is not played to earlier releases."""
+NOT_PLAYED = frozenset(
+    "acls_without_authorizer alter_configs alter_group_configs alter_replica_log_dirs broker_configs create_partitions "
+    "create_topics delete_topics describe_configs elect_leaders fetch_out_of_range fetch_sessions list_config_resources "
+    "partition_reassignments".split()
+)
+"""Stories about the administration of a cluster and the errors of Fetch, in which every release is as 4.4."""
 ENDS = "(no answer gave what this step needs)"
 """The last answer of a story that cannot go on."""
 NOTHING = "(nothing is held back)"
@@ -46,7 +47,7 @@ def is_for(story: Story, release: Release) -> bool:
 
 
 def _has(release: Release, api: str, version: int, body: str) -> bool:
-    if api in ("frame", "bytes", "ApiVersions", *release.refused) or body:
+    if api in ("frame", "bytes", "ApiVersions", "StreamsGroupHeartbeat", *release.refused) or body:
         return False
     served = release.range_of(api, newest(api))
     return served is not None and not (version >= REMADE_IN.get(api, version + 1) > served[1])
