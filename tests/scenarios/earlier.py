@@ -50,7 +50,7 @@ def _has(release: Release, api: str, version: int, body: str) -> bool:
     if api in ("frame", "bytes", "ApiVersions", "StreamsGroupHeartbeat", *release.refused) or body:
         return False
     served = release.range_of(api, newest(api))
-    return served is not None and not (version >= REMADE_IN.get(api, version + 1) > served[1])
+    return served is not None and served[1] >= newest(api)[0] and not (version >= REMADE_IN.get(api, version + 1) > served[1])
 
 
 def newest(api: str) -> tuple[int, int]:
