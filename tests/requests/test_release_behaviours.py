@@ -41,7 +41,7 @@ BY_STORIES = {
     "groups_have_no_config_operations": "describe_versions",
     "successors_need_a_place": "consumer_group_is_full",
 }
-"""Behaviour -> the story that shows it instead of a question (tests/scenarios/release_answers.json)."""
+"""Behaviour -> the story that shows it instead of a question (tests/scenarios/answered_by_releases.json)."""
 ASKED = [each for each in SWITCHED if each[1] in QUESTIONS]
 OF_PREVIEWS = [(row["release"], each) for row in TABLE for each in row.get("preview", {}).get("behaviours", {})]
 PREVIEW_STORIES = [read_story(path) for path in sorted((Path(__file__).parents[1] / "scenarios").glob("preview_*.txt"))]
