@@ -25,19 +25,19 @@ BATCHED_SINCE = {"FindCoordinator": 4, "OffsetFetch": 8}
 """The first version with several keys or groups; the answers of earlier ones are shown as those of this one."""
 REMADE_IN = {"AddPartitionsToTxn": 4, "DeleteTopics": 6}
 """The first version that has other fields; its requests cannot be sent in earlier ones."""
-NOT_PLAYED = frozenset(
+NOT_PLAYED = {
     # The administration of a cluster and the errors of Fetch: every release is as 4.4.
-    "acls_without_authorizer alter_configs alter_group_configs alter_replica_log_dirs broker_configs create_partitions "
-    "create_topics delete_topics describe_configs elect_leaders fetch_out_of_range fetch_sessions list_config_resources "
-    "partition_reassignments "
+    "acls_without_authorizer", "alter_configs", "alter_group_configs", "alter_replica_log_dirs", "broker_configs",
+    "create_partitions", "create_topics", "delete_topics", "describe_configs", "elect_leaders", "fetch_out_of_range",
+    "fetch_sessions", "list_config_resources", "partition_reassignments",
     # Transactional batches are verified in every release.
-    "txn_add_partitions txn_delete_records txn_describe_producers txn_produce_first_protocol txn_produce_odd_batches "
-    "txn_produce_second_protocol "
+    "txn_add_partitions", "txn_delete_records", "txn_describe_producers", "txn_produce_first_protocol",
+    "txn_produce_odd_batches", "txn_produce_second_protocol",
     # A request is repeated, and each time the producer has another epoch.
-    "txn_taken_over txn_times_out "
+    "txn_taken_over", "txn_times_out",
     # Several ids that no topic has: by name they are one.
-    "commit_by_topic_id txn_offset_commit_checks".split()
-)
+    "commit_by_topic_id", "txn_offset_commit_checks",
+}  # fmt: skip
 """Stories that are not played to earlier releases."""
 ENDS = "(no answer gave what this step needs)"
 """The last answer of a story that cannot go on."""

@@ -1,8 +1,8 @@
 """As an earlier release of Kafka this server answers the stories as a broker of that release did.
 
-answered_by_releases.json has what brokers answered otherwise than Kafka 4.4; the stories have the rest. One server becomes each of
-the releases. THOROUGH=1 plays the stories to live brokers as well. `--rewrite` notes their answers again, with `-k 3.9` those of one
-release; what it was asked before it is interrupted is kept.
+answered_by_releases.json has what brokers answered otherwise than Kafka 4.4; the stories have the rest. One server becomes each
+of the releases. THOROUGH=1 plays the stories to live brokers as well. `--rewrite` notes their answers again, with
+`-k "test_a_live_broker and 3.9"` those of one release; what it was asked before an interruption is kept.
 """
 
 import json
