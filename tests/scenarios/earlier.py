@@ -32,7 +32,8 @@ NOT_PLAYED = {
     "fetch_sessions", "list_config_resources", "partition_reassignments",
     # Transactional batches are verified in every release.
     "txn_add_partitions", "txn_delete_records", "txn_describe_producers", "txn_produce_first_protocol",
-    "txn_produce_odd_batches", "txn_produce_second_protocol",
+    "txn_produce_odd_batches", "txn_produce_pipelined", "txn_produce_second_protocol",
+    "txn_readers_of_committed_records",
     # A request is repeated, and each time the producer has another epoch.
     "txn_taken_over", "txn_times_out",
     # Several ids that no topic has: by name they are one.
