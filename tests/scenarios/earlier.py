@@ -36,6 +36,8 @@ NOT_PLAYED = {
     "txn_readers_of_committed_records",
     # A request is repeated, and each time the producer has another epoch.
     "txn_taken_over", "txn_times_out",
+    # Races the timer of a session.
+    "session_of_a_parked_join",
     # Several ids that no topic has: by name they are one.
     "commit_by_topic_id", "txn_offset_commit_checks",
 }  # fmt: skip
