@@ -48,6 +48,8 @@ class Behaviours:
     """A consumer group with members takes classic members although `group.consumer.migration.policy` is `disabled`."""
     epochs_begin_at_0: bool = False
     """The first member of a consumer group gets epoch 1, not 2."""
+    groups_have_no_config_operations: bool = False
+    """DescribeGroups leaves the operations on configs out of those that a client is authorized to perform."""
     joining_without_topics_is_invalid: bool = False
     """ConsumerGroupHeartbeat answers INVALID_REQUEST to a member that joins and subscribes to nothing."""
     only_classic_members_leave_by_name: bool = False

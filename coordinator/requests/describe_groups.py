@@ -20,9 +20,11 @@ from coordinator.protocol.messages import DescribeGroupsRequest, DescribeGroupsR
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.runtime.router import Router
-from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC, ResourceType
+from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC, AclOperation, ResourceType
 
 _Described = DescribeGroupsResponse.DescribedGroup
+CONFIG_OPERATIONS = 1 << AclOperation.DESCRIBE_CONFIGS | 1 << AclOperation.ALTER_CONFIGS
+"""As bits of authorized operations."""
 
 
 class DescribeRequest(Protocol):
@@ -61,6 +63,7 @@ def describe_groups(
     descriptions of which the client may not see all.
     """
     permits = exchange.permits
+    hidden = CONFIG_OPERATIONS if exchange.behaviours.groups_have_no_config_operations else 0
     described: dict[str, D] = {}
     may: set[str] = set()
 
@@ -68,7 +71,7 @@ def describe_groups(
         for group_id in ids:
             group = described[group_id] = describe(state, group_id)
             if exchange.request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = permits.operations(ResourceType.GROUP, group_id)
+                group.authorized_operations = permits.operations(ResourceType.GROUP, group_id) & ~hidden
         return Result(DONE)
 
     def refuse_part(ids: list[str], error: ErrorCode) -> object:

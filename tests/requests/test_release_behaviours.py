@@ -24,7 +24,9 @@ from tests.requests.release_questions import QUESTIONS, ask
 from tests.rules.world import World, running
 from tests.scenarios.conftest import OURS, SETTINGS
 from tests.scenarios.conversation import Broker, Conversation, Differs
+from tests.scenarios.earlier import EarlierConversation
 from tests.scenarios.story import Story, read_story
+from tests.scenarios.test_releases import BY_NAME, recorded
 from tests.support.background import Background
 
 TABLE: list[dict[str, Any]] = json.loads((SCHEMAS / "releases" / "releases.json").read_bytes())
@@ -35,6 +37,12 @@ ANSWERS: dict[str, dict[str, str]] = {
 """Release -> behaviour -> what a broker of the release answered to its question."""
 SWITCHED = [(row["release"], behaviour) for row in TABLE for behaviour in row.get("behaviours", {})]
 """Where the table says that a behaviour differs from the next release."""
+BY_STORIES = {
+    "groups_have_no_config_operations": "describe_versions",
+    "successors_need_a_place": "consumer_group_is_full",
+}
+"""Behaviour -> the story that shows it instead of a question (tests/scenarios/answered_by_releases.json)."""
+ASKED = [each for each in SWITCHED if each[1] in QUESTIONS]
 OF_PREVIEWS = [(row["release"], each) for row in TABLE for each in row.get("preview", {}).get("behaviours", {})]
 PREVIEW_STORIES = [read_story(path) for path in sorted((Path(__file__).parents[1] / "scenarios").glob("preview_*.txt"))]
 Becoming = Callable[[Release], str]
@@ -99,13 +107,13 @@ def without(release: str, behaviour: str, *, in_preview: bool = False) -> Releas
 
 def test_each_behaviour_has_a_question_and_is_in_the_table() -> None:
     behaviours = {field.name for field in fields(Behaviours)}
-    assert {behaviour for _, behaviour in SWITCHED} == QUESTIONS.keys()
-    assert behaviours == QUESTIONS.keys() | {behaviour for _, behaviour in OF_PREVIEWS}
+    assert {behaviour for _, behaviour in SWITCHED} == QUESTIONS.keys() | BY_STORIES.keys()
+    assert behaviours == QUESTIONS.keys() | BY_STORIES.keys() | {behaviour for _, behaviour in OF_PREVIEWS}
 
 
 def test_brokers_of_both_sides_of_a_change_were_asked_and_differ() -> None:
     next_of = dict(zip(releases(), [NEWEST, *releases()], strict=False))
-    for release, behaviour in SWITCHED:
+    for release, behaviour in ASKED:
         assert ANSWERS[release][behaviour] != ANSWERS[next_of[release]][behaviour]
 
 
@@ -115,11 +123,23 @@ def test_a_server_that_is_a_release_answers_as_its_broker(as_a_release: Asking, 
     assert given == ANSWERS[release]
 
 
-@pytest.mark.parametrize(("release", "behaviour"), SWITCHED)
+@pytest.mark.parametrize(("release", "behaviour"), ASKED)
 def test_a_behaviour_that_is_taken_out_of_the_table_is_noticed(
     as_a_release: Asking, release: str, behaviour: str
 ) -> None:
     assert as_a_release(without(release, behaviour), behaviour) != ANSWERS[release][behaviour]
+
+
+@pytest.mark.parametrize(("release", "behaviour"), [each for each in SWITCHED if each[1] in BY_STORIES])
+def test_a_story_notices_a_behaviour_that_is_taken_out_of_the_table(
+    tmp_path: Path, release: str, behaviour: str
+) -> None:
+    name, lacking = BY_STORIES[behaviour], without(release, behaviour)
+    answers = recorded()[release][name]
+    settings = [f"{key}={value}" for key, value in (OURS | SETTINGS).items()]
+    with becoming(tmp_path, settings) as become:
+        broker = Broker(become(lacking), restart=lambda: None)
+        assert EarlierConversation(BY_NAME[name], broker, lacking, answers).play() != answers
 
 
 @pytest.mark.parametrize(("release", "behaviour"), OF_PREVIEWS)

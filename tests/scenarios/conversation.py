@@ -7,6 +7,7 @@ import random
 import re
 import struct
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ Brokers = Callable[[dict[str, str], str], Broker]
 class Conversation:
     """One run of one story against one server."""
 
+    quiet_s = QUIET_S
+
     def __init__(self, story: Story, broker: Broker):
         self.story = story
         self.broker = broker
@@ -118,7 +121,7 @@ class Conversation:
     # --- the initial state of a story ---
 
     def prepare(self) -> None:
-        with Connection(self.broker.bootstrap, "story") as link:
+        with self.connect("story") as link:
             for name, count in self.story.topics.items():
                 topic = {"name": self.real[name], "num_partitions": count, "replication_factor": 1}
                 link.call("CreateTopics", 7, topics=[topic], timeout_ms=10_000)
@@ -137,8 +140,9 @@ class Conversation:
         topic = wait_until(made, f"topic {name}", EVENTUALLY_WITHIN_S)
         assert topic is not None
         wait_until(lambda: self.partitions_serve(link, topic), f"topic {name} to serve", EVENTUALLY_WITHIN_S)
-        self.topic_ids[topic["topic_id"]] = f"<{name}>"
-        self.symbols[f"<{name}>"] = topic["topic_id"]
+        topic_id = topic.get("topic_id") or uuid.uuid4().bytes  # earlier releases have none
+        self.topic_ids[topic_id] = f"<{name}>"
+        self.symbols[f"<{name}>"] = topic_id
 
     @staticmethod
     def partitions_serve(link: Connection, topic: dict[str, Any]) -> bool:
@@ -223,10 +227,12 @@ class Conversation:
     def actor(self, name: str) -> Connection:
         if name not in self.actors:
             identity = {"client_id": name, "dialect": None} | self.identity.get(name, {})
-            dialect = identity["dialect"]
-            bootstrap = self.broker.dialects[dialect] if dialect else self.broker.bootstrap
-            self.actors[name] = Connection(bootstrap, identity["client_id"], dialect)
+            self.actors[name] = self.connect(identity["client_id"], identity["dialect"])
         return self.actors[name]
+
+    def connect(self, client_id: str | None, dialect: str | None = None) -> Connection:
+        bootstrap = self.broker.dialects[dialect] if dialect else self.broker.bootstrap
+        return Connection(bootstrap, client_id, dialect)
 
     def send(self, name: str, text: str) -> None:
         link = self.actor(name)
@@ -254,7 +260,7 @@ class Conversation:
         try:
             if raw:
                 return "0x" + link.receive_bytes(ANSWER_WITHIN_S).hex()
-            answer = link.receive(QUIET_S if may_wait else ANSWER_WITHIN_S)
+            answer = link.receive(self.quiet_s if may_wait else ANSWER_WITHIN_S)
         except TimeoutError:
             return "waits" if may_wait else f"(no answer within {ANSWER_WITHIN_S:.0f} s)"
         except ConnectionClosed:
@@ -275,7 +281,7 @@ class Conversation:
         link = self.actors[name]
         api = link.unanswered[0][0]
         try:
-            answer = link.receive(QUIET_S)
+            answer = link.receive(self.quiet_s)
         except TimeoutError:
             return
         raise Differs(self.difference(step, self.show(api, answer, False)))
