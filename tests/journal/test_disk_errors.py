@@ -451,10 +451,8 @@ def test_the_other_logs_go_on_when_a_segment_has_failed_and_the_next_start_repai
     assert world.slots() == []
 
 
-def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can(caplog):
-    """No write waits for ever: when all slots are full, writes get an error, and are taken again when there is space."""
-    world = JournalWorld(segment_bytes=1 << 30).open()
-    failed, other = fail_a_segment(world)
+def write_until_it_is_set_aside(world, other):
+    """Writes to another log until the journal is about to set the failed log's batches aside."""
     for _ in range(200):
         if any(map(is_set_aside, world.jobs)):
             break
@@ -462,6 +460,13 @@ def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can(caplog):
         world.turn()
         world.work()
         world.deliver()
+
+
+def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can(caplog):
+    """No write waits for ever: when all slots are full, writes get an error, and are taken again when there is space."""
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    failed, other = fail_a_segment(world)
+    write_until_it_is_set_aside(world, other)
     world.disk.capacity_bytes = world.disk.used_bytes()
     for _ in range(200):
         if not written(world, other, 400):
@@ -480,13 +485,7 @@ def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can(caplog):
 def test_what_could_not_be_set_aside_is_tried_again_without_another_write():
     world = JournalWorld(segment_bytes=1 << 30).open()
     _, other = fail_a_segment(world)
-    for _ in range(200):
-        if any(map(is_set_aside, world.jobs)):
-            break
-        world.write(other, 400)
-        world.turn()
-        world.work()
-        world.deliver()
+    write_until_it_is_set_aside(world, other)
     world.advance(WRITE_BEHIND_MS)
     world.disk.capacity_bytes = world.disk.used_bytes()
     world.settle()
