@@ -22,8 +22,9 @@ handle_commit, reset_generation = coordinator._handle_offset_commit_response, co
 
 
 def keep_generation(member_id: str = "") -> None:
-    """Becomes a zombie if the coordinator disowns a member that has an assignment."""
-    if coordinator.state is MemberState.STABLE:
+    """Becomes a zombie if the coordinator disowns a member that shares the topic with others: until then they need its join."""
+    is_alone = len(consumer.assignment()) == len(consumer.partitions_for_topic(TOPIC) or ())
+    if coordinator.state is MemberState.STABLE and not is_alone:
         coordinator.request_rejoin = lambda: None
         coordinator.rejoin_needed = False
     else:
