@@ -842,6 +842,7 @@ class Server:
         await self._logs.leave()
         drain_ms, overlay = self.config.shutdown_time_ms, self._overlay
         closing = [listener.stop(drain_ms) for listener in self.listeners]
+        self._for_clients.release_ports()
         await asyncio.gather(*closing, *([] if overlay is None else [overlay.close_listeners(drain_ms)]))
         if overlay is not None:
             await overlay.stop()

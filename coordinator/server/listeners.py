@@ -158,6 +158,13 @@ class Listeners:
         await asyncio.gather(*(listener.stop(0) for listener in stopped))
         self._held[number] = [_held(*listener.bound) for listener in stopped]
 
+    def release_ports(self) -> None:
+        """Gives up the ports of brokers that are down."""
+        for held in self._held.values():
+            for each in held:
+                each.close()
+        self._held.clear()
+
     async def start_broker(self, number: int) -> None:
         """Opens the listeners of a broker again, at its addresses. Raises OSError."""
         places = slice(number, None, self._config.nodes)

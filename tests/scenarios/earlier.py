@@ -26,11 +26,11 @@ BATCHED_SINCE = {"FindCoordinator": 4, "OffsetFetch": 8}
 REMADE_IN = {"AddPartitionsToTxn": 4, "DeleteTopics": 6}
 """The first version that has other fields; its requests cannot be sent in earlier ones."""
 NOT_PLAYED = {
-    # The administration of a cluster and the errors of Fetch: every release is as 4.4.
+    # The administration of a cluster and the errors of Fetch: here they are those of 4.4 in every release.
     "acls_without_authorizer", "alter_configs", "alter_group_configs", "alter_replica_log_dirs", "broker_configs",
     "create_partitions", "create_topics", "delete_topics", "describe_configs", "elect_leaders", "fetch_out_of_range",
     "fetch_sessions", "list_config_resources", "partition_reassignments",
-    # Transactional batches are verified in every release.
+    # Here transactional batches are verified in every release.
     "txn_add_partitions", "txn_delete_records", "txn_describe_producers", "txn_produce_first_protocol",
     "txn_produce_odd_batches", "txn_produce_pipelined", "txn_produce_second_protocol",
     "txn_readers_of_committed_records",

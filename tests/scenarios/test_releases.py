@@ -180,7 +180,8 @@ def test_a_live_broker_of_the_release_answers_as_recorded(
 ) -> None:
     settings = {name: value for name, value in SETTINGS.items() if not name.startswith(LATER)}
     kafka = EarlierKafka(tmp_path, releases()[release].recorded, settings)
-    known, found = ANSWERS.get(release, {}), ByStory()
+    known = ANSWERS.get(release, {})
+    found: ByStory = {}
     rewrites = request.config.getoption("--rewrite")
     asked = [
         name
