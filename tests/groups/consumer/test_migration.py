@@ -331,12 +331,15 @@ def test_a_classic_member_without_a_step_to_take_gets_a_rebalance_if_it_names_it
 
 
 def test_a_classic_member_that_is_silent_since_the_upgrade_is_removed():
+    """After its session, which is shorter than the time in which it has to join again."""
     h = ConsumerHarness()
-    h.stable("g", 1)
-    modern = Modern(h, "m")
-    for _ in range(16):
-        modern.beat()
-        h.advance(2_000)
+    classic, modern = Classic(h), Modern(h, "m")
+    live(h, [classic])
+    modern.beat()
+    timeout_ms = h.member(classic.id).classic.session_timeout_ms
+    h.advance(timeout_ms - 1)
+    assert set(h.consumer().members) == {classic.id, "m"}
+    h.advance(1)
     assert list(h.consumer().members) == ["m"]
 
 
