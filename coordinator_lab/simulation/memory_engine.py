@@ -9,7 +9,7 @@ sender is paused or dead, as packets do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +26,7 @@ from coordinator.cluster.engine.engine import (
     Piece,
     Summary,
     Worker,
+    claim_one,
 )
 
 T = TypeVar("T")
@@ -242,10 +243,14 @@ class MemoryEngine:
         self._store.listeners.pop(self._notified, None)
 
     async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        claim = await self._run("claim", lambda: self._store.claim(log, worker, seen))
-        if claim is None:
-            raise Fenced(f"{log}: the epoch is not {seen} any more")
-        return claim
+        return await claim_one(self, log, worker, seen)
+
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        def claim() -> dict[str, Claim | None]:
+            return {log: self._store.claim(log, worker, epoch) for log, epoch in seen.items()}
+
+        claims = await self._run("claim", claim)
+        return {log: each or Fenced(f"{log}: the epoch is not {seen[log]} any more") for log, each in claims.items()}
 
     async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
         for part in self._unless_fenced(claim, await self._run("replay", lambda: self._store.snapshot_parts(claim))):

@@ -10,6 +10,7 @@ The rules for its caller:
   and from then on always the same.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -146,6 +147,9 @@ class Engine(Protocol):
         Raises: Fenced (see `seen`); LogFailed; EngineUnavailable: the log may be claimed, so claim it again.
         """
 
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """As `claim` of many logs, in one round trip: log -> the claim, or what `claim` raises. `seen`: log -> epoch."""
+
     def replay(self, claim: Claim) -> AsyncIterator[bytes]:
         """Yields the parts of the newest complete snapshot, then the data of each piece behind it, in order.
 
@@ -201,6 +205,22 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""
+
+
+async def claim_each(
+    engine: Engine, worker: Worker, seen: Mapping[str, int | None]
+) -> dict[str, Claim | BaseException]:
+    """`claim_all` of an engine that sends together what is asked in one turn of the loop."""
+    claims = (engine.claim(log, worker, seen=epoch) for log, epoch in seen.items())
+    return dict(zip(seen, await asyncio.gather(*claims, return_exceptions=True), strict=True))
+
+
+async def claim_one(engine: Engine, log: str, worker: Worker, seen: int | None) -> Claim:
+    """`claim` of an engine with a statement for many logs. Raises as `claim`."""
+    found = (await engine.claim_all(worker, {log: seen}))[log]
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 async def no_parts() -> AsyncIterator[bytes]:

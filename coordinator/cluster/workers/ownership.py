@@ -3,7 +3,7 @@
     beat    six times in the engine's time-out; the lease is renewed with each. The answer shows whether a report was missed
     look    twice a second and when the engine reports a change, such as a worker that is dead. Only then it is asked who lives
             and who has what: an idle worker costs its engine nothing but beats
-    take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
+    take    shards without a living owner: all are claimed together, and the shortest logs are replayed first
     give    shards of this worker that another should have: a few at a time, and the next ones when that has them
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
@@ -18,11 +18,11 @@ A worker that comes back after that has no claims any more. It beats, looks and 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker
 from coordinator.cluster.workers.assignment import assign
 from coordinator.cluster.workers.cluster import NAMED_MS, Workers
 from coordinator.cluster.workers.lease import Lease
@@ -42,8 +42,6 @@ TAKING_S = 0.05
 """How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
-CLAIMED_AT_ONCE = 8
-"""Shards whose logs are claimed at the same time."""
 GIVEN_AT_ONCE = 2
 """Shards that this worker has released and nobody has taken yet, unless it releases all of them."""
 DRAIN_S = 5.0
@@ -95,7 +93,6 @@ class Ownership:
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
         self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
-        self._claiming = asyncio.Semaphore(CLAIMED_AT_ONCE)
         self._turns = turns
         self._unfit_until_ms = 0
         """Until when this worker stays away from shards, because it could not take one."""
@@ -128,10 +125,8 @@ class Ownership:
         """Gives every shard to the others, what they do not take in time all at once, and leaves."""
         await self._drain()
         await end([*self._tasks, *self._moves.values()])
-        given = await asyncio.gather(*(each.give("the server stops") for each in self._shards.values() if each.is_held))
-        self._cluster.held.clear()
         try:
-            await self._engine.release([claim for claims in given for claim in claims])
+            await self._give([each for each in self._shards.values() if each.is_held], "the server stops")
             await self._engine.leave(self._worker)
         except EngineUnavailable as error:
             _log.warning("event=not_released reason=%s", error)
@@ -276,9 +271,7 @@ class Ownership:
         """Gives every shard to the others, and is none of the living until this worker is fit again."""
         is_cut_off = self._reachability.is_cut_off
         reason = "clients cannot connect" if is_cut_off else "the disk takes no copy of a log"
-        for log in sorted(self._cluster.held):
-            if log not in self._moves:
-                self._move(log, self._give(self._shards[log], reason))
+        self._move(sorted(self._cluster.held - self._moves.keys()), self._give, reason)
         await self._engine.leave(self._worker)
 
     def _drop_lost(self) -> None:
@@ -322,22 +315,24 @@ class Ownership:
         return wanted
 
     def _take_missing(self, wanted: Mapping[str, str]) -> None:
-        for log, worker_id in wanted.items():
-            shard = self._shards[log]
-            is_mine = worker_id == self._worker.id and not shard.is_held
-            if is_mine and log not in self._moves and self._cluster.owner_of(log) in {None, self._worker}:
-                owners = self._cluster.owners
-                seen = {name: owners[name].epoch if name in owners else 0 for name in shard.names}
-                self._move(log, self._take(shard, seen))
+        logs = [
+            log
+            for log, worker_id in wanted.items()
+            if worker_id == self._worker.id and log not in self._moves and not self._shards[log].is_held
+            if self._cluster.owner_of(log) in {None, self._worker}
+        ]
+        self._move(logs, self._claim, self._cluster.owners)
 
     def _release_lost(self, wanted: Mapping[str, str]) -> None:
         """Releases what this worker has in the engine only, because it lost the claim, and what another should have now."""
-        for log, owner in self._cluster.owners.items():
-            is_mine = owner.worker is not None and owner.worker.id == self._worker.id
-            if is_mine and wanted.get(log, self._worker.id) != self._worker.id:
-                shard = self._shards[log]
-                if not shard.is_held and log not in self._moves:
-                    self._move(log, self._engine.release([Claim(log, owner.epoch, 0, 0)]))
+        mine = self._worker.id
+        claims = [
+            Claim(log, owner.epoch, 0, 0)
+            for log, owner in self._cluster.owners.items()
+            if owner.worker is not None and owner.worker.id == mine and wanted.get(log, mine) != mine
+            if not self._shards[log].is_held and log not in self._moves
+        ]
+        self._move([claim.log for claim in claims], lambda _shards: self._engine.release(claims))
 
     def _give_some(self, wanted: Mapping[str, str]) -> None:
         mine, owners = self._worker.id, self._cluster.owners
@@ -354,15 +349,21 @@ class Ownership:
             if (is_another_s or self._shards[log].lacks_events) and log not in self._moves:
                 self._given.add(log)
                 reason = "another worker should have it" if is_another_s else "its event log is to be taken, too"
-                self._move(log, self._give(self._shards[log], reason))
+                self._move([log], self._give, reason)
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
-    def _move(self, log: str, move: Any) -> None:
-        task = self._moves[log] = asyncio.create_task(move)
+    def _move(self, logs: Sequence[str], move: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Runs `move(shards, ...)`, if there are some."""
+        if not logs:
+            return
+        task = asyncio.create_task(move([self._shards[log] for log in logs], *arguments))
+        self._moves |= dict.fromkeys(logs, task)
 
         def done(ended: asyncio.Task[None]) -> None:
-            del self._moves[log]
+            for log in logs:
+                if self._moves.get(log) is ended:
+                    del self._moves[log]
             self._is_outdated = True
             error = None if ended.cancelled() else ended.exception()
             if error is None:
@@ -371,20 +372,46 @@ class Ownership:
                 reason = (
                     "another worker was quicker" if isinstance(error, Fenced) else f"{type(error).__name__}: {error}"
                 )
-                _log.warning("event=shard_not_moved log=%s reason=%s", log, reason)
+                _log.warning("event=shard_not_moved log=%s reason=%s", ",".join(logs), reason)
                 if isinstance(error, OSError):
                     self._unfit_until_ms = self._now_ms() + UNFIT_MS
                     self._changed.set()
 
         task.add_done_callback(done)
 
-    async def _take(self, shard: SharedShard, seen: Mapping[str, int]) -> None:
+    async def _claim(self, shards: Sequence[SharedShard], owners: Mapping[str, Owner]) -> None:
+        """Claims the logs of shards in two round trips, and begins to take those that it has got.
+
+        `owners`: who is to be replaced, all of the same moment. So of two workers that claim at the same time, only one gets
+        both logs of a shard. Until they are replayed, requests get COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        began_ms, term = self._now_ms(), self._term
         with self._turns.taking():
-            async with self._claiming:
-                began_ms, term = self._now_ms(), self._term
-                claims = await shard.claim_logs(
-                    self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
-                )
+            states = await self._claim_all([shard.name for shard in shards], owners)
+            claimed = [shard for shard in shards if isinstance(states[shard.name], Claim)]
+            for shard in claimed:
+                shard.shard.await_log()
+                self._cluster.held.add(shard.name)
+            try:
+                events = await self._claim_all([shard.events_name for shard in claimed if shard.events_name], owners)
+            except BaseException:
+                for shard in claimed:
+                    shard.drop("the event log could not be claimed")
+                raise
+            for shard in shards:
+                answers = states[shard.name], events.get(shard.events_name)
+                self._move([shard.name], self._take, answers, began_ms, term)
+            await asyncio.sleep(0)  # so that all are being taken
+
+    async def _claim_all(self, logs: Sequence[str], owners: Mapping[str, Owner]) -> dict[str, Claim | BaseException]:
+        seen = {log: owners[log].epoch if log in owners else 0 for log in logs}
+        return await self._engine.claim_all(self._worker, seen) if seen else {}
+
+    async def _take(self, shards: Sequence[SharedShard], answers: tuple[Any, Any], began_ms: int, term: int) -> None:
+        """Replays a shard. `answers`: to the claims of its logs."""
+        [shard] = shards
+        with self._turns.taking():
+            claims = await shard.claims(*answers)
             with self._cluster.replaying(claims.pieces):
                 try:
                     await self._turns.begin(claims.pieces)
@@ -404,9 +431,10 @@ class Ownership:
             _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
             self._on_taken(taken)
 
-    async def _give(self, shard: SharedShard, reason: str) -> None:
-        claims = await shard.give(reason)
-        self._cluster.held.discard(shard.name)
+    async def _give(self, shards: Sequence[SharedShard], reason: str) -> None:
+        given = await asyncio.gather(*(shard.give(reason) for shard in shards))
+        self._cluster.held.difference_update(shard.name for shard in shards)
+        claims = [claim for claims in given for claim in claims]
         if claims:
             await self._engine.release(claims)
-            _log.info("event=shard_given log=%s", shard.name)
+            _log.info("event=shards_given logs=%s", ",".join(claim.log for claim in claims))

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, Worker, no_parts
+from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.shared_events import SharedEventLog
 from coordinator.log.journaled_log import JournaledLog
@@ -70,9 +70,9 @@ class SharedShard:
         return self.log.size_bytes - self.snapshot_bytes
 
     @property
-    def names(self) -> list[str]:
-        """The logs of the shard, in the order in which they are claimed."""
-        return [self.name] if self.events is None or not self.events.exists() else [self.name, self.events.name]
+    def events_name(self) -> str:
+        """The name of the event log, which is claimed after that of the state; empty: there is none, or none yet."""
+        return "" if self.events is None or not self.events.exists() else self.events.name
 
     @property
     def lacks_events(self) -> bool:
@@ -80,20 +80,22 @@ class SharedShard:
         events = self.events
         return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
 
-    async def claim_logs(
-        self, engine: Engine, worker: Worker, seen: Mapping[str, int], on_claimed: Callable[[], None]
-    ) -> Claims:
-        """Claims the logs. `replay` follows, or `drop`; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
+    async def claims(self, of_state: Claim | BaseException, of_events: Claim | BaseException | None) -> Claims:
+        """What this worker has of the shard, by the answers to its claims. `replay` follows, or `drop`.
 
-        `seen`: log -> the epoch of the owner that is to be replaced, all of the same moment. So of two workers that take the
-        shard at the same time, only one gets both logs. It has no event log if there were none yet.
-        Raises Fenced if another worker was quicker, EngineUnavailable or OSError. Then the shard serves nothing.
+        A failed event log keeps nobody from the shard. Raises Fenced if another worker was quicker, EngineUnavailable or
+        OSError. Then the shard serves nothing.
         """
-        claim = await engine.claim(self.name, worker, seen=seen[self.name])
-        self.shard.await_log()
-        on_claimed()
+        if isinstance(of_state, BaseException):
+            raise of_state
         with self._giving_up_on_error():
-            return Claims(claim, await self._claim_events(engine, worker, seen))
+            if isinstance(of_events, LogFailed):
+                assert self.events is not None
+                await self.events.fail(of_events)
+                of_events = None
+            if isinstance(of_events, BaseException):
+                raise of_events
+        return Claims(of_state, of_events)
 
     async def replay(self, engine: Engine, claims: Claims) -> None:
         """Reads the logs from the engine, and begins to load the shard from them.
@@ -116,16 +118,6 @@ class SharedShard:
         except BaseException as error:
             self.shard.give_up(f"the log cannot be read: {error!r}")
             raise
-
-    async def _claim_events(self, engine: Engine, worker: Worker, seen: Mapping[str, int]) -> Claim | None:
-        """None: there is no event log, or it has failed, which keeps nobody from the shard."""
-        if self.events is None or self.events.name not in seen:
-            return None
-        try:
-            return await engine.claim(self.events.name, worker, seen=seen[self.events.name])
-        except LogFailed as error:
-            await self.events.fail(error)
-            return None
 
     async def _take_events(self, engine: Engine, claim: Claim | None) -> Claim | None:
         if self.events is None or claim is None:

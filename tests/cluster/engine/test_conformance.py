@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineUnavailable, Fenced, Owner
+from coordinator.cluster.engine.engine import Claim, EngineUnavailable, Fenced, Owner
 from tests.cluster.engine.contract import parts_of, pieces, replayed, worker
 
 LOG, OTHER = "__consumer_offsets-0", "__transaction_state-7"
@@ -73,6 +73,26 @@ async def test_of_two_claims_that_saw_the_same_owner_one_wins(connect):
     epoch = (await first.owners())[LOG].epoch
     assert epoch == 1
     assert (await second.claim(LOG, worker(2), seen=epoch)).epoch == 2
+
+
+async def test_claims_of_many_logs_are_answered_one_by_one(connect):
+    """A log that somebody else was quicker to claim keeps nobody from the others; each claim counts."""
+    old, new = await connect(), await connect()
+    third = "__consumer_offsets-1"
+    kept = await old.claim(OTHER, worker(1))
+    taken = await old.claim(third, worker(1))
+    assert await old.append(pieces(kept, b"a") + pieces(taken, b"b", b"c")) == frozenset()
+    found = await new.claim_all(worker(2), {third: None, LOG: 0, OTHER: 0})
+    assert isinstance(found[OTHER], Fenced)
+    assert [found[LOG], found[third]] == [Claim(LOG, 1, 0, 0), Claim(third, 2, 2, 0)]
+    assert await old.append(pieces(kept, b"d", first=1) + pieces(taken, b"e", first=2)) == {third}
+    assert await new.append(pieces(found[LOG], b"f") + pieces(found[third], b"g")) == frozenset()
+    owners = await old.owners()
+    assert {log: (owners[log].epoch, owners[log].worker) for log in (LOG, OTHER, third)} == {
+        LOG: (1, worker(2)), OTHER: (1, worker(1)), third: (2, worker(2)),
+    }  # fmt: skip
+    await new.release([found[LOG], found[third]])
+    assert await replayed(old, await old.claim(third, worker(1))) == [b"b", b"c", b"g"]
 
 
 @pytest.mark.snapshots

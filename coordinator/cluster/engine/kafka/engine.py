@@ -13,7 +13,7 @@ that is not known any more, and a producer of it that has lost count of its sequ
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import NoReturn
 
@@ -30,10 +30,11 @@ from coordinator.cluster.engine.engine import (
     Piece,
     Summary,
     Worker,
+    claim_each,
 )
 from coordinator.cluster.engine.kafka.appends import Appends, Batch, OwnedLog, Write
 from coordinator.cluster.engine.kafka.cluster import Cluster
-from coordinator.cluster.engine.kafka.control import Control, Leave, Owners
+from coordinator.cluster.engine.kafka.control import Control, Leave
 from coordinator.cluster.engine.kafka.log import LogReader, Tails, Trimmed
 from coordinator.cluster.engine.kafka.partitions import Partitions
 from coordinator.cluster.engine.kafka.producers import Producers
@@ -127,6 +128,10 @@ class KafkaEngine:
         self._lock(owned)
         return Claim(log, owned.epoch, owned.next_sequence, owned.covered_upto)
 
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """The newest claims of logs, by one request to each leader."""
+        return await claim_each(self, worker, seen)
+
     def _lock(self, owned: OwnedLog) -> None:
         """Shuts the second lock; nothing waits for it."""
 
@@ -147,7 +152,7 @@ class KafkaEngine:
         state = await self._reader.state_before(partition, end)
         is_mine = state.claim is not None and state.claim.id == mine.id
         owner = None if state.claim is None else state.claim.worker
-        await self._control.write(Owners({log: Owner(state.epoch, owner)}))
+        await self._control.announce(log, Owner(state.epoch, owner))
         return OwnedLog(log, partition, state, written.offset, end) if is_mine else None
 
     async def release(self, claims: Sequence[Claim]) -> None:

@@ -7,6 +7,7 @@ Each has one partition:
     CLUSTER-control          beats of workers, and who owns which log
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -32,6 +33,7 @@ REPLICATED = {IN_SYNC_MIN: str(IN_SYNC), UNCLEAN: "false"}
 _TOPIC = 2
 """The type of a resource."""
 DESCRIBED_AT_ONCE = 200
+MADE_AT_ONCE = 8
 
 
 class Topics:
@@ -50,6 +52,7 @@ class Topics:
         self._names = rf"{re.escape(self._prefix)}-.*-\d+(-{SNAPSHOTS})?"
         self._checked: dict[str, int] = {}
         """The largest batch of each topic, in bytes."""
+        self._making = asyncio.Semaphore(MADE_AT_ONCE)
         self.control = Partition(f"{self._prefix}-control", 0)
 
     def pieces_of(self, log: str) -> Partition:
@@ -96,11 +99,12 @@ class Topics:
     async def _ensure(self, topic: str) -> None:
         if topic in self._checked:
             return
-        found = await self._cluster.refresh([topic])
-        if topic not in found:
-            await self._make(topic)
-            found = await self._cluster.repeat(lambda: self._made(topic))
-        await self._check(found)
+        async with self._making:
+            found = await self._cluster.refresh([topic])
+            if topic not in found:
+                await self._make(topic)
+                found = await self._cluster.repeat(lambda: self._made(topic))
+            await self._check(found)
 
     async def exists(self, log: str) -> bool:
         """Whether the log was ever claimed."""

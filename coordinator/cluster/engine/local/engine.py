@@ -11,7 +11,7 @@ yields many batches at once. The supervisor compacts the logs itself: a snapshot
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from coordinator.cluster.engine.engine import (
     Piece,
     Summary,
     Worker,
+    claim_each,
 )
 from coordinator.cluster.engine.local import wire
 from coordinator.cluster.engine.local.wire import Frame, WirePiece
@@ -117,6 +118,10 @@ class LocalEngine(asyncio.Protocol):
     async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
         """The newest claim of a log. Raises: Fenced; LogFailed; EngineUnavailable."""
         return Claim(log, *(await self.ask("claim", log=log, worker=worker, seen=seen)))
+
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """The newest claims of logs. The supervisor gets all the requests at once."""
+        return await claim_each(self, worker, seen)
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Ends claims. Raises: EngineUnavailable."""

@@ -15,7 +15,7 @@ The next statement connects again, to the primary of the highest timeline seen.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from coordinator.cluster.engine.address import EngineAddress
@@ -29,6 +29,7 @@ from coordinator.cluster.engine.engine import (
     Piece,
     Summary,
     Worker,
+    claim_one,
 )
 from coordinator.cluster.engine.postgresql import sql
 from coordinator.cluster.engine.postgresql.link import LOST, Link
@@ -86,14 +87,15 @@ class PostgresqlEngine:
 
         Raises: Fenced; EngineUnavailable.
         """
-        rows = await self._writes.write(sql.CLAIM, log, *worker, seen, self._primary.schema)
-        if not rows:
-            raise Fenced(f"{log}: the epoch is not {seen} any more")
-        epoch = rows[0]["epoch"]
-        [found] = await self._writes.fetch(sql.CLAIMED_LOG, log)
-        if found["epoch"] != epoch:
-            raise Fenced(f"{log}: epoch {found['epoch']} is newer than {epoch}")
-        return Claim(log, epoch, found["next_sequence"], found["covered"])
+        return await claim_one(self, log, worker, seen)
+
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """The newest claims of logs, by one statement. Raises: EngineUnavailable."""
+        rows = await self._writes.write(sql.CLAIM, [*seen], [*seen.values()], *worker, self._primary.schema)
+        epochs = {row["log"]: row["epoch"] for row in rows}
+        claims = [Claim(*row) for row in await self._writes.fetch(sql.CLAIMED_LOGS, [*epochs])]
+        newest = {claim.log: claim for claim in claims if claim.epoch == epochs[claim.log]}
+        return {log: newest.get(log) or Fenced(f"{log}: another epoch than {seen[log]} or newer") for log in seen}
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Ends claims; the database shows their logs without a worker.
