@@ -11,11 +11,12 @@ The rules for its caller:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-_LEAVING, _WANTS = MARKS = "LEAVING://", "WANTS://"
+_LEAVING, _WANTS, _READY = MARKS = "LEAVING://", "WANTS://", "READY://"
 """What the entries of `Worker.listeners` begin with that are no listeners. To a version that does not know them they are."""
 
 
@@ -42,10 +43,23 @@ class Worker(NamedTuple):
         marks = [each.removeprefix(_WANTS) for each in self.listeners.split(",") if each.startswith(_WANTS)]
         return {log: int(number) for log, _, number in (mark.rpartition(":") for mark in marks)}
 
-    def marked(self, *, is_leaving: bool, wants: Mapping[str, int]) -> "Worker":
+    @property
+    def ready(self) -> set[str]:
+        """The logs of others that it has copied, so that it can serve their shards a moment after it has claimed them."""
+        marks = [each.removeprefix(_READY) for each in self.listeners.split(",") if each.startswith(_READY)]
+        split = (mark.removesuffix(":0").rpartition("-") for mark in marks)
+        return {f"{topic}-{index}" for topic, _, indexes in split for index in indexes.split("+")}
+
+    def marked(
+        self, *, is_leaving: bool = False, wants: Mapping[str, int] = MappingProxyType({}), ready: Iterable[str] = ()
+    ) -> "Worker":
         """The same worker with these marks."""
+        copied: dict[str, list[str]] = {}
+        for topic, _, index in (log.rpartition("-") for log in sorted(ready)):
+            copied.setdefault(topic, []).append(index)
         entries = [each for each in self.listeners.split(",") if each and not each.startswith(MARKS)]
         entries += [f"{_WANTS}{log}:{number}" for log, number in wants.items()] + [f"{_LEAVING}:0"] * is_leaving
+        entries += [f"{_READY}{topic}-{'+'.join(indexes)}:0" for topic, indexes in copied.items()]
         return self._replace(listeners=",".join(entries))
 
 

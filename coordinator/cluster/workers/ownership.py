@@ -4,7 +4,8 @@
     look    twice a second and when the engine reports a change, such as a worker that is dead. Only then it is asked who lives
             and who has what: an idle worker costs its engine nothing but beats
     take    shards without a living owner: all are claimed together, and the shortest logs are replayed first
-    give    shards of this worker that another should have: a few at a time, and the next ones when that has them
+    copy    the logs that this worker should have and another has; what is copied it marks
+    give    shards of this worker that another should have and has copied: a few together, and the next ones when that has them
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
             its disk takes no copy of a log, if there are others, who would wait for it otherwise
@@ -42,8 +43,12 @@ TAKING_S = 0.05
 """How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
-GIVEN_AT_ONCE = 2
+COPIED_AT_ONCE = 2
+"""Logs that are copied at the same time."""
+GIVEN_AT_ONCE = 8
 """Shards that this worker has released and nobody has taken yet, unless it releases all of them."""
+PATIENCE_MS = 2_000
+"""How long a worker waits for another to copy a log that it should have."""
 DRAIN_S = 5.0
 """How long an orderly stop waits for the others to take the shards. Docker kills after 10 s what has not stopped."""
 DRAIN_POLL_S = 0.01
@@ -98,6 +103,10 @@ class Ownership:
         """Until when this worker stays away from shards, because it could not take one."""
         self._given: set[str] = set()
         """The logs that were released, until somebody has them."""
+        self._due: dict[str, int] = {}
+        """Log of this worker -> since when another should have it."""
+        self._copies: dict[str, asyncio.Task[None]] = {}
+        """Logs that are being copied."""
         self._term = 0
         """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
         lease.on_over = self._yield
@@ -124,7 +133,7 @@ class Ownership:
     async def stop(self) -> None:
         """Gives every shard to the others, what they do not take in time all at once, and leaves."""
         await self._drain()
-        await end([*self._tasks, *self._moves.values()])
+        await end([*self._tasks, *self._moves.values(), *self._copies.values()])
         try:
             await self._give([each for each in self._shards.values() if each.is_held], "the server stops")
             await self._engine.leave(self._worker)
@@ -139,7 +148,8 @@ class Ownership:
         wanted, leaving = self._worker.wants, self._worker.is_leaving if is_leaving is None else is_leaving
         if wants:
             wanted[wants] = 1 + max(each.wants.get(wants, 0) for each in (self._worker, *self._cluster.living))
-        self._worker = self._cluster.me = self._worker.marked(is_leaving=leaving, wants=wanted)
+        ready = [name for name, shard in self._shards.items() if shard.continues(self._cluster.owners.get(name))]
+        self._worker = self._cluster.me = self._worker.marked(is_leaving=leaving, wants=wanted, ready=ready)
         await self._beat()
         self._changed.set()
 
@@ -264,6 +274,7 @@ class Ownership:
         self._take_missing(wanted)
         self._release_lost(wanted)
         self._give_some(wanted)
+        await self._copy_some(wanted)
         if not self._moves:
             self._first_round.set()
 
@@ -342,14 +353,43 @@ class Ownership:
             return log in self._moves or (is_free and wanted.get(log, mine) != mine)
 
         self._given = set(filter(is_given, self._given))
-        for log in sorted(self._cluster.held):
-            if len(self._given) >= GIVEN_AT_ONCE:
-                return
-            is_another_s = wanted.get(log, mine) != mine
-            if (is_another_s or self._shards[log].lacks_events) and log not in self._moves:
-                self._given.add(log)
-                reason = "another worker should have it" if is_another_s else "its event log is to be taken, too"
-                self._move([log], self._give, reason)
+        now_ms, held = self._now_ms(), sorted(self._cluster.held - self._moves.keys())
+        self._due = {log: self._due.get(log, now_ms) for log in held if wanted.get(log, mine) != mine}
+        copied = {worker.id: worker.ready for worker in self._cluster.living}
+        is_late = {log for log, since_ms in self._due.items() if now_ms - since_ms >= PATIENCE_MS}
+        due = [log for log in self._due if log in is_late or log in copied.get(wanted[log], ())]
+        lacking = [log for log in held if log not in self._due and self._shards[log].lacks_events]
+        for logs, reason in (due, "another worker should have it"), (lacking, "its event log is to be taken, too"):
+            some = logs[: GIVEN_AT_ONCE - len(self._given)]
+            self._given.update(some)
+            self._move(some, self._give, reason)
+
+    async def _copy_some(self, wanted: Mapping[str, str]) -> None:
+        """Copies what others have and this worker should have, and lets them know. Raises EngineUnavailable."""
+        cluster, owners = self._cluster, self._cluster.owners
+        logs = [
+            log
+            for log, worker_id in wanted.items()
+            if worker_id == self._worker.id and cluster.owner_of(log) not in {None, self._worker}
+            if log not in self._moves and not self._shards[log].continues(owners[log])
+        ]
+        missing = [log for log in logs if log not in self._copies]
+        for log in missing[: COPIED_AT_ONCE - len(self._copies)]:
+            self._copies[log] = asyncio.create_task(self._copy(self._shards[log], owners[log].epoch))
+        ready = {name for name, shard in self._shards.items() if shard.continues(owners.get(name))}
+        if len(ready - self._worker.ready) >= (1 if not logs else GIVEN_AT_ONCE) or (not ready and self._worker.ready):
+            await self.mark()
+
+    async def _copy(self, shard: SharedShard, epoch: int) -> None:
+        try:
+            await self._turns.idle.wait()
+            await shard.copy(self._engine, epoch)
+        except Exception as error:  # noqa: BLE001 - who gives the shard does not wait for ever
+            _log.warning("event=shard_not_copied log=%s reason=%s", shard.name, error)
+            await asyncio.sleep(LOOK_S)
+        finally:
+            del self._copies[shard.name]
+            self._changed.set()
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
@@ -386,10 +426,13 @@ class Ownership:
         both logs of a shard. Until they are replayed, requests get COORDINATOR_LOAD_IN_PROGRESS.
         """
         began_ms, term = self._now_ms(), self._term
+        await end(self._copies.get(shard.name) for shard in shards)
         with self._turns.taking():
             states = await self._claim_all([shard.name for shard in shards], owners)
             claimed = [shard for shard in shards if isinstance(states[shard.name], Claim)]
             for shard in claimed:
+                if not shard.continues(owners.get(shard.name)):
+                    shard.copied_epoch = 0
                 shard.shard.await_log()
                 self._cluster.held.add(shard.name)
             try:
@@ -405,7 +448,7 @@ class Ownership:
 
     async def _claim_all(self, logs: Sequence[str], owners: Mapping[str, Owner]) -> dict[str, Claim | BaseException]:
         seen = {log: owners[log].epoch if log in owners else 0 for log in logs}
-        return await self._engine.claim_all(self._worker, seen) if seen else {}
+        return await self._engine.claim_all(self._worker.marked(), seen) if seen else {}
 
     async def _take(self, shards: Sequence[SharedShard], answers: tuple[Any, Any], began_ms: int, term: int) -> None:
         """Replays a shard. `answers`: to the claims of its logs."""

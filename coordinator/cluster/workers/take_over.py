@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, no_parts
+from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, Owner, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.shared_events import SharedEventLog
 from coordinator.log.journaled_log import JournaledLog
@@ -49,6 +50,13 @@ class SharedShard:
         """How many bytes of the local log the newest snapshot in the engine stands for."""
         self._first_sequences: dict[int, int] = {}
         """Base offset of a segment -> sequence of the first piece in it."""
+        self.copied_epoch = 0
+        """The epoch of the claim by which another worker had the log when it was copied; 0: there is no copy."""
+        self._next_sequence = 0
+        """Of the first piece that is not copied."""
+        self._lengths: list[int] = []
+        """Of what was read of the log."""
+        self._unflushed_bytes = 0
 
     @property
     def log(self) -> JournaledLog:
@@ -128,19 +136,58 @@ class SharedShard:
             await self.events.fail(error)
             return None
 
+    async def copy(self, engine: Engine, epoch: int) -> None:
+        """Copies the log of another worker, who has it by a claim of this epoch, so that little is left to be replayed.
+
+        Raises EngineUnavailable, OSError or CorruptBatch.
+        """
+        self.copied_epoch = 0
+        self._begin_again()
+        async with aclosing(engine.read(self.name)) as reading:  # type: ignore[type-var]
+            async for sequence, batches in reading:
+                self._append(batches)
+                self._next_sequence = sequence + 1
+        await self._read_on(engine)
+        self.copied_epoch = epoch
+
+    async def _read_on(self, engine: Engine, end: float = inf) -> bool:
+        """Copies the pieces that follow, up to a sequence. Returns whether all are there. Raises as `copy`."""
+        for sequence, batches in await engine.tail(self.name, self._next_sequence):
+            if sequence == self._next_sequence < end:
+                self._append(batches)
+                self._next_sequence += 1
+        self.log.flush()
+        return self._next_sequence == end
+
+    def continues(self, owner: Owner | None) -> bool:
+        """Whether the copy may be continued by who claims the log from this owner: nobody else has claimed it since.
+
+        An append that was seen and then lost, as in a failover, ends the claim by which it was made. So no other piece
+        has its sequence unless somebody has claimed the log.
+        """
+        return owner is not None and 0 < self.copied_epoch == owner.epoch - (owner.worker is None)
+
+    def _begin_again(self) -> None:
+        self.log.begin_again()
+        self._lengths, self._next_sequence, self._unflushed_bytes = [], 0, 0
+
+    def _append(self, batches: bytes) -> None:
+        self.log.append_replayed(batches)
+        self._lengths.append(len(batches))
+        self._unflushed_bytes += len(batches)
+        if self._unflushed_bytes >= FLUSH_BYTES:
+            self.log.flush()
+            self._unflushed_bytes = 0
+
     async def _replay(self, engine: Engine, claim: Claim) -> None:
-        log = self.log
-        log.begin_again()
-        unflushed_bytes = 0
-        lengths: list[int] = []
-        async for batches in engine.replay(claim):
-            log.append_replayed(batches)
-            lengths.append(len(batches))
-            unflushed_bytes += len(batches)
-            if unflushed_bytes >= FLUSH_BYTES:
-                log.flush()
-                unflushed_bytes = 0
-        log.flush()
+        log, lengths = self.log, self._lengths
+        copied_epoch, self.copied_epoch = self.copied_epoch, 0
+        if not copied_epoch or not await self._read_on(engine, claim.next_sequence):
+            self._begin_again()
+            lengths = self._lengths
+            async for batches in engine.replay(claim):
+                self._append(batches)
+            log.flush()
         # What comes before the pieces is the snapshot. An engine that joins pieces compacts the log itself.
         pieces = claim.next_sequence - claim.covered
         self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)

@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+from typing import Any, cast
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Worker
+from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Owner, Worker
 from coordinator.cluster.workers import metadata_sharing, ownership
 from coordinator.cluster.workers.cluster import listeners_of
+from coordinator.cluster.workers.take_over import SharedShard
 from coordinator.config.access_control import STANDARD_AUTHORIZER
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import REBALANCE_INTERVAL
@@ -93,7 +95,51 @@ async def test_a_worker_that_stops_serves_each_shard_until_it_is_its_turn_to_mov
         watching.cancel()
         assert 1 <= max(free) <= ownership.GIVEN_AT_ONCE
         assert free[-1] == 0
-        assert first.shards | third.shards == set(range(SHARDS))
+        await world.until(lambda: first.shards | third.shards == set(range(SHARDS)))
+
+
+async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
+    """The worker that takes the shard reads what was appended since; it replays nothing from the beginning."""
+    monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
+    async with workers(tmp_path, PATIENT) as world:
+        first, second = await world.start(1, 2)
+        await world.until_spread()
+        assert await create_topic(first, "t") == 0
+        await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+        groups = [f"group-{number}" for number in range(12)]
+        for number, group in enumerate(groups):
+            owner = world.owner(first.server.groups.shard_of(group).index)
+            assert await commit(await owner.client(), group, "t", number) == 0
+        replayed: list[str] = []
+        replay = first.engine.replay
+        monkeypatch.setattr(first.engine, "replay", lambda claim: replayed.append(claim.log) or replay(claim))
+        moving = {index for index in range(SHARDS) if world.owner(index) is second}
+        await world.stop(second)
+        client = await first.client()
+        for number, group in enumerate(groups):
+            await eventually(lambda group=group: fetch(client, group, "t"), (0, number))
+        assert moving
+        assert replayed == []
+
+
+def test_a_copy_is_continued_only_if_nobody_else_has_claimed_the_log():
+    shard = SharedShard("log", cast(Any, None), cast(Any, None))
+    alive = Worker("a", 1, "host", 1)
+    assert not shard.continues(None)
+    assert not shard.continues(Owner(1, None))
+    shard.copied_epoch = 3
+    assert [shard.continues(Owner(epoch, alive)) for epoch in (2, 3, 4)] == [False, True, False]
+    assert [shard.continues(Owner(epoch, None)) for epoch in (3, 4, 5)] == [False, True, False]
+
+
+def test_the_marks_of_a_worker_are_no_listeners():
+    plain = Worker("a", 1, "host", 1, "INSIDE://host:1")
+    logs = {"__consumer_offsets-3", "__consumer_offsets-12", "__transaction_state-0"}
+    marked = plain.marked(is_leaving=True, wants={"__consumer_offsets-4": 2}, ready=logs)
+    assert (marked.is_leaving, marked.wants, marked.ready) == (True, {"__consumer_offsets-4": 2}, logs)
+    assert listeners_of(marked) == listeners_of(plain)
+    assert marked.marked() == plain
+    assert plain.ready == set()
 
 
 async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
@@ -103,7 +149,7 @@ async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
         async with workers(tmp_path, PATIENT) as world:
             first, second = await world.start(1, 2)
             await world.until_spread()
-            leaving = first.sharing.worker.marked(is_leaving=True, wants={})
+            leaving = first.sharing.worker.marked(is_leaving=True)
             assert leaving.is_leaving
             assert not first.sharing.worker.is_leaving
             assert listeners_of(leaving) == listeners_of(first.sharing.worker)
