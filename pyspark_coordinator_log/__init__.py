@@ -6,8 +6,8 @@
 Spark finds the package by its name wherever it is installed for driver and workers. The layers, each of which may import
 those below it:
 
-    source     what Spark calls: batch and stream readers          kafka      the same columns from Spark's Kafka source
-    planning   ranges of the log for each task                     measure    benchmarks
+    source     what Spark calls: batch and stream readers          measure    benchmarks
+    planning   ranges of the log for each task
     positions  how far a stream has read, and of which log
     options    the options of a reader
     reading    reads a range of offsets from files
@@ -20,7 +20,7 @@ those below it:
     buffers    reads many values at once from one buffer
     columns    the columns of the views
 
-Only `source` and `kafka` need Spark. The rest is a library that turns the bytes of a log into Arrow.
+Only `source` needs Spark. The rest is a library that turns the bytes of a log into Arrow.
 """
 
 from typing import Any

@@ -190,6 +190,9 @@ _EVENTS_ONLY: _Columns = [
     ("ranges", pa.list_(DELIVERED)),
     ("loaded_ms", pa.int64()),  # when the leader loaded the share partition: no lock outlives it
     ("event_number", pa.int64()),  # of the same load: an event that came twice from another worker has it again
+    ("queue_topic", pa.string()),  # of dead letters
+    ("queue_partition", pa.int32()),
+    ("queue_offset", pa.int64()),  # of the first of them; null: `reason` says why they are not in the queue
     ("timeout", pa.string()),
     ("timeout_ms", pa.int64()),
     ("client_port", pa.int32()),  # of the connection that a member joined over, or used last before it expired
@@ -233,9 +236,6 @@ SCHEMAS: dict[str, pa.Schema] = {
     HISTORY: pa.schema([*ENVELOPE, ("is_state", pa.bool_()), *_SHARED, *_STATE_ONLY, *_EVENTS_ONLY]),
     SHARE_STATE: pa.schema(ENVELOPE + _SHARE_STATE),
 }
-
-FROM_KAFKA_UNKNOWN = ("batch_offset", "leader_epoch", "producer_id", "producer_epoch", "is_transactional", "is_control")
-"""Columns that are null in rows from Spark's Kafka source, because a consumer does not see them."""
 
 _WORDS = {
     pa.int16(): "SMALLINT",

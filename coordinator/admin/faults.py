@@ -118,6 +118,7 @@ def _faults(server: ServerView) -> Faults:
         of_worker = server.cluster_statistics
         if of_worker is not None:
             faults.subscribers.append(lambda acted: of_worker.on_fault_acted(to_builtins(acted)))
+            faults.make_shared = of_worker.shared_count
     return faults
 
 

@@ -373,6 +373,8 @@ METRICS = (
     Metric("coordinator_share_in_flight_batches", GAUGE, (),
            "Batches of these records that were acquired at once (Kafka's InFlightBatchCount).",
            _of_share_partitions(lambda leader: len(leader.machine.in_flight))),
+    Metric("coordinator_share_records_archiving", GAUGE, (), "Records on the way to dead-letter queues.",
+           _of_share_partitions(lambda leader: leader.archiving_count)),
     Metric("coordinator_share_sessions", GAUGE, (), "Share sessions of members (Kafka's ShareSessionsCount).",
            _of_share_sessions(len)),
     Metric("coordinator_share_session_partitions", GAUGE, (),

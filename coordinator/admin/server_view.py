@@ -16,6 +16,7 @@ from coordinator.runtime.shard import Shard
 from coordinator.runtime.statistics import Histogram, Statistics
 from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator.world.protocol_clock import ProtocolClock
+from coordinator.world.shared_count import SharedCount
 from coordinator.world.threads import Done
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class ClusterStatistics(Protocol):
     appends_s: Histogram
     on_fault_acted: Callable[[dict[str, Any]], None]
     """Called with every action of a fault rule, as JSON has it."""
+    shared_count: Callable[[str], SharedCount] | None
+    """Makes, or finds, the count of this name that all workers of the machine have; None: each is alone on its machine."""
 
     @property
     def workers(self) -> int:

@@ -3,6 +3,7 @@
 What is in flight is known where members read: of a partition that no member reads there is only the durable state.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -49,6 +50,8 @@ class SharePartitionView(Struct):
     """Those that members hold."""
     available: int | None
     """Those that were given back and wait for another delivery."""
+    archiving: int | None
+    """Those on the way to the dead-letter queue, which no member gets again."""
     delivery_counts: dict[str, int]
     """Acquired and available records by the number of their deliveries."""
     held: list[HeldRecords]
@@ -58,10 +61,19 @@ class SharePartitionView(Struct):
 def share_partitions(server: ServerView, group: ShareGroup) -> list[dict[str, Any]]:
     """All partitions of the group that have a state, by topic and partition."""
     return [
-        _view(server, group, SharePartition(group.group_id, topic_id, index), topic.name)
+        _view(server, group.members, SharePartition(group.group_id, topic_id, index), topic.name)
         for topic_id, topic in sorted(group.state_partitions.initialized.items(), key=lambda each: each[1].name)
         for index in sorted(topic.partitions)
     ]
+
+
+def led_here(server: ServerView, group_id: str) -> list[dict[str, Any]]:
+    """The partitions of a group that members read here, where the group may not be: no held record has a client id."""
+    keys = [
+        key for manager in server.share_partitions.of_process for key in manager.leaders if key.group_id == group_id
+    ]
+    views = [_view(server, {}, key, server.topics.topic_name(key.topic_id) or "") for key in keys]
+    return sorted(views, key=lambda each: (each["topic"], each["partition"]))
 
 
 def share_lag(server: ServerView, group: ShareGroup, of_topic: str | None = None) -> int | None:
@@ -107,7 +119,7 @@ def _leader(server: ServerView, key: SharePartition) -> ShareLeader | None:
     return None
 
 
-def _view(server: ServerView, group: ShareGroup, key: SharePartition, topic: str) -> dict[str, Any]:
+def _view(server: ServerView, members: Mapping[str, Any], key: SharePartition, topic: str) -> dict[str, Any]:
     place = _place(server, key, topic)
     view: dict[str, Any] = {
         "topic": topic,
@@ -118,38 +130,40 @@ def _view(server: ServerView, group: ShareGroup, key: SharePartition, topic: str
         "in_flight": None,
         "acquired": None,
         "available": None,
+        "archiving": None,
         "delivery_counts": {},
         "held": [],
     }
     if place.leader is not None:
-        view |= {"in_flight": place.leader.machine.in_flight_count} | _spans(server, group, place.leader)
+        view |= {"in_flight": place.leader.machine.in_flight_count} | _spans(server, members, place.leader)
     return view
 
 
-def _spans(server: ServerView, group: ShareGroup, leader: ShareLeader) -> dict[str, Any]:
+def _spans(server: ServerView, members: Mapping[str, Any], leader: ShareLeader) -> dict[str, Any]:
     counts: dict[int, int] = {}
-    records = {RecordState.ACQUIRED: 0, RecordState.AVAILABLE: 0}
+    records = dict.fromkeys((RecordState.ACQUIRED, RecordState.AVAILABLE, RecordState.ARCHIVING), 0)
     held: list[dict[str, Any]] = []
-    for batch in leader.machine.in_flight:
-        for span in batch.spans:
-            size = span.count_from(leader.machine.start_offset)
-            # What is on its way to a dead-letter queue is nobody's any more.
-            if not size or span.state not in records:
-                continue
-            records[span.state] += size
-            counts[span.delivery_count] = counts.get(span.delivery_count, 0) + size
-            if span.state is RecordState.ACQUIRED and len(held) < HELD_MAX:
-                held.append(_held(server, group, leader, span))
+    for span in leader.machine.in_flight.all_spans():
+        size = span.count_from(leader.machine.start_offset)
+        if not size or span.state not in records:
+            continue
+        records[span.state] += size
+        if span.state is RecordState.ARCHIVING:
+            continue
+        counts[span.delivery_count] = counts.get(span.delivery_count, 0) + size
+        if span.state is RecordState.ACQUIRED and len(held) < HELD_MAX:
+            held.append(_held(server, members, leader, span))
     return {
         "acquired": records[RecordState.ACQUIRED],
         "available": records[RecordState.AVAILABLE],
+        "archiving": records[RecordState.ARCHIVING],
         "delivery_counts": {str(count): counts[count] for count in sorted(counts)},
         "held": held,
     }
 
 
-def _held(server: ServerView, group: ShareGroup, leader: ShareLeader, span: Span) -> dict[str, Any]:
-    member = group.members.get(span.member_id)
+def _held(server: ServerView, members: Mapping[str, Any], leader: ShareLeader, span: Span) -> dict[str, Any]:
+    member = members.get(span.member_id)
     ends_ms = server.clock.wall_ms() + span.deadline_ms - leader.now_ms()
     return {
         "member_id": span.member_id,

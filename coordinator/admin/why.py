@@ -14,7 +14,7 @@ from coordinator.admin.event_stream import ServerEvents
 from coordinator.admin.fault_events import fault_events
 from coordinator.admin.located import LOCATED_REFUSALS, group_shard
 from coordinator.admin.server_view import ServerView
-from coordinator.admin.share_view import SharePartitionView, share_partitions
+from coordinator.admin.share_view import SharePartitionView, led_here, share_partitions
 from coordinator.groups.cause_words import as_values
 from coordinator.groups.group_events import EventReader
 from coordinator.groups.rebalance_causes import Client
@@ -90,6 +90,19 @@ async def why(server: ServerView, request: Request) -> dict[str, Any]:
     return answer | ({"unknown": list(server.unknown)} if server.unknown else {})
 
 
+class InFlight(Struct):
+    """Share partitions of a group that a server leads."""
+
+    group_id: str
+    share_partitions: list[SharePartitionView]
+
+
+def in_flight(server: ServerView, request: Request) -> dict[str, Any]:
+    """What is in flight in the share partitions of a group that this server leads, also if it has not the group."""
+    group_id = request.parameters["group_id"]
+    return {"group_id": group_id, "share_partitions": led_here(server, group_id)}
+
+
 async def _read(server: ServerView, log: JournaledLog, group_id: str, since_ms: int) -> EventReader:
     """Reads the segments that have events since a time."""
     reader = EventReader(group_id)
@@ -117,5 +130,9 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/v1/groups/{group_id}/why", "explain why a group rebalances, and which offsets went back", why,
         name="explainRebalances", query=WhyQuery, returns=RebalanceCauses, refusals=(404, 409, *LOCATED_REFUSALS),
+    ),
+    Endpoint(
+        "GET", "/v1/groups/{group_id}/in-flight", "list what is in flight in the share partitions that the server leads",
+        in_flight, name="listInFlight", returns=InFlight,
     ),
 )  # fmt: skip

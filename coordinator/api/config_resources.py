@@ -167,14 +167,16 @@ class _Groups:
         return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
-        _check_group_id(name)
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         registry = server.topics.registry
         own = registry.configs_of(ConfigResourceType.GROUP, name)
         return group_resources.describe(own, server.config.groups, dynamic_configs.layers(registry, server.node_id))
 
     def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
         def check(after: Mapping[str, str]) -> None:
-            _check_group_id(name)
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
             group_configs.check(server.config.groups, after)
 
         alter(server.topics, ConfigResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
@@ -203,11 +205,6 @@ def _number(name: str, complaint: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", name, re.ASCII) or not -INT_MAX - 1 <= int(name) <= INT_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, complaint + name)
     return int(name)
-
-
-def _check_group_id(name: str) -> None:
-    if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
 
 
 def is_of_groups(request: Any) -> bool:

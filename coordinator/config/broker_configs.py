@@ -93,6 +93,11 @@ def _advertised(server: Broker) -> str:
     return ",".join(f"{endpoint.name}://{joined(*endpoint.advertised)}" for endpoint in server.endpoints)
 
 
+def _rack(server: Broker) -> str:
+    racks = server.config.nodes_racks
+    return racks[(server.node_id - server.config.node_id) % len(racks)]
+
+
 _FACTS = (
     _Fact("advertised.listeners", Kind.LIST, _advertised, "The addresses that clients get, by listener."),
     _Fact("broker.id", Kind.INT, lambda server: str(server.node_id), "The same as node.id."),
@@ -102,7 +107,8 @@ _FACTS = (
     _Fact("node.id", Kind.INT, lambda server: str(server.node_id), SETTINGS["node.id"].documentation),
     _Fact("process.roles", Kind.LIST, lambda _: "broker,controller", "The one node has both roles."),
 )
-
+_RACK = _Fact("broker.rack", Kind.STRING, _rack, "Of nodes.racks.")
+"""Of a broker that has a rack."""
 
 _CONSTANTS = (
     ("alter.config.policy.class.name", Kind.CLASS, None, WITHOUT_EFFECT["alter.config.policy."]),
@@ -137,7 +143,7 @@ def describe(server: Broker, of: Layers) -> list[ConfigValue]:
     values |= {name: _in_larger_unit(server, name, of, unit_ms) for name, of, unit_ms in _LARGER_UNITS}
     for row in _TOPIC_DEFAULTS:
         values[row.synonym] = _default(row.synonym, row.default, row.kind, _about_default(row))
-    values |= {fact.name: _fact(server, fact) for fact in _FACTS}
+    values |= {fact.name: _fact(server, fact) for fact in (*_FACTS, *([_RACK] if server.config.nodes_racks else ()))}
     for name in {name for _, settings in of for name in settings} - {topic_settings.MIN_INSYNC_REPLICAS}:
         values[name] = _overridden(name, of, values.get(name))
     values[topic_settings.MIN_INSYNC_REPLICAS] = _min_insync_replicas(of, with_default=True)

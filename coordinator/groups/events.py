@@ -428,5 +428,6 @@ EVENT_KEYS: tuple[str, ...] = (
     "RecordsAcquiredKey",
     "RecordsAcknowledgedKey",
     "SharePartitionsInitializedKey",
+    "RecordsDeadLetteredKey",
 )
 """The key messages that an event log may contain."""

@@ -71,6 +71,9 @@ class GroupConfig(NamedTuple):
     default: str = ""
     """The value for groups without an override where the server has no setting of its own."""
 
+    most: int | None = None
+    """The greatest valid number where the server has no setting for it."""
+
     def server_value(self, config: GroupsConfig) -> str:
         """The value for groups without an override."""
         if self.default or not self.server_name:
@@ -83,7 +86,7 @@ class GroupConfig(NamedTuple):
     def bounds(self, config: GroupsConfig) -> Bounds:
         """The values of the server's settings with `min` and `max` in their names, if there are any."""
         _, low, high = self.fields
-        return Bounds(getattr(config, low, None), getattr(config, high, None))
+        return Bounds(getattr(config, low, None), getattr(config, high, self.most))
 
     @property
     def fields(self) -> tuple[str, str, str]:
@@ -127,6 +130,8 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {
             "How long an empty streams group waits for more members before its first assignment."),
         GroupConfig("streams.num.standby.replicas", INT, "group.streams.num.standby.replicas",
             "The number of standby copies of each task's state."),
+        GroupConfig("streams.num.warmup.replicas", INT, "group.streams.num.warmup.replicas",
+            "Stored but has no effect: there are no warm-up tasks.", is_internal=True, default="2", most=20),
         GroupConfig("streams.rack.aware.assignment.tags", LIST, "group.streams.rack.aware.assignment.tags",
             "The client tags that every member of a streams group must have."),
         GroupConfig(ASSIGNOR, STRING, "group.streams.assignors",

@@ -72,9 +72,12 @@ class StreamsSettings:
     require_member: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShareSettings:
-    """The settings in force for one share group: its overrides (resource type GROUP), else the server's values."""
+    """The settings in force for one share group: its overrides (resource type GROUP), else the server's values.
+
+    They are the same object until one of them changes, and are asked for with every request.
+    """
 
     session_timeout_ms: int
     heartbeat_interval_ms: int

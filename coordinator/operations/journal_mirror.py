@@ -43,7 +43,7 @@ class JournalMirror:
     def __init__(self, folder: Path, select: Select = list) -> None:
         self._folder = folder
         self._select = select
-        self._logs: dict[str, _MirroredLog] = {}
+        self._logs: dict[str, _JournalLog] = {}
         self._cluster_id = ""
 
     async def catch_up(self, engine: Engine) -> None:
@@ -69,9 +69,9 @@ class JournalMirror:
             )
         return here
 
-    def _log(self, name: str) -> "_MirroredLog":
+    def _log(self, name: str) -> "_JournalLog":
         if name not in self._logs:
-            self._logs[name] = _MirroredLog(self._folder, name)
+            self._logs[name] = _JournalLog(self._folder, name)
         return self._logs[name]
 
     def close(self) -> None:
@@ -80,16 +80,74 @@ class JournalMirror:
             log.close()
 
 
-class _MirroredLog:
-    """One log of the folder."""
+class MirroredLog:
+    """One log of a folder that is kept up to date. Methods raise JournalFailed, CorruptBatch, OSError."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._name = name
         self._log = JournaledLog(RealDisk(), str(folder / name), COPY_SETTINGS)
+        self._unflushed_bytes = 0
         try:
             self._log.load()
         except DamagedLog as error:
-            raise JournalFailed(f"{error}; remove {folder} to read the journal from its beginning") from error
+            raise JournalFailed(f"{error}; remove {folder} to read the log from its beginning") from error
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    def mark_compacted(self, offset: int) -> None:
+        """Notes that records before an offset may be missing, before they are written."""
+        # A folder that lacks some of them without saying so is damaged.
+        self._log.checkpoint.write(clean_offset=offset, dense_offset=offset)
+        self._log.checkpoint.sync()
+
+    def write(self, batches: bytes) -> None:
+        """Appends batches."""
+        log = self._log
+        gap_end = log.gap_end
+        is_state = topic_of(self._name) != COORDINATOR_EVENTS
+        if not is_state:
+            self._begin_events(batches)
+        log.append_replayed(batches)
+        if log.gap_end > gap_end:
+            if not is_state:
+                raise JournalFailed(
+                    f"events of {self._name} before offset {log.gap_end} were deleted before they were read:"
+                    " read more often, or keep them longer (coordinator.events.retention.ms)"
+                )
+            if log.gap_end > log.checkpoint.offsets.clean_offset:
+                self.mark_compacted(log.gap_end)
+        if log.segments and log.wants_segment:
+            log.begin_segment()
+        self._unflushed_bytes += len(batches)
+        if self._unflushed_bytes >= FLUSH_BYTES:
+            log.flush()
+            self._unflushed_bytes = 0
+
+    def _begin_events(self, batches: bytes) -> None:
+        """Begins an empty log where the original does; retention may have deleted the first events."""
+        log = self._log
+        if not log.end_offset:
+            start = next((header.base_offset for _, header in split(batches)), 0)
+            if start:
+                log.begin_again(start)
+                log.checkpoint.write(start_offset=start)
+                log.checkpoint.sync()
+
+    def sync(self) -> None:
+        """Makes what was written durable, and visible to readers of the folder."""
+        self._log.sync()
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class _JournalLog(MirroredLog):
+    """One log of a journal."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name)
         self._next_sequence = 0
         self._is_covered = True
         """Whether the last piece that was read may be in the journal only as a part of a snapshot."""
@@ -115,66 +173,34 @@ class _MirroredLog:
         if news is None:
             await self._read(engine)
         for sequence, batches in news or ():
-            self._write(sequence, batches)
+            self._take(sequence, batches)
             self._is_covered = False
-        self._log.sync()
+        self.sync()
 
     async def _read(self, engine: Engine) -> None:
-        unflushed_bytes = 0
         async with aclosing(engine.read(self._name)) as reading:  # type: ignore[type-var]
             async for sequence, batches in reading:
-                self._write(sequence, batches)
-                unflushed_bytes += len(batches)
-                if unflushed_bytes >= FLUSH_BYTES:
-                    self._log.flush()
-                    unflushed_bytes = 0
+                self._take(sequence, batches)
         self._is_covered = True
 
-    def _write(self, sequence: int, batches: bytes) -> None:
-        log = self._log
-        is_state = topic_of(self._name) == CONSUMER_OFFSETS
-        gap_end = log.gap_end
-        if not is_state:
-            self._begin_events(batches)
-        log.append_replayed(batches)
-        if log.gap_end > gap_end:
-            if not is_state:
-                raise JournalFailed(
-                    f"events of {self._name} before offset {log.gap_end} were deleted before they were read:"
-                    " read more often, or keep them longer (coordinator.events.retention.ms)"
-                )
-            # Before the records: a folder that lacks some of them without saying so is damaged.
-            log.checkpoint.write(clean_offset=log.gap_end, dense_offset=log.gap_end)
-            log.checkpoint.sync()
-        if log.segments and log.wants_segment:
-            log.begin_segment()
+    def _take(self, sequence: int, batches: bytes) -> None:
+        self.write(batches)
         self._next_sequence = sequence + 1
 
-    def _begin_events(self, batches: bytes) -> None:
-        """Begins an empty log where the journal does; retention may have deleted the first events."""
-        log = self._log
-        if not log.end_offset:
-            start = next((header.base_offset for _, header in split(batches)), 0)
-            if start:
-                log.begin_again(start)
-                log.checkpoint.write(start_offset=start)
-                log.checkpoint.sync()
 
-    def close(self) -> None:
-        self._log.close()
+Wait = Callable[[], bool]
+"""Waits until it is time to look again. Returns whether the following is over instead."""
 
 
 class _Follower:
-    """Repeats `catch_up` in a thread."""
+    """Keeps a folder up to date in a thread."""
 
-    def __init__(self, mirror: JournalMirror, address: str, settings: EngineSettings, interval_s: float) -> None:
-        self._mirror = mirror
-        self._address = address
-        self._settings = settings
+    def __init__(self, repeat: Callable[[Wait], None], interval_s: float) -> None:
+        self._repeat = repeat
         self._interval_s = max(interval_s, INTERVAL_MIN_S)
         self._failure: Exception | None = None
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="journal-mirror")
+        self._thread = threading.Thread(target=self._run, name="mirror")
 
     def start(self) -> None:
         self._thread.start()
@@ -188,42 +214,39 @@ class _Follower:
         if self._failure is not None:
             raise JournalFailed(str(self._failure)) from self._failure
 
+    def _wait(self) -> bool:
+        return self._is_over.wait(self._interval_s)
+
     def _run(self) -> None:
         was_there = True
         while not self._is_over.is_set():
             try:
-                with_engine(self._address, self._settings, self._repeat)
+                self._repeat(self._wait)
             except JournalUnavailable as error:
                 if was_there:
-                    print(f"coordinator: the journal does not answer, trying again: {error}", file=sys.stderr)
+                    print(f"coordinator: no answer, trying again: {error}", file=sys.stderr)
                 was_there = False
-                self._is_over.wait(self._interval_s)
+                self._wait()
             except (JournalFailed, OSError) as error:
                 self._failure = error
                 return
             else:
                 was_there = True
 
-    async def _repeat(self, engine: Engine) -> None:
-        while not await asyncio.to_thread(self._is_over.wait, self._interval_s):
-            await self._mirror.catch_up(engine)
-
 
 @contextmanager
-def mirrored(
-    address: str, cluster: str, folder: Path, interval_s: float | None, select: Select = list
+def followed(
+    folder: Path, catch_up: Callable[[], None], repeat: Callable[[Wait], None], interval_s: float | None
 ) -> Iterator[Callable[[], None]]:
-    """A folder that follows a journal: up to date at the beginning, and again after each interval unless that is None.
+    """A folder of its own, caught up with once, and then by `repeat` in a thread unless the interval is None.
 
-    Yields a function that raises JournalFailed if the following had to end. Raises JournalFailed, CannotStart, OSError.
+    `repeat` catches up whenever its argument returns False, and raises JournalUnavailable to be called again.
+    Yields a function that raises JournalFailed if the following had to end. Raises CannotStart, and as `catch_up`.
     """
-    settings = EngineSettings(cluster=cluster, reads_only=True)
-    with_engine(address, settings, cluster_id_of)  # before anything is written
     lock = data_folder.lock(str(folder))
-    mirror = JournalMirror(folder, select)
     try:
-        with_engine(address, settings, mirror.catch_up)
-        follower = _Follower(mirror, address, settings, interval_s or 0)
+        catch_up()
+        follower = _Follower(repeat, interval_s or 0)
         if interval_s is not None:
             follower.start()
         try:
@@ -232,5 +255,27 @@ def mirrored(
             if interval_s is not None:
                 follower.stop()
     finally:
-        mirror.close()
         lock.close()
+
+
+@contextmanager
+def mirrored(
+    address: str, cluster: str, folder: Path, interval_s: float | None, select: Select = list
+) -> Iterator[Callable[[], None]]:
+    """A folder that follows a journal, as `followed`. Raises JournalFailed, CannotStart, OSError."""
+    settings = EngineSettings(cluster=cluster, reads_only=True)
+    with_engine(address, settings, cluster_id_of)  # before anything is written
+    mirror = JournalMirror(folder, select)
+
+    def repeat(wait: Wait) -> None:
+        async def rounds(engine: Engine) -> None:
+            while not await asyncio.to_thread(wait):
+                await mirror.catch_up(engine)
+
+        with_engine(address, settings, rounds)
+
+    try:
+        with followed(folder, lambda: with_engine(address, settings, mirror.catch_up), repeat, interval_s) as check:
+            yield check
+    finally:
+        mirror.close()

@@ -23,7 +23,7 @@ from coordinator.share_state.coordinator import ask_in_pieces
 from coordinator.share_state.share_state import SharePartition
 from coordinator.share_state.state import UNKNOWN_PARTITION
 
-_AskedTopic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+_AskedPartition = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition
 _Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 _Partition = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
 _NO_ID = bytes(16)
@@ -55,28 +55,35 @@ class _Alter:
         self._offsets: dict[tuple[bytes, int], int] = {}
 
     def begin(self) -> None:
-        topics = {each.topic_name: each for each in self._exchange.request.topics}
+        topics: dict[str, list[_AskedPartition]] = {}
+        for topic in self._exchange.request.topics:
+            topics.setdefault(topic.topic_name, []).extend(topic.partitions)
         allowed = allowed_names(self._exchange.permits, READ_TOPIC, topics)
-        for name, topic in topics.items():
+        for name, partitions in topics.items():
             topic_id = self._server.topics.topic_id(name)
             if name not in allowed:
-                self._refuse(topic, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, WORDS[ResourceType.TOPIC])
+                self._refuse(
+                    name, partitions, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, WORDS[ResourceType.TOPIC]
+                )
             elif topic_id is None:
-                self._refuse(topic, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
+                self._refuse(name, partitions, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
             else:
-                self._take(topic, topic_id, self._server.topics.partition_count(name) or 0)
+                self._take(name, partitions, topic_id)
         wanted = Alteration(self._group_id, topics_of(list(self._offsets), self._names))
         self._server.groups.submit(self._group_id, begin_alteration, InternalRequest(wanted, self._begun))
 
-    def _refuse(self, topic: _AskedTopic, topic_id: bytes | None, error: ErrorCode, text: str) -> None:
-        partitions = [_Partition(each.partition_index, error, text) for each in topic.partitions]
+    def _refuse(
+        self, name: str, partitions: list[_AskedPartition], topic_id: bytes | None, error: ErrorCode, text: str
+    ) -> None:
         if partitions:
-            self._refused.append(_Topic(topic.topic_name, topic_id or _NO_ID, partitions))
+            refused = [_Partition(each.partition_index, error, text) for each in partitions]
+            self._refused.append(_Topic(name, topic_id or _NO_ID, refused))
 
-    def _take(self, topic: _AskedTopic, topic_id: bytes, count: int) -> None:
-        answer = self._topics[topic_id] = _Topic(topic.topic_name, topic_id)
-        self._names[topic_id] = topic.topic_name
-        for each in topic.partitions:
+    def _take(self, name: str, partitions: list[_AskedPartition], topic_id: bytes) -> None:
+        count = self._server.topics.partition_count(name) or 0
+        answer = self._topics[topic_id] = _Topic(name, topic_id)
+        self._names[topic_id] = name
+        for each in partitions:
             if 0 <= each.partition_index < count:
                 answer.partitions.append(_Partition(each.partition_index))
                 self._offsets[topic_id, each.partition_index] = each.start_offset

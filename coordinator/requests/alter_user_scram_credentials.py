@@ -80,6 +80,8 @@ def _upsertion(upsertion: _Upsertion) -> Message:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if upsertion.iterations > ITERATIONS_MAX:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not upsertion.salted_password:  # Java's HMAC takes no empty key
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     name = _MECHANISMS[upsertion.mechanism]
     made = credential_of_salted(name, upsertion.salted_password, upsertion.salt, upsertion.iterations)
     return UserScramCredentialRecord(
@@ -102,7 +104,7 @@ def _check(alteration: _Deletion | _Upsertion) -> None:
 
 def _result(user: str, error: KafkaError | None) -> _Result:
     if error is None:
-        return _Result(user=user)
+        return _Result(user=user, error_message=None)
     return _Result(user=user, error_code=error.code, error_message=error.message)
 
 

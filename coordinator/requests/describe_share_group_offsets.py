@@ -32,6 +32,7 @@ _Wanted = Mapping[bytes, tuple[str, list[int]]]
 _Outcomes = Mapping[tuple[bytes, int], Summary | ErrorCode]
 _NO_ID = bytes(16)
 _UNKNOWN_LAG = -1
+_UNEXPECTED = "The server experienced an unexpected error when processing the request."
 
 
 def handle(server: Server, exchange: Exchange[DescribeShareGroupOffsetsRequest]) -> None:
@@ -108,6 +109,10 @@ class _GroupOffsets:
 
     def _ask(self, wanted: _Wanted) -> None:
         group_id, summary = self._asked.group_id, self._server.share_states.summary
+        if wanted and not (group_id and all(indexes and min(indexes) >= 0 for _, indexes in wanted.values())):
+            # Kafka's broker refuses to ask the share coordinator.
+            self._done(*_refused([self._asked], ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED))
+            return
         asks = {
             (topic_id, index): partial(summary, SharePartition(group_id, topic_id, index), 0)
             for topic_id, (_, partitions) in wanted.items()

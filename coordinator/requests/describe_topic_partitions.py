@@ -36,6 +36,8 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
     wanted = sorted(
         name for name in {topic.name for topic in request.topics} or server.topics.topic_names() if name >= first
     )
+    if "" in wanted:  # Kafka's handler stumbles over it
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if cursor is not None and request.topics and first not in wanted:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:

@@ -21,7 +21,7 @@ _Partition = ElectLeadersResponse.PartitionResult
 
 def handle(server: Server, exchange: Exchange[ElectLeadersRequest]) -> None:
     request = exchange.request
-    if request.election_type not in {_PREFERRED, _UNCLEAN}:
+    if request.election_type not in {_PREFERRED, _UNCLEAN} and request.topic_partitions != []:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     if server.topics.may_move:
         _elect(server, exchange)

@@ -35,9 +35,12 @@ _PIECE_KEYS = 200
 _SHARE_SINCE = 6
 _NO_NODE = -1
 _NOT_AVAILABLE = "The coordinator is not available."
-_UNKNOWN_TYPE = "The coordinator type of the request is unknown."
+_INVALID_REQUEST = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+    " incompatible broker. See the broker logs for more details."
+)
 _TEXTS = {
-    ErrorCode.INVALID_REQUEST: _UNKNOWN_TYPE,
+    ErrorCode.INVALID_REQUEST: _INVALID_REQUEST,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
 }
@@ -53,7 +56,7 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
         _find_share_coordinators(server, exchange)
         return
     if request.key_type not in (GROUP, TRANSACTION):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _INVALID_REQUEST)
     permits, access = exchange.permits, _ACCESS[request.key_type]
     if exchange.api_version < _BATCHED_SINCE:
         if not permits.allows(access, request.key):

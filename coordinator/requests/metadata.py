@@ -99,7 +99,7 @@ def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
     if request.topics and version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_ID for t in request.topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.topics and any(t.name is None and t.topic_id == NO_ID for t in request.topics):
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, which looks for a name
     exchange.run_in_slices(_respond(server, exchange))
 
 

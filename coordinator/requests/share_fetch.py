@@ -2,9 +2,10 @@
 
 v2 knows `ShareAcquireMode`, and renews locks (KIP-1206, KIP-1222): such a request fetches nothing.
 
-The acknowledgements of a request are decided before its fetch, which so may get what they give back. The response has both. A
-request that ends its session fetches nothing, and the member gives back the rest. A client that has no session because there
-are too many is refused when the time has passed that it was ready to wait, so that it does not ask in a loop.
+A request fetches when its acknowledgements are durable: it may get what they give back, and nothing is acquired that would have
+to wait for them. The response has both. A request that ends its session fetches nothing, and the member gives back the rest. A
+client that has no session because there are too many is refused when the time has passed that it was ready to wait, so that it
+does not ask in a loop.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,9 +63,8 @@ class _Handling:
         self._request = exchange.request
         self._is_denied = is_denied
         self._manager = server.share_partitions
-        self._acknowledged: Results | None = None
-        self._fetched: Mapping[PartitionKey, Data] | None = None
-        self._session: ShareSession | None = None
+        self._acknowledged: Results = {}
+        self._session: ShareSession
 
     @property
     def _renews(self) -> bool:
@@ -103,11 +103,7 @@ class _Handling:
             acknowledge = Acknowledge(self._server, self._exchange, request.topics, self._is_denied)
             acknowledge.begin(self._on_acknowledged)
         else:
-            self._acknowledged = {}
-        if self._renews or request.share_session_epoch == FINAL:
-            self._on_fetched({})
-        else:
-            self._fetch(self._session)
+            self._on_acknowledged({})
 
     def _check_renewal(self) -> None:
         if not self._renews:
@@ -122,6 +118,15 @@ class _Handling:
         self._exchange.on_close = timer.cancel
 
     # --- fetching -----------------------------------------------------------------------------------------------------
+
+    def _on_acknowledged(self, results: Results) -> None:
+        self._acknowledged = results
+        if self._exchange.is_over:
+            return  # nobody would get the records
+        if self._renews or self._request.share_session_epoch == FINAL:
+            self._reply({})
+        else:
+            self._fetch(self._session)
 
     def _fetch(self, session: ShareSession) -> None:
         request, topics = self._request, self._server.topics
@@ -138,7 +143,7 @@ class _Handling:
             else:
                 readable.append(key)
         if not readable:
-            self._on_fetched(refused)
+            self._reply(refused)
             return
         bytes_max = max(0, min(request.max_bytes, topics.config.fetch_max_bytes))
         fetch = ShareFetch(
@@ -156,11 +161,11 @@ class _Handling:
                 bytes_max,
             ),
             rotated(readable, request.share_session_epoch),
-            lambda found: self._on_fetched({**found, **refused}),
+            lambda found: self._reply({**found, **refused}),
             self._exchange.run_in_slices,
             self._admits,
         )
-        if self._fetched is None:
+        if not fetch.is_done:
             self._exchange.on_close = fetch.cancel
 
     def _admits(self, found: Mapping[PartitionKey, Data]) -> bool:
@@ -169,19 +174,8 @@ class _Handling:
 
     # --- the response -------------------------------------------------------------------------------------------------
 
-    def _on_acknowledged(self, results: Results) -> None:
-        self._acknowledged = results
-        self._reply()
-
-    def _on_fetched(self, found: Mapping[PartitionKey, Data]) -> None:
-        self._fetched = found
-        self._reply()
-
-    def _reply(self) -> None:
-        """Replies when the request was acknowledged and has its records."""
-        if self._acknowledged is None or self._fetched is None or self._session is None:
-            return
-        request, session, found = self._request, self._session, self._fetched
+    def _reply(self, found: Mapping[PartitionKey, Data]) -> None:
+        request, session = self._request, self._session
         error = ErrorCode.NONE
         if request.share_session_epoch not in {INITIAL, FINAL}:
             if session.epoch != next_epoch(request.share_session_epoch):

@@ -1,7 +1,8 @@
 """The fault rules of a server: which there are, which of them acts, how often they did, and what they hold.
 
-Rules are asked in the order in which they were set, and the first that matches and has not used up its extent acts. Counts are
-those of the server's clock and this process; nothing about rules is durable.
+Rules are asked in the order in which they were set, and the first that matches and has not used up its extent acts. All workers
+of a machine count together for `nth` and `times` without `per`, all else is counted by this process. Nothing about rules is
+durable.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from coordinator.rules.matching import Hit, Matcher
 from coordinator.rules.model import FaultActed, FaultStatus, Rule
 from coordinator.world.clock import Clock
 from coordinator.world.schedule import Handle, Schedule
+from coordinator.world.shared_count import SharedCount
 
 KEYS_MAX = 100_000
 """A rule counts for this many members, connections or groups apart; then it begins again."""
@@ -31,10 +33,37 @@ class TooManyRules(Exception):
     """There are `RULES_MAX` rules."""
 
 
+MakeShared = Callable[[str], SharedCount]
+"""Makes, or finds, the count of this name that all workers of the machine have."""
+
+
+class Count:
+    """Counts for each key: in this process, or for the one key of a rule without `per` in all workers."""
+
+    def __init__(self, shared: SharedCount | None) -> None:
+        self.shared = shared
+        self._counts: Counter[Hashable] = Counter()
+
+    def of(self, key: Hashable) -> int:
+        """The number now."""
+        return self._counts[key] if self.shared is None else self.shared.value
+
+    def next(self, key: Hashable) -> int:
+        """Counts one up, and returns the number."""
+        if self.shared is not None:
+            return self.shared.next()
+        if len(self._counts) >= KEYS_MAX:
+            self._counts.clear()
+        self._counts[key] += 1
+        return self._counts[key]
+
+
 class Fault:
     """A rule that is set."""
 
-    def __init__(self, fault_id: str, rule: Rule, apis: frozenset[str], ends_ms: int | None) -> None:
+    def __init__(
+        self, fault_id: str, rule: Rule, apis: frozenset[str], ends_ms: int | None, make_shared: MakeShared | None
+    ) -> None:
         self.id = fault_id
         self.rule = rule
         self.apis = apis
@@ -49,35 +78,38 @@ class Fault:
         self.random = Random(rule.extent.seed)  # noqa: S311 - it chooses what fails, and must choose it again
         self._ends_ms = ends_ms
         self.expiry: Handle | None = None
-        self._matches: Counter[Hashable] = Counter()
-        self._acts: Counter[Hashable] = Counter()
+        make = make_shared if rule.match.per is None else None
+        self._matches = Count(make(f"{fault_id}-matches") if make is not None and rule.match.nth else None)
+        self._acts = Count(make(f"{fault_id}-acts") if make is not None and rule.extent.times_max else None)
 
     @property
     def status(self) -> FaultStatus:
+        active = self.active and not self._is_used_up
         return FaultStatus(
-            self.id, self.rule, self.matched, self.acted, len(self.held), self.active, notice=_notice(self.rule)
+            self.id, self.rule, self.matched, self.acted, len(self.held), active, notice=_notice(self.rule)
         )
+
+    @property
+    def _is_used_up(self) -> bool:
+        """Whether it has acted `times`, here or at another worker."""
+        times_max = self.rule.extent.times_max
+        return self.rule.match.per is None and times_max is not None and self._acts.of(None) >= times_max
 
     def acts_on(self, key: Hashable, now_ms: int) -> bool:
         """Counts a request that matches; returns whether the rule acts on it. `key`: whom `per` counts for."""
         if self._ends_ms is not None and now_ms >= self._ends_ms:
             self.active = False
             return False
-        if len(self._matches) >= KEYS_MAX:
-            self._matches.clear()
-            self._acts.clear()
         self.matched += 1
-        self._matches[key] += 1
         times_max, probability = self.rule.extent.times_max, self.rule.extent.probability
         acts = (
-            self._matches[key] >= (self.rule.match.nth or 1)
-            and (times_max is None or self._acts[key] < times_max)
+            self._matches.next(key) >= (self.rule.match.nth or 1)
+            and (times_max is None or self._acts.of(key) < times_max)
             and (probability is None or self.random.random() < probability)
+            and (times_max is None or self._acts.next(key) <= times_max)  # another worker may have been quicker
         )
-        if acts:
-            self.acted += 1
-            self._acts[key] += 1
-            self.active = self.rule.match.per is not None or times_max is None or self.acted < times_max
+        self.acted += acts
+        self.active = not self._is_used_up
         self.changes.notify()
         return acts
 
@@ -123,6 +155,9 @@ class Fault:
         """Acts no more, and lets everything go on."""
         self.active = False
         self.is_cleared = True
+        for counted in (self._matches, self._acts):
+            if counted.shared is not None:
+                counted.shared.close()
         if self.expiry is not None:
             self.expiry.cancel()
         self.release(None)
@@ -163,6 +198,8 @@ class Faults:
         """How often rules acted, by the kind of action."""
         self.subscribers: list[Callable[[FaultActed], None]] = []
         """Called with every action (admin/event_stream.py)."""
+        self.make_shared: MakeShared | None = None
+        """Of one of several workers."""
         self._apis = apis
         self._clock = clock
         self._schedule = schedule
@@ -186,7 +223,8 @@ class Faults:
             raise TooManyRules
         for_ms = rule.extent.for_ms
         ends_ms = None if for_ms is None else self._clock.monotonic_ms() + for_ms
-        fault = Fault(fault_id or next_id("f", self._numbers, self.by_id), rule, apis, ends_ms)
+        fault_id = fault_id or next_id("f", self._numbers, self.by_id)
+        fault = Fault(fault_id, rule, apis, ends_ms, self.make_shared)
         self.by_id[fault.id] = fault
         if for_ms is not None:
             fault.expiry = self._schedule(for_ms, lambda: self._expire(fault))
@@ -226,8 +264,6 @@ class Faults:
         """Counts an action, and reports it."""
         action = fault.rule.action
         self.acted.update(action.kinds)
-        if not fault.active:
-            self.update()
         if self.subscribers:
             named = hit.named
             acted = FaultActed(

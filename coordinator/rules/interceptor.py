@@ -81,7 +81,10 @@ class Interceptor:
             failure = plan(action, hit, fault.matcher, seen)
             if failure is None:
                 return None
-        if not fault.acts_on(self._key(fault, hit, seen), self._clock.monotonic_ms()):
+        acts = fault.acts_on(self._key(fault, hit, seen), self._clock.monotonic_ms())
+        if not fault.active:  # it has used up its extent, or another worker has
+            self.faults.update()
+        if not acts:
             return None
         self.faults.count_act(fault, route.name, seen.exchange.client_id, hit)
         return None if action.observe else Acting(fault, failure)

@@ -15,12 +15,7 @@ from coordinator.security.principal import Principal
 LOGGER = "kafka.authorizer.logger"
 LINES_PER_MINUTE_MAX = 600
 _MINUTE_MS = 60_000
-_RESOURCE_NAMES = {
-    ResourceType.TOPIC: "Topic",
-    ResourceType.GROUP: "Group",
-    ResourceType.CLUSTER: "Cluster",
-    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
-}
+_RESOURCE_NAMES = {each: each.name.title().replace("_", "") for each in ResourceType}
 _log = logging.getLogger(LOGGER)
 
 

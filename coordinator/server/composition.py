@@ -36,7 +36,7 @@ from coordinator.groups.offsets.delete import topics_deleted
 from coordinator.groups.offsets.write_marker import write_marker
 from coordinator.groups.rebalance_interval import settings_changed
 from coordinator.groups.settings import ALL_EVENTS
-from coordinator.groups.share.deliveries import Deliveries
+from coordinator.groups.share.deliveries import NO_QUEUE, Deliveries
 from coordinator.groups.share.update import topics_deleted as share_topics_deleted
 from coordinator.log.catalog import NO_ID, KnownLog
 from coordinator.log.journaled_log import JournaledLog
@@ -288,6 +288,7 @@ class Server:
             report.ranges,
             loaded_ms,
             report.number,
+            report.queue or NO_QUEUE,
         )
         self.delivery_events.note(deliveries)
 

@@ -8,7 +8,7 @@ import re
 from asyncio import Future, get_running_loop
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -25,6 +25,7 @@ from coordinator.share_state.write import Write, write
 
 _KEY = re.compile(r"(.+):([A-Za-z0-9_-]{22})(?:==)?:([+-]?[0-9]{1,10})", re.DOTALL)
 _INT_MAX = 2**31 - 1
+_TEXTS_MAX = 4_096
 PIECE_PARTITIONS = 20
 """Partitions that are asked about in about a millisecond."""
 K = TypeVar("K", bound=Hashable)
@@ -45,6 +46,7 @@ AskEndOffsets = Callable[[Mapping[str, Sequence[int]], Callable[[Mapping[tuple[s
 """`ask(partitions by topic, done)`. `done` gets the high watermarks of those that the other worker knows."""
 
 
+@lru_cache(_TEXTS_MAX)
 def text_of(key: SharePartition) -> str:
     """The key as FindCoordinator has it, whose hash selects the partition (Kafka's SharePartitionKey.asCoordinatorKey)."""
     return f"{key.group_id}:{urlsafe_b64encode(key.topic_id).decode().rstrip('=')}:{key.partition}"

@@ -10,6 +10,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.share_state import snapshots
+from coordinator.share_state.batches import NO_BATCHES
 from coordinator.share_state.records import StoredState, snapshot_record
 from coordinator.share_state.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT, SharePartition
 from coordinator.share_state.state import FENCED_STATE, NEGATIVE_STATE_EPOCH, States, check_partition
@@ -41,7 +42,7 @@ def initialize(states: States, wanted: Initialization, _context: RequestContext,
         leader_epoch=0,
         start_offset=wanted.start_offset,
         delivery_complete_count=UNKNOWN_COUNT if wanted.start_offset == UNINITIALIZED_START_OFFSET else 0,
-        batches=(),
+        batches=NO_BATCHES,
         create_ms=now_ms,
         write_ms=now_ms,
     )

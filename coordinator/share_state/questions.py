@@ -198,6 +198,8 @@ def request(asked: Any) -> Any:
 
 def reply(asked: Any, response: Any) -> Any:
     """What the response to `request` says: a reply of the operation, or a KafkaError."""
+    if not response.results:  # of a request that names no group
+        return KafkaError(ErrorCode.INVALID_REQUEST)
     result = response.results[0].partitions[0]
     code = ErrorCode(result.error_code)
     return KafkaError(code, result.error_message) if code else BY_ASKED[type(asked)].reply_of(result)

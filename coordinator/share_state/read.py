@@ -36,7 +36,7 @@ def read(states: States, wanted: Read, _context: RequestContext, now_ms: int) ->
         raise states.fence(API_NAME, ErrorCode.FENCED_LEADER_EPOCH, FENCED_LEADER)
     states.check_exists(key)
     state = kept.state
-    reply: Any = ShareState(state.state_epoch, state.start_offset, state.delivery_complete_count, state.batches)
+    reply: Any = ShareState(state.state_epoch, state.start_offset, state.delivery_complete_count, tuple(state.batches))
     if leader_epoch == kept.leader_epoch:
         return Result(reply)
     count = state.delivery_complete_count

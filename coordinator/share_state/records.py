@@ -5,12 +5,12 @@ update is needed until the next snapshot, although others with the same key foll
 partition is deleted instead (snapshots.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from coordinator.protocol.messages import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from coordinator.runtime.result import Record
-from coordinator.share_state.batches import Batches
+from coordinator.share_state.batches import NO_BATCHES, Batches
 from coordinator.share_state.share_state import UNKNOWN_COUNT, Batch, SharePartition
 
 
@@ -51,7 +51,7 @@ def update_record(
     leader_epoch: int,
     start_offset: int,
     delivery_complete_count: int,
-    batches: Sequence[Batch],
+    batches: Iterable[Batch],
 ) -> Record:
     """The record of a write. `state`: what it is written into."""
     value = ShareUpdateValue(
@@ -76,4 +76,4 @@ def batches_of(value: ShareSnapshotValue | ShareUpdateValue) -> Iterable[Batch]:
 
 def merge_base(value: ShareUpdateValue) -> StoredState:
     """What an update is merged into whose snapshot is not in the log: a state of nothing but its snapshot epoch."""
-    return StoredState(value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, UNKNOWN_COUNT, (), 0, 0)
+    return StoredState(value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, UNKNOWN_COUNT, NO_BATCHES, 0, 0)

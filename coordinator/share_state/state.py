@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateValue
 from coordinator.runtime.result import Record
-from coordinator.share_state.batches import merged
+from coordinator.share_state.batches import NO_BATCHES, merged
 from coordinator.share_state.records import StoredState, batches_of, merge_base
 from coordinator.share_state.settings import ShareStateConfig
 from coordinator.share_state.share_state import SharePartition
@@ -103,7 +103,7 @@ class States:
             value.leader_epoch,
             value.start_offset,
             value.delivery_complete_count,
-            merged((), batches_of(value), value.start_offset),
+            merged(NO_BATCHES, batches_of(value), value.start_offset),
             value.create_timestamp,
             value.write_timestamp,
         )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.runtime.internal_request import DONE
 from coordinator.runtime.result import Record, RequestContext, Result
-from coordinator.share_state.batches import merged
+from coordinator.share_state.batches import merged, normalized
 from coordinator.share_state.records import snapshot_record, update_record
 from coordinator.share_state.share_state import Batch, SharePartition
 from coordinator.share_state.state import (
@@ -78,7 +78,7 @@ def write_record(states: States, kept: Kept, wanted: Write, leader_epoch: int, n
             leader_epoch=leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=count,
-            batches=merged((), wanted.batches, start_offset),
+            batches=normalized(wanted.batches, start_offset),
         )
     state = before._replace(
         snapshot_epoch=before.snapshot_epoch + 1,

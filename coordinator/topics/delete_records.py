@@ -31,7 +31,8 @@ def delete_records(
     response = DeleteRecordsResponse()
     by_name: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        by_name.setdefault(topic.name, {}).update({entry.partition_index: entry.offset for entry in topic.partitions})
+        for entry in topic.partitions:
+            by_name.setdefault(topic.name, {})[entry.partition_index] = entry.offset
     for name, offsets in by_name.items():
         if is_allowed(name):
             partitions = [_deleted(topics, name, index, offset) for index, offset in offsets.items()]

@@ -88,9 +88,8 @@ class _Places:
         """Looks up everything that is quick, and yields in between; then begins with the rest, or replies."""
         by_name: dict[str, dict[int, list[ListOffsetsRequest.ListOffsetsPartition]]] = {}
         for topic in self._request.topics:
-            partitions = by_name.setdefault(topic.name, {})
             for partition in topic.partitions:
-                partitions.setdefault(partition.partition_index, []).append(partition)
+                by_name.setdefault(topic.name, {}).setdefault(partition.partition_index, []).append(partition)
         left = _PIECE_PARTITIONS
         for name, partitions in by_name.items():
             responses: list[_Response] = []
@@ -109,6 +108,10 @@ class _Places:
         self._decode_next()
 
     def _look_up(self, name: str, asked: ListOffsetsRequest.ListOffsetsPartition, response: _Response) -> None:
+        timestamp = asked.timestamp
+        if timestamp < 0 and self._version < _SINCE.get(timestamp, self._version + 1):
+            response.error_code = ErrorCode.UNSUPPORTED_VERSION
+            return
         partition = self._topics.partition(name, asked.partition_index)
         if partition is None:
             response.error_code = self._topics.why_absent(name, asked.partition_index)
@@ -119,10 +122,8 @@ class _Places:
         response.error_code = partition.epochs.check(asked.current_leader_epoch)
         if response.error_code:
             return
-        timestamp, log = asked.timestamp, partition.log
-        if timestamp < 0 and self._version < _SINCE.get(timestamp, self._version + 1):
-            response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        elif timestamp == LATEST:
+        log = partition.log
+        if timestamp == LATEST:
             self._found(response, self._offset_end(partition), partition.epochs.current)
         elif timestamp in {EARLIEST, EARLIEST_LOCAL}:
             self._found(response, partition.start_offset, partition.epochs.at(partition.start_offset))

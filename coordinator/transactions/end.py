@@ -114,11 +114,8 @@ def _has_ended_with_bumps(transaction: Transaction, request: EndTxnRequest) -> b
     if transaction.producer_id != request.producer_id and not repeated_after_new_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     repeated = transaction.epoch == request.producer_epoch + 1 or repeated_after_new_id
-    if transaction.state in (State.ONGOING, State.EMPTY):
-        repeated = False
-        if transaction.epoch != request.producer_epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    elif not repeated and transaction.epoch != request.producer_epoch:
+    has_end = transaction.state not in (State.ONGOING, State.EMPTY)
+    if transaction.epoch != request.producer_epoch and not (has_end and repeated):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if transaction.state is State.ONGOING:
         return False

@@ -375,7 +375,8 @@ class InFlight:
 def measure_in_flight() -> InFlight:
     """Acquires records and keeps them, then accepts every second one."""
     names = ("group.share.max.partition.max.record.locks", "group.share.partition.max.record.locks")
-    settings = ("durability=write", *(f"{name}={_LOCKS_MAX}" for name in names))
+    lock = "group.share.record.lock.duration.ms=60000"  # on a busy machine the locks must not end meanwhile
+    settings = ("durability=write", lock, *(f"{name}={_LOCKS_MAX}" for name in names))
     with TemporaryDirectory() as folder, running_server(folder, *settings) as (port, process, _):
         partitions = IN_FLIGHT // _LOCKS_MAX
         plan = SharePlan("127.0.0.1", port, SHARE, partitions, 0, 0, process.pid, partitions, IN_FLIGHT)

@@ -60,7 +60,10 @@ def what_if(
     """Replay what a group's consumers did under other settings, and compare the harm.
 
     The settings are session.timeout.ms, max.poll.interval.ms, group.initial.rebalance.delay.ms, membership (static or dynamic),
-    group.protocol (classic or consumer), rebalance.protocol (eager or cooperative) and group.consumer.fencing.policy.
+    group.protocol (classic or consumer), rebalance.protocol (eager or cooperative), group.consumer.fencing.policy and
+    group.streams.fencing.policy.
+
+    The JSON is what `coordinator pipeline report --what-if` shows.
     """
     from coordinator.operations.client import OperationFailed
     from coordinator.operations.group_events import event_log_of, read_folder
@@ -80,7 +83,7 @@ def what_if(
         window = recording.window(last_ms)
         if window is None:
             return fail(f"the events in {source.name} have no group {group}")
-        found = answer(recording.events, window, recorded, other)
+        found = answer(group, recording.events, window, recorded, other)
     except WrongSetting as error:
         return refused(error)
     except (JournalFailed, NoLogFolder, OperationFailed, OSError) as error:

@@ -21,7 +21,7 @@ share session ends with them. So a suspicion against I45 counts when the session
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -600,7 +600,7 @@ class ShareStateInvariants:
         self.history.broken(invariant, f"{key[0]} {self._place(key)}: {detail}")
 
 
-def _by_offset(batches: Sequence[Any]) -> dict[int, tuple[int, int]]:
+def _by_offset(batches: Iterable[Any]) -> dict[int, tuple[int, int]]:
     return {
         offset: (each.delivery_count, each.delivery_state)
         for each in batches

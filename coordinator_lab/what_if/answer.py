@@ -9,7 +9,16 @@ from coordinator_lab.what_if.behaviour import Away, Behaviour, behaviour
 from coordinator_lab.what_if.outcome import Outcome, measure, starts
 from coordinator_lab.what_if.recording import Events, Window
 from coordinator_lab.what_if.replay import replay
-from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, EAGER, Settings, WrongSetting, as_values, changed
+from coordinator_lab.what_if.settings import (
+    CLASSIC,
+    CONSUMER,
+    EAGER,
+    STREAMS,
+    Settings,
+    WrongSetting,
+    as_values,
+    changed,
+)
 
 NEAR_MS = 1_000
 """A rebalance of the replay is the recorded one if it starts within this time of it."""
@@ -32,6 +41,7 @@ GOOD = 0.2
 class Answer(NamedTuple):
     """The three outcomes, what they were computed with, and what was assumed."""
 
+    group_id: str
     window: Window
     settings_then: Settings
     settings_now: Settings
@@ -43,7 +53,7 @@ class Answer(NamedTuple):
     assumptions: Sequence[str]
 
 
-def answer(events: Events, window: Window, recorded: Sequence[str], other: Sequence[str]) -> Answer:
+def answer(group_id: str, events: Events, window: Window, recorded: Sequence[str], other: Sequence[str]) -> Answer:
     """Replays the events as they were and with other settings.
 
     `recorded`, `other`: NAME=VALUE of the settings that were in force and cannot be found in the events, and of those to try.
@@ -51,10 +61,12 @@ def answer(events: Events, window: Window, recorded: Sequence[str], other: Seque
     """
     given = changed(Settings(), recorded)
     known = behaviour(events, window, given.max_poll_interval_ms)
-    if known.kind is Kind.STREAMS:
-        raise WrongSetting("a streams group cannot be replayed: its members' tasks are not in the events")
+    if known.kind is Kind.SHARE:
+        raise WrongSetting("a share group cannot be replayed: it has neither generations nor owners of partitions")
     then = changed(_in_force(known), recorded)
     now = changed(then, other)
+    if then.protocol == STREAMS != now.protocol:
+        raise WrongSetting("group.protocol: a streams group can be replayed as a streams group only")
     before, after = (replay(known, settings, window) for settings in (then, now))
 
     def outcome(which: Events, settings: Settings, work: Any = ()) -> Outcome:
@@ -62,6 +74,7 @@ def answer(events: Events, window: Window, recorded: Sequence[str], other: Seque
         return measure(which, known.progress, window, is_eager=is_eager, work=work)
 
     return Answer(
+        group_id,
         window,
         then,
         now,
@@ -80,7 +93,7 @@ def _in_force(known: Behaviour) -> Settings:
         session_timeout_ms=known.session_timeout_ms or defaults.session_timeout_ms,
         max_poll_interval_ms=known.rebalance_timeout_ms or defaults.max_poll_interval_ms,
         initial_delay_ms=defaults.initial_delay_ms if known.initial_delay_ms is None else known.initial_delay_ms,
-        protocol=CONSUMER if known.kind is Kind.CONSUMER else CLASSIC,
+        protocol=known.kind.label,
     )
 
 
@@ -139,7 +152,13 @@ def _assumptions(known: Behaviour, then: Settings, now: Settings, given: Sequenc
         found.append(
             "when heartbeats come decides how long a rebalance of a consumer group takes: it may differ by a third"
         )
-    if CONSUMER == then.protocol == now.protocol:
+    if now.protocol == STREAMS:
+        found += [
+            "topics whose partitions of the same number always had the same owner are read by the same tasks: "
+            + "; ".join(" + ".join(each) for each in known.subtopologies),
+            "there are no standby tasks, and no states that have to be restored",
+        ]
+    if then.protocol == now.protocol != CLASSIC:
         late = sum(len(each.late) for each in known.consumers)
         found.append(f"{late} commits came late, after their member had another epoch; as many come late again")
     elif now.protocol == CONSUMER:
@@ -159,6 +178,7 @@ def deviations(found: Answer) -> dict[str, float]:
 def as_values_of(found: Answer) -> dict[str, Any]:
     """The answer as JSON values. Times are wall clock, ms."""
     return {
+        "group": found.group_id,
         "from_ms": found.window.from_ms,
         "to_ms": found.window.to_ms,
         "settings": {"then": as_values(found.settings_then), "now": as_values(found.settings_now)},
@@ -169,33 +189,37 @@ def as_values_of(found: Answer) -> dict[str, Any]:
             "recorded_rebalances": found.recorded.rebalances,
             "replayed_at_the_same_time": found.matched,
             "differences": deviations(found),
+            "text": proof(found),
         },
         "assumptions": list(found.assumptions),
     }
 
 
-def as_text(found: Answer) -> str:
-    """The answer for people."""
+def proof(found: Answer) -> str:
+    """How well the replay of the unchanged settings reproduces what was recorded."""
     differs = deviations(found)
-    columns = [each.as_values() for each in (found.recorded, found.replayed, found.changed)]
-    rows = [(text, *(_number(column[name]) for column in columns)) for name, text in _ROWS]
-    then, now = as_values(found.settings_then), as_values(found.settings_now)
-    differences = [f"{name}: {then[name]} -> {now[name]}" for name in then if then[name] != now[name]]
-    proof = (
-        f"Proof: with the settings unchanged, {found.matched} of {found.recorded.rebalances} recorded rebalances start within "
-        f"{NEAR_MS // 1000} s of their time, and the replay has {found.replayed.rebalances} in all.\n"
-    )
     wrong = [f"{text} ({differs[name]:.0%})" for name, text in _ROWS if differs[name] > GOOD]
-    proof += (
+    return (
+        f"With the settings unchanged, {found.matched} of {found.recorded.rebalances} recorded rebalances start within "
+        f"{NEAR_MS // 1000} s of their time, and the replay has {found.replayed.rebalances} in all. "
+    ) + (
         f"Do not rely on what differs by more than {GOOD:.0%}: {', '.join(wrong)}."
         if wrong
         else f"No measure differs by more than {GOOD:.0%}."
     )
+
+
+def as_text(found: Answer) -> str:
+    """The answer for people."""
+    columns = [each.as_values() for each in (found.recorded, found.replayed, found.changed)]
+    rows = [(text, *(_number(column[name]) for column in columns)) for name, text in _ROWS]
+    then, now = as_values(found.settings_then), as_values(found.settings_now)
+    differences = [f"{name}: {then[name]} -> {now[name]}" for name in then if then[name] != now[name]]
     return "\n\n".join(
         [
             "\n".join(differences) or "No setting is changed.",
             table(("MEASURE", "RECORDED", "REPLAYED", "CHANGED"), rows),
-            proof,
+            f"Proof: {proof(found)}",
             "\n".join(["Assumed:", *(f"- {each}" for each in found.assumptions)]),
         ]
     )

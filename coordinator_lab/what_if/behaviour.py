@@ -71,7 +71,7 @@ class Delay(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A commit of an earlier epoch than its member's (consumer groups)."""
+    """A commit of an earlier epoch than its member's (groups with epochs)."""
 
     time_ms: int
     is_after_loss: bool
@@ -107,10 +107,10 @@ class Consumer:
     instance_id: str | None
     first_ms: int
     member_ids: list[str]
-    """Of its processes. A member of a consumer group chooses its own, and assignors go by them."""
+    """Of its processes. A member of a group with epochs chooses its own, and assignors go by them."""
     absences: list[Absence] = field(default_factory=list)
     delays: list[Delay] = field(default_factory=list)
-    """Classic: until it joined. Consumer: until it worked on the assignment."""
+    """Classic: until it joined. With epochs: until it worked on the assignment."""
     late: list[Late] = field(default_factory=list)
     commit_ms: int | None = None
     """Between two of its commits; None: it made no two."""
@@ -166,6 +166,8 @@ class Behaviour:
     consumers: list[Consumer]
     topics: dict[str, int]
     """Topic -> number of partitions, as far as they were assigned or committed."""
+    subtopologies: list[list[str]]
+    """Of a streams group: topics that the same tasks read."""
     progress: Progress
     commit_ms: int
     """Between two commits of any member."""
@@ -186,7 +188,7 @@ def assigned(event: AssignmentDeliveredValue | AssignmentAcknowledgedValue) -> s
 
 def heartbeat_ms(kind: Kind, session_ms: int) -> int:
     """The interval of heartbeats: Kafka's default, which in a classic group is at most a third of the session."""
-    return 5_000 if kind is Kind.CONSUMER else min(3_000, session_ms // 3)
+    return min(3_000, session_ms // 3) if kind is Kind.CLASSIC else 5_000
 
 
 def next_heartbeat(assigned_ms: int, at_ms: int, interval_ms: int) -> int:
@@ -216,7 +218,7 @@ def behaviour(events: Events, window: Window, max_poll_ms: int) -> Behaviour:
     timeouts = {name: _most_frequent(_timeouts(events, name)) for name in ("session", "rebalance")}
     joined = _rejoins(events, starts)
     delays = revocations = _since_heartbeat(joined, events, timeouts["session"])
-    if kind is Kind.CONSUMER:
+    if kind is not Kind.CLASSIC:
         delays, revocations = _followed(events), _followed(events, losses_only=True)
     late, commits = _late(events), _commit_times(events)
     consumers = [_consumer(chain, delays, late, window, max_poll_ms) for chain in _chains(lives)]
@@ -224,13 +226,15 @@ def behaviour(events: Events, window: Window, max_poll_ms: int) -> Behaviour:
         consumer.commit_ms = _commit_interval(commits.get(each, []) for each in consumer.member_ids)
     consumers = [each for each in consumers if each.first_ms < window.to_ms and _is_there(each, window)]
     took = [each.took_ms for some in delays.values() for each in some]
+    topics = _topics(events)
     return Behaviour(
         kind=kind,
         consumers=consumers,
-        topics=_topics(events),
+        topics=topics,
+        subtopologies=_subtopologies(events, topics),
         progress=Progress(events),
         commit_ms=_commit_interval(commits.values()) or _DEFAULT_COMMIT_MS,
-        commits_on_revocation=_commits_on_revocation(revocations if kind is Kind.CONSUMER else joined, commits),
+        commits_on_revocation=_commits_on_revocation(joined if kind is Kind.CLASSIC else revocations, commits),
         delay_ms=round(median(took)) if took else 0,
         session_timeout_ms=timeouts["session"],
         rebalance_timeout_ms=timeouts["rebalance"],
@@ -409,7 +413,7 @@ def _since_heartbeat(joined: dict[str, list[Delay]], events: Events, session_ms:
 
 
 def _followed(events: Events, *, losses_only: bool = False) -> dict[str, list[Delay]]:
-    """Member id -> the assignments of a consumer group that it received, did not have, and reported to have.
+    """Member id -> the assignments of a group with epochs that it received, did not have, and reported to have.
 
     `losses_only`: those that take partitions away.
     """
@@ -435,8 +439,8 @@ def _followed(events: Events, *, losses_only: bool = False) -> dict[str, list[De
 def _late(events: Events) -> dict[str, list[Late]]:
     found: dict[str, list[Late]] = {}
     for event in events:
-        is_consumers = isinstance(event, CommitDecidedValue) and event.group_kind == Kind.CONSUMER
-        if is_consumers and 0 < event.generation_id_or_member_epoch < event.member_epoch:
+        has_epochs = isinstance(event, CommitDecidedValue) and event.group_kind != Kind.CLASSIC
+        if has_epochs and 0 < event.generation_id_or_member_epoch < event.member_epoch:
             late = Late(event.time_ms, event.revocation_epoch >= event.generation_id_or_member_epoch)
             found.setdefault(event.member_id, []).append(late)
     return found
@@ -478,3 +482,26 @@ def _topics(events: Events) -> dict[str, int]:
             for (name, partition), _ in accepted(event):
                 topics[name] = max(topics.get(name, 0), partition + 1)
     return topics
+
+
+def _subtopologies(events: Events, topics: dict[str, int]) -> list[list[str]]:
+    """The topics by the tasks that read them: task n reads partition n of each, as far as the topic has that many."""
+    owners: dict[str, set[tuple[int, int]]] = {name: set() for name in topics}
+    for number, event in enumerate(events):
+        if isinstance(event, AssignmentDeliveredValue):
+            for name, partition in assigned(event):
+                owners[name].add((number, partition))
+
+    def is_same(one: str, other: str) -> bool:
+        count = min(topics[one], topics[other])
+        first, second = ({each for each in owners[name] if each[1] < count} for name in (one, other))
+        return first == second
+
+    found: list[list[str]] = []
+    for name in sorted(topics, key=lambda name: (-topics[name], name)):
+        same = next((each for each in found if is_same(each[0], name)), None)
+        if same is None:
+            found.append([name])
+        else:
+            same.append(name)
+    return found

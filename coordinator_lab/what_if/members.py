@@ -1,4 +1,4 @@
-"""Consumers in a replay, as members of a classic group or of a consumer group (KIP-848)."""
+"""Consumers in a replay, as members of a classic, a consumer (KIP-848) or a streams group (KIP-1071)."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -10,6 +10,7 @@ from coordinator.groups import classic_protocol
 from coordinator.groups.consumer.heartbeat import consumer_group_heartbeat
 from coordinator.groups.kinds import Kind
 from coordinator.groups.offsets.commit import commit
+from coordinator.groups.streams.heartbeat import streams_group_heartbeat
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -18,6 +19,7 @@ from coordinator.protocol.messages import (
     JoinGroupResponse,
     LeaveGroupRequest,
     OffsetCommitRequest,
+    StreamsGroupHeartbeatRequest,
     SyncGroupRequest,
 )
 from coordinator.protocol.subscription import (
@@ -29,13 +31,13 @@ from coordinator.protocol.subscription import (
     parse_subscription,
 )
 from coordinator_lab.what_if.behaviour import Consumer, Partition, heartbeat_ms, next_heartbeat
-from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, COOPERATIVE
+from coordinator_lab.what_if.settings import CLASSIC, CONSUMER, COOPERATIVE, STREAMS
 
 if TYPE_CHECKING:
     from coordinator_lab.what_if.replay import World
 
 GROUP = "replayed"
-_JOIN, _SYNC, _BEAT, _LEAVE, _COMMIT, _CONSUMER_BEAT = 9, 5, 4, 5, 9, 1
+_JOIN, _SYNC, _BEAT, _LEAVE, _COMMIT, _EPOCH_BEAT = 9, 5, 4, 5, 9, 1
 """API versions."""
 _FENCED = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID}
@@ -199,9 +201,8 @@ class Member(ABC):
     async def _follow_rebalance(self, started_ms: int, heard_ms: int, *, gives_up: bool) -> None:
         """Waits as long as the consumer takes to follow a rebalance of which it heard at a time, and until it polls."""
         behaviour = self.world.behaviour
-        recorded = MEMBERS[CONSUMER if behaviour.kind is Kind.CONSUMER else CLASSIC]
         delay_ms = self.consumer.delay_ms(started_ms, behaviour.delay_ms)
-        if not isinstance(self, recorded):
+        if self.world.settings.protocol != behaviour.kind.label:
             delay_ms = max(0, self.consumer.median_delay_ms(behaviour.delay_ms))
         await self.world.until(heard_ms + delay_ms)
         await self._awake.wait()
@@ -361,6 +362,7 @@ class ConsumerMember(Member):
     """A member of a consumer group. It learns a change by a heartbeat, and follows it when it polls."""
 
     _heartbeat_ms = heartbeat_ms(Kind.CONSUMER, 0)
+    _heard_by: Any = staticmethod(consumer_group_heartbeat)
 
     def __init__(self, world: "World", consumer: Consumer, number: int) -> None:
         super().__init__(world, consumer, number)
@@ -430,7 +432,32 @@ class ConsumerMember(Member):
 
     async def _heartbeat(self, *, reports: bool) -> None:
         """Sends a heartbeat; the first one says everything. Raises KafkaError."""
-        is_first, catalog = self.epoch == 0, self.world.catalog
+        try:
+            reply = await self._ask(
+                self._heard_by, self._request(is_first=self.epoch == 0, reports=reports), _EPOCH_BEAT
+            )
+        except KafkaError as error:
+            if error.code in _FENCED:
+                self.epoch, self.partitions, self._given = 0, set(), set()
+                self._rebalance.set()
+            raise
+        if reply.member_epoch != self.epoch:
+            self._former = self.epoch, set(self.partitions)
+            self._has_lost, self._changed_ms = self._gives_up, self.world.now_ms
+            self._gives_up = False
+        self.epoch = reply.member_epoch
+        given = self._given_by(reply)
+        if given is not None:
+            self._given = given
+            self._rebalance.set()
+
+    async def _leave(self) -> None:
+        self.epoch = -1 if self.instance_id is None else -2
+        await self._ask(self._heard_by, self._request(is_first=False, reports=False), _EPOCH_BEAT)
+
+    def _request(self, *, is_first: bool, reports: bool) -> Any:
+        """A heartbeat. `reports`: it says which partitions the member has."""
+        catalog = self.world.catalog
         request = ConsumerGroupHeartbeatRequest(
             GROUP, self.member_id, self.epoch, self.instance_id,
             rebalance_timeout_ms=self.world.settings.max_poll_interval_ms if is_first else -1,
@@ -442,34 +469,62 @@ class ConsumerMember(Member):
                 owned(catalog.topic_id(name) or b"", list(indexes))
                 for name, indexes in _by_topic(sorted(self.partitions)).items()
             ]
-        try:
-            reply = await self._ask(consumer_group_heartbeat, request, _CONSUMER_BEAT)
-        except KafkaError as error:
-            if error.code in _FENCED:
-                self.epoch, self.partitions, self._given = 0, set(), set()
-                self._rebalance.set()
-            raise
-        if reply.member_epoch != self.epoch:
-            self._former = self.epoch, set(self.partitions)
-            self._has_lost, self._changed_ms = self._gives_up, self.world.now_ms
-            self._gives_up = False
-        self.epoch = reply.member_epoch
-        if reply.assignment is not None:
-            self._given = {
-                (catalog.topic_name(each.topic_id) or "", index)
-                for each in reply.assignment.topic_partitions
-                for index in each.partitions
-            }
-            self._rebalance.set()
+        return request
 
-    async def _leave(self) -> None:
-        epoch = -1 if self.instance_id is None else -2
-        await self._ask(
-            consumer_group_heartbeat,
-            ConsumerGroupHeartbeatRequest(GROUP, self.member_id, epoch, self.instance_id, rebalance_timeout_ms=-1),
-            _CONSUMER_BEAT,
-        )
+    def _given_by(self, reply: Any) -> set[Partition] | None:
+        """The partitions that a response assigns; None if it does not say."""
+        if reply.assignment is None:
+            return None
+        return {
+            (self.world.catalog.topic_name(each.topic_id) or "", index)
+            for each in reply.assignment.topic_partitions
+            for index in each.partitions
+        }
 
 
-MEMBERS: dict[str, type[Member]] = {CLASSIC: ClassicMember, CONSUMER: ConsumerMember}
+class StreamsMember(ConsumerMember):
+    """A member of a streams group. Its tasks are known by the partitions that they read."""
+
+    _heard_by = staticmethod(streams_group_heartbeat)
+
+    def _request(self, *, is_first: bool, reports: bool) -> Any:
+        request = StreamsGroupHeartbeatRequest(
+            GROUP, self.member_id, self.epoch, instance_id=self.instance_id,
+            rebalance_timeout_ms=self.world.settings.max_poll_interval_ms if is_first else -1,
+        )  # fmt: skip
+        if is_first:
+            made = StreamsGroupHeartbeatRequest.Subtopology
+            subtopologies = enumerate(self.world.behaviour.subtopologies)
+            request.topology = StreamsGroupHeartbeatRequest.Topology(
+                1, [made(str(number), source_topics=sorted(names)) for number, names in subtopologies]
+            )
+            client_id, host = self.consumer.client
+            request.process_id = f"{client_id.partition('-StreamThread-')[0]}@{host}"
+        if reports:
+            request.active_tasks, request.standby_tasks, request.warmup_tasks = self._owned_tasks(), [], []
+        return request
+
+    def _owned_tasks(self) -> list[StreamsGroupHeartbeatRequest.TaskIds]:
+        # The first topic of a subtopology has a partition for each of its tasks.
+        owned = _by_topic(sorted(self.partitions))
+        return [
+            StreamsGroupHeartbeatRequest.TaskIds(str(number), list(owned[names[0]]))
+            for number, names in enumerate(self.world.behaviour.subtopologies)
+            if names[0] in owned
+        ]
+
+    def _given_by(self, reply: Any) -> set[Partition] | None:
+        if reply.active_tasks is None:
+            return None
+        behaviour = self.world.behaviour
+        return {
+            (name, index)
+            for each in reply.active_tasks
+            for name in behaviour.subtopologies[int(each.subtopology_id)]
+            for index in each.partitions
+            if index < behaviour.topics[name]
+        }
+
+
+MEMBERS: dict[str, type[Member]] = {CLASSIC: ClassicMember, CONSUMER: ConsumerMember, STREAMS: StreamsMember}
 """By group.protocol."""

@@ -164,6 +164,10 @@ def _config(settings: Settings) -> GroupsConfig:
         group_consumer_min_session_timeout_ms=1,
         group_consumer_max_session_timeout_ms=_TIMEOUT_MAX_MS,
         group_consumer_fencing_policy=settings.fencing_policy,
+        group_streams_session_timeout_ms=session_ms,
+        group_streams_min_session_timeout_ms=1,
+        group_streams_max_session_timeout_ms=_TIMEOUT_MAX_MS,
+        group_streams_fencing_policy=settings.streams_fencing_policy,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from coordinator.groups.settings import FENCING_POLICIES, REVOCATION_EPOCH
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 EAGER, COOPERATIVE = "eager", "cooperative"
 
 
@@ -28,6 +28,8 @@ class Settings:
     """Of a classic group."""
     fencing_policy: str = REVOCATION_EPOCH
     """Of a consumer group."""
+    streams_fencing_policy: str = REVOCATION_EPOCH
+    """Of a streams group."""
 
 
 def _ms(lowest: int) -> Callable[[str], int]:
@@ -60,6 +62,7 @@ NAMES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "group.protocol": ("protocol", _one_of(CLASSIC, CONSUMER)),
     "rebalance.protocol": ("rebalance_protocol", _one_of(EAGER, COOPERATIVE)),
     "group.consumer.fencing.policy": ("fencing_policy", _one_of(*FENCING_POLICIES)),
+    "group.streams.fencing.policy": ("streams_fencing_policy", _one_of(*FENCING_POLICIES)),
 }
 """Name -> field of `Settings`, and its parser."""
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from coordinator.cli.client_options import connection_options
+from coordinator.cli.command_line import combined
+
 JOBS = {
     "tables": "write all tables: intervals, epochs, rebalances, verdicts, transactions",
     "audit": "find zombie commits, double owners and epochs out of order; replay the fencing policies",
@@ -69,7 +72,15 @@ def _options(name: str) -> list[click.Parameter]:
             _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
         )
     if name == "report":
-        options.append(_option("--title", metavar="TEXT", help="A title for the pages."))
+        options += [
+            _option("--title", metavar="TEXT", help="A title for the pages."),
+            _option(
+                "--what-if",
+                multiple=True,
+                metavar="FILE",
+                help="An answer of `coordinator groups what-if --json`, to show on the page of its group; repeatable.",
+            ),
+        ]
     return options + (_follow() if name == "follow" else [])
 
 
@@ -97,17 +108,21 @@ def _source(*, follow: bool) -> list[click.Parameter]:
         *([] if follow else [archive]),
         journal,
         cluster,
-        _option(
-            "--kafka",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="With --bootstrap: an option of Spark's Kafka source, such as kafka.security.protocol=SSL; repeatable.",
-        ),
+        *_connection(),
         _option("--group", multiple=True, metavar="GROUP", help="Only this group; repeatable."),
         _option("--shards", metavar="0,3,7-9", help="Only these shards."),
         _option("--master", metavar="URL", help="The Spark master (default: local[*], or the master of spark-submit)."),
         _option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable."),
     ]
+
+
+def _connection() -> list[click.Parameter]:
+    """How to connect, as the commands do that are clients of a cluster."""
+
+    @combined(*connection_options(note=" (With --bootstrap.)"))
+    def options() -> None: ...
+
+    return list(reversed(options.__click_params__))
 
 
 def _period() -> list[click.Parameter]:

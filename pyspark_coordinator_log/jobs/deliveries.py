@@ -18,7 +18,7 @@ from pyspark_coordinator_log.jobs.vocabulary import EVENT_LOG, SHARE_STATE_LOG
 _PLACE = ("group", "topic_id", "partition")
 EVENT_COLUMNS = (
     "log_id", "shard", "offset", "timestamp_ms", "time_ms", "type", "group", "member_id", "client_id", "cause", "error",
-    "ranges", "loaded_ms", "event_number", "partitions",
+    "ranges", "loaded_ms", "event_number", "reason", "queue_topic", "queue_partition", "queue_offset", "partitions",
 )  # fmt: skip
 STATE_COLUMNS = (
     "log_id", "shard", "offset", "timestamp_ms", "type", *_PLACE, "tombstone", "state_epoch", "start_offset", "batches",
@@ -29,6 +29,7 @@ DELIVERIES = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64()),
     ("delivery_count", pa.int16()), ("member_id", pa.string()), ("client_id", pa.string()), ("acquired_offset", pa.int64()),
     ("acquired_ms", pa.int64()), ("outcome", pa.string()), ("evidence", pa.string()), ("archived", pa.bool_()),
+    ("queue_topic", pa.string()), ("queue_partition", pa.int32()), ("queue_offset", pa.int64()), ("queue_error", pa.string()),
     ("cause", pa.string()), ("settled_offset", pa.int64()), ("settled_ms", pa.int64()), ("time_ms", pa.int64()),
 ])  # fmt: skip
 """The schema of the table deliveries."""

@@ -42,7 +42,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_coordinator_log import columns
-from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
 from pyspark_coordinator_log.jobs import intervals, invariants, tables, verdicts
 from pyspark_coordinator_log.jobs.arguments import local_folder
@@ -66,10 +65,8 @@ from pyspark_coordinator_log.jobs.rebalances import GROUP_EPOCH, STREAMS_GROUP_E
 from pyspark_coordinator_log.jobs.sources import (
     ARCHIVE_NOTE,
     COMPLETE_FROM,
-    KAFKA_LOG,
     complete_from,
     event_folder,
-    kafka_partitions,
     packets_of,
 )
 from pyspark_coordinator_log.source import FORMAT, DefaultSource
@@ -84,11 +81,7 @@ SNAPSHOTS_KEPT = 2
 TRIES = 4
 """How many times a batch is tried. On a slow machine Spark's Python workers do not always start within its ten seconds."""
 _DAY_S = 86_400
-NO_EVENTS_HERE = "The log has no events, so there will be no verdicts"
-NO_EVENTS_FROM_KAFKA = (
-    "From a cluster only __consumer_offsets is followed, so there will be no verdicts; "
-    "`audit`, `tables` and `report` with --bootstrap also read the events of this server"
-)
+NO_EVENTS = "The log has no events, so there will be no verdicts"
 _SHARDS = "shards.json"
 _OWNERSHIP_STARTS = f"log_id string, shard int, `group` string, member_id string, from_offset bigint, held {HELD}"
 Step = Callable[[str], None]
@@ -106,16 +99,15 @@ def follow(
     spark: SparkSession,
     options: Any,
     read_options: Mapping[str, str],
-    kafka_settings: Mapping[str, str],
     step: Step,
     check: Check = lambda: None,
 ) -> None:
     """Follows a log until SIGTERM or SIGINT; with `options.once`, up to its current end. Raises FollowFailed, JournalFailed."""
     out = local_folder(options.out)
     assert out is not None
-    source = _Source(spark, options, read_options, kafka_settings)
+    source = _Source(spark, options, read_options)
     if not source.has_events:
-        step(NO_EVENTS_HERE if source.log is not None else NO_EVENTS_FROM_KAFKA)
+        step(NO_EVENTS)
     upkeep = Upkeep(spark, options.retain)
     archive = Archive(out, source)
     (out / "tables").mkdir(parents=True, exist_ok=True)
@@ -124,9 +116,8 @@ def follow(
     batches: list[tuple[str, Callable[[], DataFrame], Batch]] = [
         (columns.HISTORY, lambda: source.stream(columns.HISTORY), history.batch),
         (columns.COMMITS, lambda: source.stream(columns.COMMITS), archive.keep(columns.COMMITS, options.group, upkeep)),
+        (MARKERS, source.markers, archive.keep(MARKERS, (), Upkeep(spark))),
     ]
-    if source.has_markers:
-        batches.append((MARKERS, source.markers, archive.keep(MARKERS, (), Upkeep(spark))))
     failures: Counter[tuple[str, int]] = Counter()
     with _stop_signals() as signals:
         while not signals:
@@ -233,27 +224,15 @@ def _reason(error: Exception) -> tuple[str, bool]:
 class _Source:
     """The views as streams."""
 
-    def __init__(
-        self, spark: SparkSession, options: Any, read_options: Mapping[str, str], kafka_settings: Mapping[str, str]
-    ) -> None:
+    def __init__(self, spark: SparkSession, options: Any, read_options: Mapping[str, str]) -> None:
         self.spark = spark
-        self.log: str | None = options.log
-        self.bootstrap: str | None = options.bootstrap
-        self.has_markers = self.log is not None
+        self.log: str = options.log
         self._read = {**read_options, "maxBytesPerTrigger": options.max_bytes}
-        self._kafka = kafka_settings
         # Spark finds it by name only where it is installed, not in a checkout.
         spark.dataSource.register(DefaultSource)
 
     def stream(self, view: str) -> DataFrame:
-        if self.log is not None:
-            return self.spark.readStream.format(FORMAT).options(**{**self._read, "view": view}).load(self.log)
-        assert self.bootstrap is not None
-        counts = kafka_partitions(self.bootstrap)
-        rows = adapter.read_offsets_topic(
-            self.spark, self.bootstrap, counts[STATE_TOPIC], stream=True, options=self._kafka
-        )
-        return adapter.from_kafka(rows, view, KAFKA_LOG)
+        return self.spark.readStream.format(FORMAT).options(**{**self._read, "view": view}).load(self.log)
 
     def markers(self) -> DataFrame:
         """The control records."""
@@ -261,12 +240,10 @@ class _Source:
 
     @property
     def has_events(self) -> bool:
-        return self.log is not None and event_folder(self.log) is not None
+        return event_folder(self.log) is not None
 
     def bounds(self) -> list[tuple[str, int, int]]:
         """The offset from which each shard's state log is complete, as of now."""
-        if self.log is None:
-            return []
         folder = open_folder(self.log, STATE_TOPIC)
         return [(folder.log_id(), shard, complete_from(each)) for shard, each in folder.shards.items()]
 
@@ -347,8 +324,7 @@ class Archive:
     def _write_note(self) -> None:
         bounds = sorted((*key, offset) for key, offset in self._bounds.items())
         note = {
-            "has_events": self._source.has_events, "has_markers": self._source.has_markers, "complete_from": bounds,
-            "source": self._source.log or self._source.bootstrap,
+            "has_events": self._source.has_events, "has_markers": True, "complete_from": bounds, "source": self._source.log,
         }  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._note, json.dumps(note))

@@ -37,6 +37,8 @@ class GroupData:
     """(truth, outcome) -> partitions of commits, of which `marks` has the newest."""
     openings: list[Row] = field(default_factory=list)
     """The entries of the shard's event log about itself."""
+    what_ifs: list[Row] = field(default_factory=list)
+    """Answers of `coordinator groups what-if --json` about the group."""
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -14,9 +14,12 @@ In a compacted log the beginning is lost: rows that start before `complete_from`
 `acquired_epoch` is the one in the record if there is one (KIP-1251), else null.
 """
 
+from typing import Any
+
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.utils import is_remote
 
 from pyspark_coordinator_log.jobs.vocabulary import CLASSIC, CONSUMER
@@ -55,6 +58,11 @@ def materialize(frame: DataFrame) -> DataFrame:
     if is_local(frame.sparkSession):
         return frame.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK)
     return frame.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def frame_of(spark: SparkSession, table: Any) -> DataFrame:
+    """The rows of an Arrow table. Spark Connect infers no schema from an empty one."""
+    return spark.createDataFrame(table, from_arrow_schema(table.schema))
 
 
 def readable(rows: DataFrame) -> DataFrame:

@@ -7,6 +7,7 @@ folder is invalid, and nothing was written.
 """
 
 import importlib.util
+import json
 import os
 import sys
 import time
@@ -28,7 +29,7 @@ INTERRUPTED = 130
 
 
 MIRROR = "journal"
-"""The folder in that of `follow` which grows with an engine."""
+"""The folder in that of `follow` which grows with a cluster or an engine."""
 SMALL_BYTES = 32 << 20
 """The size below which a log is too short for Spark to compile its plans."""
 
@@ -44,30 +45,43 @@ def run(options: SimpleNamespace) -> int:
             return _rehearse(options)
         if options.job == "prepare":
             return _prepare()
-        if getattr(options, "journal", None) is not None:
-            return _run_over_journal(options)
+        if options.bootstrap is not None or options.journal is not None:
+            return _run_on_copy(options)
         return _run(options)
     except CannotRun as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return REFUSED
 
 
-def _run_over_journal(options: SimpleNamespace) -> int:
-    """Runs a job on a copy of an engine's logs, which grows with it if the job follows."""
-    from coordinator.operations.journal_access import JournalFailed  # noqa: PLC0415 - other sources need no engine
+def _run_on_copy(options: SimpleNamespace) -> int:
+    """Runs a job on a copy of the logs of a cluster or an engine, which grows with them if the job follows."""
+    from coordinator.cli.client_options import security_of_connection  # noqa: PLC0415 - other sources need no network
+    from coordinator.operations.cluster_mirror import copied_cluster, mirrored_cluster  # noqa: PLC0415 - as above
+    from coordinator.operations.journal_access import JournalFailed  # noqa: PLC0415 - as above
     from coordinator.operations.journal_mirror import mirrored  # noqa: PLC0415 - as above
     from coordinator.operations.log_source import LogSource  # noqa: PLC0415 - as above
     from coordinator.server import CannotStart  # noqa: PLC0415 - as above
 
     _check_out(options.out)
+    security = security_of_connection(vars(options))  # type: ignore[arg-type]
     try:
         if options.job != "follow":
-            with LogSource(None, options.journal, options.journal_cluster).opened() as folder:
+            copy = (
+                LogSource(None, options.journal, options.journal_cluster).opened()
+                if options.bootstrap is None
+                else copied_cluster(options.bootstrap, options.timeout, security)
+            )
+            with copy as folder:
                 options.log = str(folder)
                 return _run(options)
         out = _needs_local(options)
         interval_s = None if options.once else options.interval
-        with mirrored(options.journal, options.journal_cluster, out / MIRROR, interval_s) as check:
+        following = (
+            mirrored(options.journal, options.journal_cluster, out / MIRROR, interval_s)
+            if options.bootstrap is None
+            else mirrored_cluster(options.bootstrap, options.timeout, security, out / MIRROR, interval_s)
+        )
+        with following as check:
             options.log = str(out / MIRROR)
             return _run(options, check)
     except (CannotStart, JournalFailed) as error:
@@ -82,22 +96,23 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
     if getattr(options, "format", None) == DELTA:
         _check_delta(options)
     with _needs_spark():
-        from pyspark.errors import AnalysisException, PySparkRuntimeError  # noqa: PLC0415 - Spark is imported only when a job needs it
+        from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - Spark is imported only when a job needs it
 
         from pyspark_coordinator_log.folders import NoLog  # noqa: PLC0415 - as above
         from pyspark_coordinator_log.jobs import java, sources  # noqa: PLC0415 - as above
-        from pyspark_coordinator_log.jobs.session import session  # noqa: PLC0415 - as above
+        from pyspark_coordinator_log.jobs.session import is_connect, session  # noqa: PLC0415 - as above
     try:
         if options.log is not None:
             sources.check_log(options.log)
         elif getattr(options, "archive", None) is not None:
             sources.check_archive(options.archive)
         read_options = _read_options(options)
+        what_ifs = [_what_if(path) for path in getattr(options, "what_if", ())]
     except (NoLog, ValueError) as error:
         raise CannotRun(str(error)) from error
-    _check_java()
+    if not is_connect(options.master):
+        _check_java()
     with _steps() as step:
-        kafka_settings = dict(_pairs(options.kafka, "--kafka"))
         small = options.log is not None and options.job != "follow" and sources.log_bytes(options.log) < SMALL_BYTES
         settings = dict(_pairs(options.conf, "--conf"))
         if options.job == "follow":
@@ -113,24 +128,17 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
             from pyspark_coordinator_log.jobs import follow  # noqa: PLC0415 - as above
 
             try:
-                follow.follow(spark, options, read_options, kafka_settings, step, check)
+                follow.follow(spark, options, read_options, step, check)
             except (follow.FollowFailed, JournalFailed) as error:
                 print(f"coordinator: {error}", file=sys.stderr)
                 return FAILED
-            except sources.NoTopic as error:
-                raise CannotRun(str(error)) from error
-            except AnalysisException as error:
-                raise CannotRun(_no_source(error, spark.version)) from error
             return DONE
-        try:
-            derived = _derived(spark, options, read_options, kafka_settings)
-        except AnalysisException as error:
-            raise CannotRun(_no_source(error, spark.version)) from error
-        except sources.NoTopic as error:
-            raise CannotRun(str(error)) from error
-        for group in options.group:
+        derived = _derived(spark, options, read_options)
+        for group in (*options.group, *(each["group"] for each in what_ifs)):
             if not derived.source.has_group(group):
                 raise CannotRun(f"there is no group {group} in {derived.source.name}")
+        if options.job == "report":
+            return _report(options, derived, what_ifs, step)
         return _BATCH[options.job](options, derived, spark, step)
 
 
@@ -169,16 +177,14 @@ def _prepare() -> int:
     return DONE
 
 
-def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str], kafka_settings: dict[str, str]) -> Any:
+def _derived(spark: Any, options: SimpleNamespace, read_options: dict[str, str]) -> Any:
     from pyspark_coordinator_log.jobs import sources  # noqa: PLC0415 - see _run
     from pyspark_coordinator_log.jobs.tables import Derived  # noqa: PLC0415 - see _run
     from pyspark_coordinator_log.options import parse  # noqa: PLC0415 - see _run
 
     if options.log is not None:
-        name = "the engine" if getattr(options, "journal", None) is not None else options.log
+        name = "the engine" if options.journal is not None else options.bootstrap or options.log
         found = sources.from_log(spark, options.log, read_options, name)
-    elif options.bootstrap is not None:
-        found = sources.from_kafka(spark, options.bootstrap, kafka_settings)
     else:
         found = sources.from_archive(spark, options.archive)
     period = parse({**read_options, "path": "."})
@@ -212,16 +218,28 @@ def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int
     return DONE if audit.is_clean(found) else FAILED
 
 
-def _report(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int:
+def _report(options: SimpleNamespace, derived: Any, what_ifs: list[dict[str, Any]], step: Any) -> int:
     from pyspark_coordinator_log.jobs import report  # noqa: PLC0415 - see _run
 
     folder = _needs_local(options)
-    for page in report.write(derived, folder, options.title, step):
+    for page in report.write(derived, folder, options.title, step, what_ifs):
         print(page)
     return DONE
 
 
-_BATCH = {"tables": _tables, "audit": _audit, "report": _report}
+_BATCH = {"tables": _tables, "audit": _audit}
+_WHAT_IF = {"group", "settings", "recorded", "replayed_unchanged", "replayed_changed", "proof", "assumptions"}
+
+
+def _what_if(path: str) -> dict[str, Any]:
+    """An answer of `coordinator groups what-if --json`. Raises CannotRun."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CannotRun(f"--what-if {path}: {error}") from error
+    if not isinstance(found, dict) or not found.keys() >= _WHAT_IF:
+        raise CannotRun(f"--what-if {path}: not an answer of coordinator groups what-if --json")
+    return found
 
 
 def _rehearse(options: SimpleNamespace) -> int:
@@ -239,15 +257,6 @@ def _rehearse(options: SimpleNamespace) -> int:
         f"{truth['planted_partitions']:,} of those accepted"
     )
     return DONE
-
-
-def _no_source(error: Exception, version: str) -> str:
-    """Adds a hint if the Kafka connector is missing, which pip does not install with Spark."""
-    text = str(error).splitlines()[0]
-    if "kafka" not in text:
-        return text
-    package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
-    return f"this Spark has no Kafka source, which is a separate package: --conf spark.jars.packages={package}"
 
 
 def _check_out(out: str) -> None:

@@ -240,6 +240,29 @@ def policies(rows: Sequence[Row], *, has_events: bool, kind: str | None) -> Iter
     )  # fmt: skip
 
 
+def what_if(answer: Row) -> Iterator[Markup]:
+    """The harm then and under another setting, how well the replay reproduces what was recorded, and what it assumes."""
+    then, now = answer["settings"]["then"], answer["settings"]["now"]
+    differences = [f"{name}: {then[name]} → {now[name]}" for name in then if then[name] != now[name]]
+    period = f"{clock(answer['from_ms'])} to {clock(answer['to_ms'])} UTC"
+    yield tag("p", tag("b", "; ".join(differences) or "No setting is changed."), f" ({period}, replayed)")
+    yield table(
+        ("measure", "recorded", "replayed, unchanged", "replayed, changed"),
+        (
+            (name.replace("_", " "), *(f"{answer[column][name]:,}" for column in _REPLAYS))
+            for name in answer["recorded"]
+        ),
+        (1, 2, 3),
+        about="What another setting would have changed",
+    )
+    yield tag("p", answer["proof"]["text"])
+    yield tag("p", "Assumed:")
+    yield tag("ul", *(tag("li", each) for each in answer["assumptions"]))
+
+
+_REPLAYS = ("recorded", "replayed_unchanged", "replayed_changed")
+
+
 def _policy_name(row: Row) -> Markup | str:
     if row["replayed"] != IN_FORCE:
         return whole(str(row["replayed"]).replace("_", "-"))

@@ -62,6 +62,7 @@ def group_page(found: GroupData, title: str, index: str | None, *, has_events: b
         *_why(found),
         _figures(found, has_events=has_events),
         *_notes(found, has_events=has_events),
+        *(_section("What another setting would have changed", *page_tables.what_if(each)) for each in found.what_ifs),
         _section("Timeline", *_timeline(found, by_epoch)),
         _section("Broken invariants", *page_tables.broken(found, has_events=has_events)),
         _section("Replay of the fencing policies",

@@ -9,7 +9,7 @@ The size of a page is bounded. For a group with many partitions, only those that
 worst or newest entries and state the full length. The tables have everything.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,18 +30,33 @@ GROUPS_MAX = 200
 INDEX_MAX = 5_000
 
 
-def write(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
-    """Writes the pages and yields their paths. If there is only one group, there is no index."""
+def write(
+    derived: Derived,
+    folder: Path,
+    title: str | None,
+    step: Callable[[str], None],
+    what_ifs: Sequence[group_data.Row] = (),
+) -> Iterator[Path]:
+    """Writes the pages and yields their paths. If there is only one group, there is no index.
+
+    `what_ifs`: answers of `coordinator groups what-if --json`, which stand on the pages of their groups.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     derived.keep = lambda _, frame: materialize(frame)
     spark = derived.source.state.sparkSession
     with TemporaryDirectory(dir=folder, prefix=".verdicts-") as verdicts:
         if is_local(spark):
             derived.judge = Store(spark, verdicts, PARQUET).judge
-        yield from _write_all(derived, folder, title, step)
+        yield from _write_all(derived, folder, title, step, what_ifs)
 
 
-def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable[[str], None]) -> Iterator[Path]:
+def _write_all(
+    derived: Derived,
+    folder: Path,
+    title: str | None,
+    step: Callable[[str], None],
+    what_ifs: Sequence[group_data.Row],
+) -> Iterator[Path]:
     chosen, count = _choose(derived)
     step(f"{count} groups")
     found = _collect(derived, chosen)
@@ -49,6 +64,7 @@ def _write_all(derived: Derived, folder: Path, title: str | None, step: Callable
     heading = title or derived.source.name
     only = len(found) == 1 and count == 1
     for each in found:
+        each.what_ifs = [one for one in what_ifs if one["group"] == each.name]
         path = folder / pages.file_name(each.key)
         write_atomically(
             path,

@@ -20,8 +20,6 @@ DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.authenticate.socketTimeout": f"{WORKER_WITHIN_S}s",
-    # Without it the Kafka source silently reads nothing from an internal topic (see pyspark_coordinator_log/kafka.py).
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }
 LOCAL = {
     "spark.ui.enabled": "false",
@@ -42,6 +40,11 @@ QUICK = {
 
 The classes are Spark's own, as pip installed them, and verifying them takes a sixth of the start-up time.
 """
+
+
+def is_connect(master: str | None) -> bool:
+    """Whether Spark is reached through Spark Connect, so that this process needs no Java."""
+    return master is not None and master.startswith("sc://")
 
 
 def is_submitted() -> bool:
@@ -65,7 +68,9 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
         master = "local[*]"
     values = dict(DEFAULTS)
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(WORKER_WITHIN_S))
-    if master is not None:
+    if master is not None and is_connect(master):
+        builder = builder.remote(master)
+    elif master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -74,6 +79,9 @@ def session(master: str | None, settings: dict[str, str], *, quick: bool = False
             values |= LOCAL | (QUICK if quick else {}) | (SMALL if small else {})
             if java_options := archive_options():
                 values["spark.driver.defaultJavaOptions"] = java_options
+    if is_connect(master):
+        # The server has its other settings already.
+        values = {name: value for name, value in values.items() if name.startswith("spark.sql.")}
     for name, value in (values | settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

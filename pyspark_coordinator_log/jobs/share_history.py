@@ -43,9 +43,9 @@ from pyspark_coordinator_log.jobs.vocabulary import (
 )
 
 ACQUIRED, ACKNOWLEDGED, ARCHIVED = "RecordsAcquired", "RecordsAcknowledged", "RecordsArchived"
-INITIALIZED = "SharePartitionsInitialized"
+INITIALIZED, DEAD_LETTERED = "SharePartitionsInitialized", "RecordsDeadLettered"
 _ENDS = {"AcquisitionLockExpired": LOCK_ENDED, "RecordsReleased": SESSION_ENDED}
-TYPES = (ACQUIRED, ACKNOWLEDGED, ARCHIVED, INITIALIZED, *_ENDS)
+TYPES = (ACQUIRED, ACKNOWLEDGED, ARCHIVED, INITIALIZED, DEAD_LETTERED, *_ENDS)
 """The events that are read."""
 _OUTCOMES = {"gap": GAP, "accept": ACCEPTED, "release": RELEASED, "reject": REJECTED}
 _SETTLED = frozenset({ACCEPTED, REJECTED, GAP})
@@ -77,10 +77,15 @@ class Delivery:
     """The event that says so."""
     archived: bool = False
     """Whether it was the last delivery, because of share.delivery.count.limit."""
+    dead_letter: Row | None = None
+    """The event that says what became of the records as dead letters."""
 
     def columns(self) -> dict[str, Any]:
         """The columns of the table that are not those of the share partition."""
-        acquired, settled = self.acquired or {}, self.settled or {}
+        acquired, settled, dead = self.acquired or {}, self.settled or {}, self.dead_letter or {}
+        queue_offset = dead.get("queue_offset")
+        if queue_offset is not None:
+            queue_offset += self.first - dead["ranges"][0]["first_offset"]
         return {
             "first_offset": self.first,
             "last_offset": self.last,
@@ -92,6 +97,10 @@ class Delivery:
             "outcome": self.outcome,
             "evidence": self.evidence,
             "archived": self.archived,
+            "queue_topic": dead.get("queue_topic"),
+            "queue_partition": dead.get("queue_partition"),
+            "queue_offset": queue_offset,
+            "queue_error": dead.get("reason"),
             "cause": settled.get("cause") or None,
             "settled_offset": settled.get("offset"),
             "settled_ms": settled.get("time_ms"),
@@ -238,10 +247,14 @@ class ShareHistory:
         for each in event["ranges"] or ():
             if kind == ACQUIRED:
                 self._acquire(event, each)
-            elif kind == ARCHIVED:
+            elif kind in {ARCHIVED, DEAD_LETTERED}:
                 for _, _, delivery in self._last.over(each["first_offset"], each["last_offset"]):
-                    if delivery is not None and not _is_older(event, delivery):
+                    if delivery is None or _is_older(event, delivery):
+                        continue
+                    if kind == ARCHIVED:
                         delivery.archived = True
+                    else:
+                        delivery.dead_letter = event
             else:
                 self._settle(event, each, _ENDS.get(kind) or _OUTCOMES[each["acknowledge_type"]])
 

@@ -1,8 +1,8 @@
 """The sources of the rows, and the views that each can provide.
 
-    a log folder      our state log and event log, or a Kafka broker's state log alone
-    a Kafka cluster   its topics, through Spark's Kafka source: no control records, and events only from our server
-    an archive        what `follow` has kept of either (follow.py)
+    a log folder      our state log and event log, or a Kafka broker's state log alone; of a cluster or
+                      a journal job.py makes a copy
+    an archive        what `follow` has kept of it (follow.py)
 
 A view that a source cannot provide is None, never a substitute. Events whose decisions never took effect (gaps.py) are dropped
 here, so that no other module sees them.
@@ -26,9 +26,7 @@ from pyspark.sql.types import StructType
 
 from coordinator.groups import rebalance_causes
 from coordinator.log.batch import HEADER_BYTES, key_values, read_header
-from coordinator.operations.client import Client, OperationFailed
 from pyspark_coordinator_log import columns, messages, planning, positions
-from pyspark_coordinator_log import kafka as adapter
 from pyspark_coordinator_log.folders import (
     EVENT_TOPIC,
     SHARE_STATE_TOPIC,
@@ -40,7 +38,7 @@ from pyspark_coordinator_log.folders import (
 )
 from pyspark_coordinator_log.jobs import deliveries, gaps, judging, share_history
 from pyspark_coordinator_log.jobs.deliveries import ShareLogs
-from pyspark_coordinator_log.jobs.intervals import materialize
+from pyspark_coordinator_log.jobs.intervals import frame_of, materialize
 from pyspark_coordinator_log.jobs.verdicts import ArrowBatches
 from pyspark_coordinator_log.jobs.vocabulary import ASSIGNMENT_INVALID, COMMIT_DECIDED
 from pyspark_coordinator_log.options import parse
@@ -80,9 +78,6 @@ _SELDOM_COLUMNS = tuple(dict.fromkeys((*EVENT_COLUMNS, *gaps.OPENING_COLUMNS)))
 COMPLETE_FROM = "log_id string, shard int, complete_from bigint"
 _PACKET = pa.schema([("log_id", pa.string()), ("shard", pa.int32()), ("packet", pa.binary())])
 END_OFFSETS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end_offset", pa.int64())])
-KAFKA_WITHIN_S = 10.0
-KAFKA_LOG = "kafka"
-"""The `log_id` of rows read through a consumer, which does not show the cluster's id."""
 ARCHIVE_NOTE = "archive.json"
 
 
@@ -199,7 +194,7 @@ def _packets_in(
         for number, task in enumerate(tasks)
         for (log_id, shard), parts in groupby(task, lambda part: (part.log_id, part.folder.shard))
     ]
-    places = spark.createDataFrame(pa.Table.from_pylist(rows, _PACKET.append(pa.field("id", pa.int64()))))
+    places = frame_of(spark, pa.Table.from_pylist(rows, _PACKET.append(pa.field("id", pa.int64()))))
     return spark.range(0, len(tasks), 1, max(len(tasks), 1)).join(F.broadcast(places), "id").drop("id")
 
 
@@ -259,27 +254,6 @@ def from_log(spark: SparkSession, path: str, options: dict[str, str], name: str 
     )
 
 
-def from_kafka(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> LogSource:
-    """Reads the coordinator's topics of a cluster. `settings` are options of the Kafka connector.
-
-    The extent of compaction is unknown, so no history counts as complete. Raises NoTopic.
-    """
-    counts = kafka_partitions(bootstrap)
-    state = adapter.read_offsets_topic(spark, bootstrap, counts[STATE_TOPIC], options=settings)
-    events = None
-    if EVENT_TOPIC in counts:
-        rows = adapter.read_offsets_topic(spark, bootstrap, counts[EVENT_TOPIC], topic=EVENT_TOPIC, options=settings)
-        events = adapter.from_kafka(rows, columns.EVENTS, KAFKA_LOG)
-    return LogSource(
-        name=bootstrap,
-        state=adapter.from_kafka(state, columns.STATE, KAFKA_LOG),
-        commits=adapter.from_kafka(state, columns.COMMITS, KAFKA_LOG),
-        markers=None,
-        complete_from=_complete_from_rows(spark, []),
-        **_events_in(events),
-    )
-
-
 def _events_in(rows: DataFrame | None) -> dict[str, Any]:
     """What `LogSource` has of the rows of an event log; None: there is none."""
     if rows is None:
@@ -292,23 +266,6 @@ def _events_in(rows: DataFrame | None) -> dict[str, Any]:
         "openings": openings,
         "first_events": gaps.first_events(rows),
     }
-
-
-class NoTopic(Exception):
-    """The cluster is unreachable or has no `__consumer_offsets`; the message says which."""
-
-
-def kafka_partitions(bootstrap: str) -> dict[str, int]:
-    """The partition counts of those coordinator topics that exist."""
-    try:
-        with Client(bootstrap, KAFKA_WITHIN_S) as client:
-            found = client.metadata([STATE_TOPIC, EVENT_TOPIC])
-    except OperationFailed as error:
-        raise NoTopic(str(error)) from error
-    counts = {topic.name: len(topic.partitions) for topic in found.topics if topic.name and topic.partitions}
-    if STATE_TOPIC not in counts:
-        raise NoTopic(f"{bootstrap} has no topic {STATE_TOPIC} (Kafka creates it with the first group)")
-    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +305,7 @@ def _complete_from_rows(spark: SparkSession, bounds: Sequence[Sequence[Any]]) ->
     """COMPLETE_FROM, as Arrow: rows given as Python objects would go through a Python worker of their own."""
     schema = to_arrow_schema(cast(StructType, StructType.fromDDL(COMPLETE_FROM)))
     rows = [dict(zip(schema.names, each, strict=True)) for each in bounds]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+    return frame_of(spark, pa.Table.from_pylist(rows, schema))
 
 
 def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], names: Sequence[str]) -> DataFrame:

@@ -28,7 +28,7 @@ from pyspark_coordinator_log.jobs import deliveries, intervals, invariants, reba
 from pyspark_coordinator_log.jobs.arguments import DELTA, local_folder
 from pyspark_coordinator_log.jobs.files import DAY, DayFiles, write_atomically
 from pyspark_coordinator_log.jobs.findings import Sums
-from pyspark_coordinator_log.jobs.intervals import GROUP, is_local, materialize
+from pyspark_coordinator_log.jobs.intervals import GROUP, frame_of, is_local, materialize
 from pyspark_coordinator_log.jobs.judging import SCHEMA
 from pyspark_coordinator_log.jobs.sources import LogSource
 
@@ -172,7 +172,7 @@ class Derived:
         if self.source.end_offsets is not None:
             partitions = last.select("topic", "partition").distinct().collect()
             ends = self.source.end_offsets([(row["topic"], row["partition"]) for row in partitions])
-        joined = last.join(F.broadcast(last.sparkSession.createDataFrame(ends)), ["topic", "partition"], "left")
+        joined = last.join(F.broadcast(frame_of(last.sparkSession, ends)), ["topic", "partition"], "left")
         return self.keep(
             "lag",
             joined.select(*last.columns, "end_offset", (F.col("end_offset") - F.col("committed_offset")).alias("lag")),
@@ -197,7 +197,7 @@ class Derived:
     def _kept(self, name: str, table: Any) -> DataFrame:
         if self.keep_arrow is not None:
             return self.keep_arrow(name, table)
-        return self.keep(name, self.source.state.sparkSession.createDataFrame(table))
+        return self.keep(name, frame_of(self.source.state.sparkSession, table))
 
     @cached_property
     def topics(self) -> DataFrame:
@@ -302,7 +302,7 @@ class Store:
     def write_arrow(self, name: str, table: Any) -> DataFrame:
         """As `write`, for a table that this process has made: where it can, it writes the file itself."""
         if self._is_remote or not is_local(self._spark):
-            return self.write(name, self._spark.createDataFrame(table))
+            return self.write(name, frame_of(self._spark, table))
         time_column = BY_NAME[name].time_column
         with self._replaced(name, table.schema) as new:
             if time_column is None:

@@ -5,8 +5,7 @@ the same producer in the same shard says whether it was committed or aborted. If
 open as far as this log goes, and the offset is pending.
 
 The log is scanned backwards, so that a commit's marker is the last one seen; scanned forwards, each commit would have to
-search everything after it. Rows read through a consumer (Spark's Kafka source) do not show which commits were transactional and
-contain no control records, so their outcome is null.
+search everything after it.
 """
 
 from pyspark.sql import DataFrame, Window

@@ -446,7 +446,7 @@ def test_what_members_of_share_groups_do_is_counted():
     for member in "ab":
         sessions.begin(SessionKey("g", member), [PartitionKey(bytes(16), index) for index in range(3)], object())
     machine = ShareMachine(0, 10, [Batch(10, 14, 0, 1), Batch(16, 16, 0, 1)])
-    manager = SimpleNamespace(leaders={"one": SimpleNamespace(machine=machine)}, sessions=sessions)
+    manager = SimpleNamespace(leaders={"one": SimpleNamespace(machine=machine, archiving_count=2)}, sessions=sessions)
     served = scraped(
         server(shard(), share_partitions=SimpleNamespace(of_process=[manager, manager], outcomes=outcomes))
     )
@@ -456,6 +456,7 @@ def test_what_members_of_share_groups_do_is_counted():
         "state_writes_total": 0,
         "in_flight_messages": 14,
         "in_flight_batches": 4,
+        "records_archiving": 4,
         "sessions": 4,
         "session_partitions": 12,
         "records_acquired_total": 9,

@@ -113,6 +113,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/v1/groups", {"query": {"sort": "trouble", "limit": 5}}),
     ("GET", GROUP, {}),
     ("GET", f"{GROUP}/why", {}),
+    ("GET", f"{GROUP}/in-flight", {}),
     ("GET", GROUP, {"query": {"until": "members:1", "timeout_ms": 1}}),
     ("GET", "/v1/events", {"query": {"follow": "false", "limit": 5}}),
     ("GET", "/v1/events/page", {"query": {"type": "MemberJoined,FaultActed", "client": "c", "since_ms": 1}}),

@@ -44,7 +44,7 @@ def test_a_view_says_what_is_in_flight_and_who_holds_it(server: ServerProcess, s
     [held] = partition.pop("held")
     assert partition == {
         "topic": "t", "partition": 0, "start_offset": end + 1, "end_offset": end + 3, "lag": 2, "in_flight": 2,
-        "acquired": 1, "available": 1, "delivery_counts": {"1": 2},
+        "acquired": 1, "available": 1, "archiving": 0, "delivery_counts": {"1": 2},
     }  # fmt: skip
     assert group["lag"] == 2
     [listed] = [each for each in view(server, "/v1/groups")["groups"] if each["group_id"] == sharer.group]

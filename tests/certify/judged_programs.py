@@ -47,10 +47,10 @@ WRONG = {
         "rebalance-forced,rolling-restart,heartbeat-answer-lost",
     ),
     "go lost": Wrong(
-        "commits what it lost", "committed by another", "rolling-restart,commit-unknown-member,heartbeat-unknown-member"
+        "commits what it lost", "committed by another", "rolling-restart,pause-and-zombie-commit,answers-fall-silent"
     ),
     "python wrong_commits lost": Wrong(
-        "commits what it lost", "committed by another", "rolling-restart,commit-unknown-member,heartbeat-unknown-member"
+        "commits what it lost", "committed by another", "rolling-restart,pause-and-zombie-commit,answers-fall-silent"
     ),
     "node back": Wrong("goes back", "committed backwards", "rebalance-forced,rolling-restart,follower-killed"),
     "python wrong_commits back": Wrong(
@@ -59,7 +59,7 @@ WRONG = {
     "python wrong_ignores_revocation": Wrong(
         "ignores revocation",
         "read by two at once",
-        "pause-and-zombie-commit,rolling-restart,commit-unknown-member,poll-interval-exceeded",
+        "pause-and-zombie-commit,rolling-restart,poll-interval-exceeded",
     ),
     "node skips": Wrong(
         "skips what it could not write",
@@ -164,7 +164,7 @@ WRONG_SHARE = {
     "python wrong_share first": Wrong(
         "accepts, then processes",
         "accepted too early",
-        "rolling-restart,holder-killed,poison-record",
+        "rolling-restart,share-member-removed,poison-record",
         protocol="share",
     ),
     "python wrong_share thread": Wrong(

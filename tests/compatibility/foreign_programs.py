@@ -33,6 +33,7 @@ def go_program(folder: Path, openapi: bytes = b"") -> list[str]:
             pytest.skip(f"Go could not get what {folder.name} needs: {fetched.stderr[-500:]}")
         # Names unique to this process: two test runs may build at once.
         building, output = (program.with_name(f"{each}-{os.getpid()}") for each in ("build", "program"))
+        shutil.rmtree(building, ignore_errors=True)  # of a test before, whose build took too long
         shutil.copytree(folder, building)
         if openapi:
             (building / "openapi.json").write_bytes(openapi)

@@ -18,13 +18,14 @@ WITHOUT_COMMAND = {
     ("GET", "/v1/openapi.json"),
     ("GET", "/v1/events/page"),
     ("GET", "/v1/groups/{group_id}/why"),
+    ("GET", "/v1/groups/{group_id}/in-flight"),
     ("GET", "/v1/overview"),
     ("GET", "/v1/topics/{topic}"),
     ("GET", "/v1/topics/{topic}/partitions/{partition}/records"),
 }
 """The first is for programs that make a client; the stream has the events of the second; `coordinator groups why` has the
-answer of the third from the log. The others are the page's; a program has metrics, and clients of Kafka for topics and their
-records."""
+answer of the third from the log, and the fourth is a part of the view of a group. The others are the page's; a program has
+metrics, and clients of Kafka for topics and their records."""
 
 
 class First:

@@ -26,6 +26,12 @@ CONFIG = GroupsConfig()
         ("streams.heartbeat.interval.ms", "20000", "must be in the range 5000 to 15000 inclusive."),
         ("streams.assignment.interval.ms", "-1", "streams.assignment.interval.ms: Value must be at least 0"),
         ("streams.num.standby.replicas", "3", "streams.num.standby.replicas must be less than or equal to 2"),
+        ("streams.num.warmup.replicas", "21", "streams.num.warmup.replicas must be less than or equal to 20"),
+        (
+            "streams.num.warmup.replicas",
+            "-1",
+            "Invalid value -1 for configuration streams.num.warmup.replicas: Value must be at least 0",
+        ),
         ("streams.task.offset.interval.ms", "1", "must be greater than or equal to 15000"),
         ("streams.task.offset.interval.ms", "0", "Value must be at least 1"),
         ("streams.acceptable.recovery.lag", "x", "Not a number of type LONG"),

@@ -146,6 +146,10 @@ def test_a_member_of_a_consumer_group_that_expires_before_it_revokes_was_waited_
     assert waits(first)["stuck"] > 40_000
     shown = progress_view(h.consumer())["rebalances"][1]
     assert {"member_id": "stuck", "waited_ms": waits(first)["stuck"]} in shown["waited_for"]
+    (overtaking,) = h.events_of("RebalanceCompleted")[2:]
+    ended = h.facts_named("rebalance_ended")[-1]
+    assert (ended["epoch"], ended["waited_ms"]) == (4, first.duration_ms)
+    assert overtaking.duration_ms < first.duration_ms, "both ended at once, and the line is about the first"
 
 
 def test_the_assignment_interval_is_shown_as_itself():

@@ -57,6 +57,14 @@ def one_by_one():
     return [topic | {"partitions": [each]} for topic in offsets() for each in topic["partitions"][::2]]
 
 
+def committed():
+    """The partitions of these offsets."""
+    return [
+        {"name": name, "partitions": [{"partition_index": index} for index in range(count)]}
+        for name, count in WIDE.items()
+    ]
+
+
 COMMIT = {"group_id": "other", "generation_id_or_member_epoch": -1}
 TRANSACTION = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0}
 NOWHERE = [{"name": "nowhere", "partitions": [{"partition_index": index} for index in range(19_000)]}]
@@ -91,6 +99,7 @@ REQUESTS = [
     ("OffsetCommit", 2, lambda _: COMMIT | {"topics": offsets(), "retention_time_ms": 60_000}),
     ("OffsetDelete", 0, lambda _: {"group_id": "big", "topics": NOWHERE}),
     ("TxnOffsetCommit", 5, lambda _: COMMIT | TRANSACTION | {"topics": offsets()}),
+    ("OffsetDelete", 0, lambda _: {"group_id": "big", "topics": committed()}),
 ]
 """The values may depend on whether a request is sent for the first (0) or the second time: topics are deleted once."""
 

@@ -13,7 +13,7 @@ from tests.nodes.world import World, fetched, next_replica
 from tests.support.waiting import WITHIN_S
 from tests.support.wire import ConnectionClosed, Values
 
-BROKER, DYNAMIC_BROKER, INVALID_REQUEST = 4, 2, 42
+BROKER, DYNAMIC_BROKER, STATIC_BROKER, INVALID_REQUEST = 4, 2, 4, 42
 NOT_LEADER, NOT_COORDINATOR, FENCED, NOT_ENOUGH_REPLICAS = 6, 16, 74, 19
 ELECTION_NOT_NEEDED, PREFERRED_NOT_AVAILABLE, ELIGIBLE_NOT_AVAILABLE = 84, 80, 83
 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS = 38, 39, 85
@@ -367,3 +367,11 @@ def test_an_unclean_election_finds_nobody_because_a_replica_that_is_up_is_in_syn
     world.control.broker(first).down()
     assert world.partition(at=third)["leader_id"] == -1
     assert elected(world, third, [0], unclean=True) == {("orders", 0): ELIGIBLE_NOT_AVAILABLE}
+
+
+def test_each_broker_says_its_rack_among_its_configs(world: World) -> None:
+    for broker, rack in enumerate("abc"):
+        with world.link(broker) as link:
+            asked = [{"resource_type": BROKER, "resource_name": str(broker), "configuration_keys": ["broker.rack"]}]
+            [config] = link.call("DescribeConfigs", 4, resources=asked)["results"][0]["configs"]
+        assert (config["name"], config["value"], config["config_source"]) == ("broker.rack", rack, STATIC_BROKER)

@@ -52,8 +52,9 @@ def cells(page: Any, table: str) -> list[list[str]]:
 
 def test_the_page_says_what_is_in_flight_and_who_holds_it(page_of_group: Callable[..., Any]) -> None:
     page = page_of_group()
-    [[partition, _start, lag, in_flight, held, given_back, _deliveries]] = cells(page, "Share partitions")
+    [[partition, _start, lag, in_flight, held, given_back, dead, _deliveries]] = cells(page, "Share partitions")
     assert partition == "t-0"
+    assert dead == "0"
     assert int(in_flight) >= int(held) + int(given_back) == int(lag) > 0
     rows = cells(page, "Records that members hold")
     assert rows

@@ -13,7 +13,6 @@ from pyspark_coordinator_log import JAVA_OPTIONS
 from tests.pipeline.group_activity import LONG_SESSIONS, run_groups, run_transactions
 from tests.pipeline.pipeline_rows import quick
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.spark_connector import connector_jars
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _NEEDS = ("pyspark", "pyarrow", "pandas", "numpy")
@@ -44,7 +43,7 @@ _SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """A local session with two cores and 1 GB, and with the Kafka connector if its jars are available."""
+    """A local session with two cores and 1 GB."""
     missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
@@ -58,9 +57,8 @@ def spark() -> Iterator[object]:
     from pyspark.sql import SparkSession
 
     _remember_names()
-    jars = connector_jars()
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    for name, value in (_SETTINGS | {"spark.jars": ",".join(jars or ())}).items():
+    for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield session

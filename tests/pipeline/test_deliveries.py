@@ -99,3 +99,30 @@ def test_the_audit_has_the_deliveries_and_the_mistakes_of_a_data_folder(spark: A
     assert {row["rule"] for row in broken} == {rule for rule, _ in story.planted}
     assert {row["log"] for row in broken} == {"events", "share_state"}
     assert all(row["offset"] is not None and row["topic_key"] == topic_id_text(TOPIC_ID) for row in broken)
+
+
+def test_a_delivery_says_where_its_dead_letters_are() -> None:
+    def event(kind: str, offset: int, first: int, last: int, **fields: Any) -> dict[str, Any]:
+        about = {"type": kind, "offset": offset, "time_ms": offset, "member_id": "m", "client_id": "c", "loaded_ms": 1}
+        ranges = [{"first_offset": first, "last_offset": last, "delivery_count": 1, "acknowledge_type": "reject"}]
+        return about | {"event_number": offset, "ranges": ranges, "cause": "", "error": None} | fields
+
+    queue = {"queue_topic": "dlq.t", "queue_partition": 3, "queue_offset": 70, "reason": None, "member_id": ""}
+    failed = {"queue_topic": "dlq.t", "queue_partition": None, "queue_offset": None, "reason": "full", "member_id": ""}
+    history = ShareHistory(
+        [
+            event("RecordsAcquired", 1, 0, 9),
+            event("RecordsAcknowledged", 2, 4, 9),
+            event("RecordsDeadLettered", 3, 4, 7, **queue),
+            event("RecordsDeadLettered", 4, 8, 9, **failed),
+        ],
+        DurableState([]),
+        None,
+    )
+    columns = ("first_offset", "last_offset", "queue_topic", "queue_partition", "queue_offset", "queue_error")
+    rows_found = sorted(tuple(each.columns()[name] for name in columns) for each in history.deliveries)
+    assert rows_found == [
+        (0, 3, None, None, None, None),
+        (4, 7, "dlq.t", 3, 70, None),
+        (8, 9, "dlq.t", None, None, "full"),
+    ]

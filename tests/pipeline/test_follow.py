@@ -69,7 +69,7 @@ def options(log: Path, out: Path, **fields: Any) -> argparse.Namespace:
 
 
 def run(spark: Any, log: Path, out: Path, **fields: Any) -> None:
-    follow.follow(spark, options(log, out, **fields), {}, {}, lambda _: None)
+    follow.follow(spark, options(log, out, **fields), {}, lambda _: None)
 
 
 def kept(spark: Any, out: Path, name: str) -> list[Any]:
@@ -163,7 +163,7 @@ class FailingWrites:
 def test_batches_and_failures_give_the_results_of_the_reference_model(spark, story, tmp_path, monkeypatch):
     """Intervals, verdicts and broken invariants, from batches with only state, only events, and both."""
     log, out = story.write(tmp_path / "log"), tmp_path / "out"
-    source = follow._Source(spark, options(log, out), {}, {})
+    source = follow._Source(spark, options(log, out), {})
     failing = FailingWrites(monkeypatch)
     # The events lag behind the state by more than a batch, and then arrive alone.
     parts = cuts(story, (0.4, 0.3), (1.0, 0.3), (1.0, 1.0))
@@ -189,7 +189,7 @@ def test_a_stream_that_dies_and_resumes_archives_every_record_once(spark, story,
     failing, said = FailingWrites(monkeypatch), []
     log.grow(0.5, 0.5)
     failing.left = 3
-    follow.follow(spark, options(log.folder, out), {}, {}, said.append)
+    follow.follow(spark, options(log.folder, out), {}, said.append)
     # On a busy machine there may be more lines, about Python workers that did not start in time.
     again = [line for line in said if "trying again from the checkpoint" in line]
     assert again
@@ -208,7 +208,7 @@ def test_a_stream_that_dies_and_resumes_archives_every_record_once(spark, story,
 def test_retention_leaves_the_members_of_that_time_so_that_later_commits_are_judged(spark, story, tmp_path):
     """An archive whose oldest batches were deleted calls no commit of a member a zombie that the whole log does not."""
     log, out = story.write(tmp_path / "log"), tmp_path / "out"
-    source = follow._Source(spark, options(log, out), {}, {})
+    source = follow._Source(spark, options(log, out), {})
     archive = follow.Archive(out, source)
     parts = cuts(story, (0.3, 1.0), (0.6, 1.0), (1.0, 1.0))
     history = archive.view("history")

@@ -89,6 +89,27 @@ def test_a_group_that_is_not_in_the_log_is_refused_and_nothing_is_written(
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "wrong"), [("{}", "not an answer of coordinator groups what-if --json"), ("?", "Expecting")]
+)
+def test_a_file_that_is_no_answer_of_what_if_is_refused_before_spark_starts(recorded_storm, tmp_path, text, wrong):
+    (tmp_path / "answer.json").write_text(text)
+    out = tmp_path / "report"
+    arguments = [
+        "report",
+        "--log",
+        str(recorded_storm.data),
+        "--out",
+        str(out),
+        "--what-if",
+        str(tmp_path / "answer.json"),
+    ]
+    done = submitted(*arguments)
+    assert done.returncode == 2
+    assert f"--what-if {tmp_path / 'answer.json'}: {wrong}" in done.stderr
+    assert not out.exists()
+
+
 def test_delta_tables_without_deltalake_are_refused_before_anything_is_written(tmp_path):
     out = tmp_path / "out"
     arguments = ["tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta"]

@@ -120,8 +120,13 @@ def test_the_events_of_share_groups_have_columns(tmp_path: Path) -> None:
     assert topic_id is not None
     deliveries = Deliveries("archived", "g", "a", "u", topic_id, 0, "a cause", 3, [(7, 9, 5, -1)], 1_000, 1)
     h._apply(note_deliveries(h.groups, h.now_ms, deliveries=deliveries))
+    queue = ("dlq.u", 2, 40, None)
+    dead = deliveries._replace(outcome="dead_lettered", member_id="", queue=queue)
+    h._apply(note_deliveries(h.groups, h.now_ms, deliveries=dead))
     made.write_log(tmp_path, [[made.batch(0, encoded(h.events, EVENT_KEYS))]], topic="__coordinator_events")
     rows = {row["type"]: row for row in read(tmp_path, "events")}
+    columns = ("queue_topic", "queue_partition", "queue_offset", "reason")
+    assert tuple(rows["RecordsDeadLettered"][each] for each in columns) == queue
     archived, initialized = rows["RecordsArchived"], rows["SharePartitionsInitialized"]
     assert (archived["group_kind"], archived["member_id"], archived["client_id"]) == ("share", "a", "client")
     assert archived["cause"] == "a cause"

@@ -8,15 +8,25 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from click.testing import CliRunner
+
 from coordinator import cli
+from coordinator_lab.cli.what_if import what_if
 from pyspark_coordinator_log.jobs import report, sources, tables
 
 
 @pytest.fixture(scope="module")
-def storm_page(spark, recorded_storm, tmp_path_factory):
+def foretold(recorded_storm):
+    """What `coordinator groups what-if` says about the storm with longer sessions."""
+    options = ["orders", "--log", str(recorded_storm.data), "--set", "session.timeout.ms=30000", "--json"]
+    return json.loads(CliRunner().invoke(what_if, options, standalone_mode=False).stdout)
+
+
+@pytest.fixture(scope="module")
+def storm_page(spark, recorded_storm, foretold, tmp_path_factory):
     source = sources.from_log(spark, str(recorded_storm.data), {})
     derived = tables.Derived(source=source.for_groups(["orders"]))
-    [path] = report.write(derived, tmp_path_factory.mktemp("report"), "a storm", lambda _: None)
+    [path] = report.write(derived, tmp_path_factory.mktemp("report"), "a storm", lambda _: None, [foretold])
     return path.read_text()
 
 
@@ -38,6 +48,17 @@ def test_the_report_opens_with_the_answer_of_groups_why(storm_page, recorded_sto
     start = next(place for place, line in enumerate(lines) if line.startswith("REBALANCES"))
     said = [line.split(maxsplit=2) for line in lines[start + 1 : start + 1 + len(causes)]]
     assert causes == [(text, count) for count, _, text in said]
+
+
+def test_the_report_says_what_another_setting_would_have_changed(storm_page, foretold):
+    text = unescape(storm_page)
+    assert "session.timeout.ms: 10000 → 30000" in text
+    assert foretold["proof"]["text"] in text
+    assert all(each in text for each in foretold["assumptions"])
+    then, unchanged, now = (foretold[each] for each in ("recorded", "replayed_unchanged", "replayed_changed"))
+    expected = [[name.replace("_", " "), *(f"{each[name]:,}" for each in (then, unchanged, now))] for name in then]
+    assert cells(storm_page, "What another setting would have changed") == expected
+    assert now["rebalances"] < unchanged["rebalances"] / 2
 
 
 def test_the_report_shows_clients_and_not_the_ids_of_their_members(storm_page, recorded_storm):

@@ -1,17 +1,17 @@
-"""Tables of a log that Apache Kafka wrote, from its segments and through Spark's Kafka source.
+"""Tables of a log that Apache Kafka wrote, from its segments and from a copy over the network.
 
 Kafka has no event log, so the tables do not say who committed what, or why a group rebalanced. Everything in its records is
-the same both ways, except that only the segments show transactions.
+the same both ways.
 """
 
 from typing import Any
 
 import pytest
 
-from tests.support.spark_connector import connector_jars, why_no_connector
-
 pytest.importorskip("pyspark")
 
+from coordinator.client.blocking import UNPROTECTED
+from coordinator.operations.cluster_mirror import copied_cluster
 from pyspark_coordinator_log.jobs import sources, tables
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
@@ -47,12 +47,11 @@ def test_both_kinds_of_groups_have_tables_without_event_data(spark, kafka_with_h
     assert outcomes == {(100, "committed"), (200, "aborted")}
     assert rows(ours.transactions, "outcome", "commits") == {("committed", 1), ("aborted", 1)}
 
-    if connector_jars() is None:
-        pytest.skip(f"read from the segments; Spark's Kafka connector is missing: {why_no_connector()}")
-    theirs = derived(sources.from_kafka(spark, broker.bootstrap, {}))
-    for name in ("member_intervals", "epochs"):
-        wanted = [each for each in getattr(ours, name).columns if each not in ("log_id", "held", "unread_assignment")]
-        assert rows(getattr(theirs, name), *wanted) == rows(getattr(ours, name), *wanted)
-    assert rows(theirs.offset_commits, "outcome") == {(None,)}
-    assert theirs.commit_verdicts is None
-    assert theirs.transactions is None
+    with copied_cluster(broker.bootstrap, 30, UNPROTECTED) as folder:
+        theirs = derived(sources.from_log(spark, str(folder), {}))
+        for name in ("member_intervals", "epochs", "offset_commits", "transactions"):
+            wanted = [
+                each for each in getattr(ours, name).columns if each not in ("log_id", "held", "unread_assignment")
+            ]
+            assert rows(getattr(theirs, name), *wanted) == rows(getattr(ours, name), *wanted)
+        assert theirs.commit_verdicts is None

@@ -12,7 +12,6 @@ import pytest
 from tests.pipeline.group_activity import LONG_SESSIONS
 from tests.pipeline.pipeline_rows import QUICK
 from tests.support.server_process import ServerProcess, start_together
-from tests.support.spark_connector import connector_jars, why_no_connector
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, ConnectionClosed
 
@@ -20,6 +19,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("asyncpg")
 
 from coordinator import cli
+from coordinator.client.blocking import UNPROTECTED
+from coordinator.operations.cluster_mirror import copied_cluster
 from pyspark_coordinator_log.jobs import audit, sources, tables
 
 pytestmark = pytest.mark.usefixtures("quick_plans")
@@ -231,12 +232,11 @@ def test_the_audit_of_a_copy_of_the_journal_finds_what_it_finds_on_one_server(
 
 
 def test_the_audit_through_the_workers_finds_the_same(spark, shared, control):
-    if connector_jars() is None:
-        pytest.skip(f"Spark's Kafka connector is missing: {why_no_connector()}")
     worker, _ = shared
-    derived = tables.Derived(source=sources.from_kafka(spark, worker.bootstrap, {}), keep=lambda _, made: made.cache())
-    assert rebalances(derived) == control[1]
-    found = derived.sums.commits()
+    with copied_cluster(worker.bootstrap, 30, UNPROTECTED) as folder:
+        derived = tables.Derived(source=sources.from_log(spark, str(folder), {}), keep=lambda _, made: made.cache())
+        assert rebalances(derived) == control[1]
+        found = derived.sums.commits()
     assert found.pop("by_event_alone") == found["decisions"]  # a consumer does not see how much was compacted
     assert found == {name: count for name, count in control[0]["commits"].items() if name != "by_event_alone"}
 

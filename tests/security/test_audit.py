@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from coordinator.security.access import READ_TOPIC, AclOperation, ResourceType
+from coordinator.security.access import READ_TOPIC, Access, AclOperation, ResourceType
 from coordinator.security.acls import Acl, PatternType, PermissionType
 from coordinator.security.audit import LINES_PER_MINUTE_MAX, LOGGER, AuditLog
 from coordinator.security.principal import Principal
@@ -45,6 +45,24 @@ class Audited:
 def audited(caplog):
     caplog.set_level(logging.INFO, logger=LOGGER)
     return Audited(caplog)
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "kafka_name"),
+    [
+        (ResourceType.TOPIC, "Topic"),
+        (ResourceType.GROUP, "Group"),
+        (ResourceType.CLUSTER, "Cluster"),
+        (ResourceType.TRANSACTIONAL_ID, "TransactionalId"),
+        (ResourceType.DELEGATION_TOKEN, "DelegationToken"),
+        (ResourceType.USER, "User"),
+    ],
+)
+def test_each_type_of_resource_has_kafkas_name(audited, resource_type, kafka_name):
+    """A denial about a type without a name would fail the request."""
+    audited.authorizer.allows(ALICE, HOST, Access(AclOperation.DESCRIBE, resource_type), "name")
+    [line] = audited.lines()
+    assert f" resource={kafka_name}:LITERAL:name " in line
 
 
 def test_a_denial_is_logged_with_all_that_an_operator_asks(audited):

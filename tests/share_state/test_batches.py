@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.share_state.batches import merged
+from coordinator.share_state.batches import NO_BATCHES, Batches, merged
 from coordinator.share_state.share_state import Batch
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
 
 def batches(*each):
-    return tuple(Batch(*one) for one in each)
+    return Batches(Batch(*one) for one in each)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ BATCHES = st.lists(
 
 @given(st.lists(BATCHES, max_size=4), st.integers(-1, 35))
 def test_each_offset_has_the_highest_count_then_state_of_all_that_was_written(writes, start_offset):
-    found, expected = (), {}
+    found, expected = NO_BATCHES, {}
     for write in writes:
         found = merged(found, write, start_offset)
         for first, last, state, count in write:

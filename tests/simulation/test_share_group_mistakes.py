@@ -10,6 +10,7 @@ from coordinator.groups.share.initialized import StatePartitions
 from coordinator.groups.share.update import ShareUpdate
 from coordinator.share_state import machine as state_machine
 from coordinator.share_state import questions, snapshots, state, write
+from coordinator.share_state.batches import NO_BATCHES
 from coordinator.share_state.share_state import Batch
 from coordinator.topics.share import leader, machine
 from coordinator.topics.share.dead_letters import DeadLetters
@@ -31,9 +32,9 @@ def accepted_records_are_given_back(patch: pytest.MonkeyPatch) -> None:
 def acknowledgements_are_answered_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
     persist = ShareLeader._persist
 
-    def answer_at_once(self: ShareLeader, transitions: Any, done: Any) -> None:
+    def answer_at_once(self: ShareLeader, transitions: Any, limits: Any, done: Any) -> None:
         done(None)
-        persist(self, transitions, lambda _: None)
+        persist(self, transitions, limits, lambda _: None)
 
     patch.setattr(ShareLeader, "_persist", answer_at_once)
 
@@ -85,13 +86,13 @@ def any_state_epoch_may_write(patch: pytest.MonkeyPatch) -> None:
 
 def snapshots_lack_what_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
     real = write.snapshot_record
-    patch.setattr(write, "snapshot_record", lambda key, state: real(key, state._replace(batches=())))
+    patch.setattr(write, "snapshot_record", lambda key, state: real(key, state._replace(batches=NO_BATCHES)))
 
 
 def updates_do_not_keep_the_earlier_ones(patch: pytest.MonkeyPatch) -> None:
     """As if the log were compacted: the last record of a share partition counts."""
     real = state.merged
-    patch.setattr(state, "merged", lambda batches, added, start_offset: real((), added, start_offset))
+    patch.setattr(state, "merged", lambda batches, added, start_offset: real(NO_BATCHES, added, start_offset))
 
 
 def states_are_pruned_that_are_needed(patch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from coordinator.protocol.messages import (
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
+    StreamsGroupHeartbeatRequest,
     SyncGroupRequest,
 )
 from coordinator.protocol.subscription import (
@@ -35,7 +36,7 @@ RECORDS_PER_S = 20
 CONSUMER_HEARTBEAT_S = 5
 REVOKED_S = 0.02
 """How long the callback of a cooperative consumer takes that has lost partitions."""
-EAGER, COOPERATIVE, CONSUMER = "eager", "cooperative", "consumer"
+EAGER, COOPERATIVE, CONSUMER, STREAMS = "eager", "cooperative", "consumer", "streams"
 
 
 class Recorded(NamedTuple):
@@ -128,6 +129,8 @@ def record(
         module.GroupsConfig,
         group_consumer_session_timeout_ms=session_s * 1000,
         group_consumer_min_session_timeout_ms=session_s * 1000,
+        group_streams_session_timeout_ms=session_s * 1000,
+        group_streams_min_session_timeout_ms=session_s * 1000,
         **settings,
     )
 
@@ -284,7 +287,7 @@ def _members(module: Any, *, is_static: bool, commit_takes_s: float) -> dict[str
             if isinstance(request, OffsetCommitRequest):
                 await asyncio.sleep(commit_takes_s)
             if is_static:
-                attribute = "instance_id" if isinstance(request, ConsumerGroupHeartbeatRequest) else "group_instance_id"
+                attribute = "instance_id" if hasattr(request, "instance_id") else "group_instance_id"
                 setattr(request, attribute, f"{self.application.client_id}-{self.application.members.index(self)}")
             response = await super()._ask(request, version)
             self.member_id = getattr(response, "member_id", "") or self.member_id
@@ -353,19 +356,24 @@ def _members(module: Any, *, is_static: bool, commit_takes_s: float) -> dict[str
                 await self._heartbeat()
 
         async def _heartbeat(self) -> None:
-            is_first, owned = self.generation == 0, ConsumerGroupHeartbeatRequest.TopicPartitions
-            request = ConsumerGroupHeartbeatRequest(
-                module.GROUP, self.member_id, self.generation,
-                rebalance_timeout_ms=module.REBALANCE_S * 1000 if is_first else -1,
-                subscribed_topic_names=[module.TOPIC] if is_first else None,
-                topic_partitions=[owned(self.topic_id, list(self.partitions))] if self.partitions else [],
-            )  # fmt: skip
-            response = await self._ask(request, 1)
+            response = await self._ask(self._request(is_first=self.generation == 0), 1)
             if response.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
                 self._forget()
                 raise module.JoinAgain
             self._check(response.error_code)
             self.generation = response.member_epoch
+            self._take(response)
+
+        def _request(self, *, is_first: bool) -> Any:
+            owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+            return ConsumerGroupHeartbeatRequest(
+                module.GROUP, self.member_id, self.generation,
+                rebalance_timeout_ms=module.REBALANCE_S * 1000 if is_first else -1,
+                subscribed_topic_names=[module.TOPIC] if is_first else None,
+                topic_partitions=[owned(self.topic_id, list(self.partitions))] if self.partitions else [],
+            )  # fmt: skip
+
+        def _take(self, response: Any) -> None:
             if response.assignment is not None:
                 given = response.assignment.topic_partitions
                 self.assigned = tuple(index for each in given for index in each.partitions)
@@ -382,7 +390,31 @@ def _members(module: Any, *, is_static: bool, commit_takes_s: float) -> dict[str
             request = ConsumerGroupHeartbeatRequest(module.GROUP, self.member_id, -2 if is_static else -1)
             await self._ask(request, 1)
 
-    return {EAGER: Member, COOPERATIVE: CooperativeMember, CONSUMER: ConsumerMember}
+    class StreamsMember(ConsumerMember):
+        """A member of a streams group (KIP-1071) whose tasks read the partitions of one topic."""
+
+        def _request(self, *, is_first: bool) -> Any:
+            made = StreamsGroupHeartbeatRequest
+            request = made(
+                module.GROUP, self.member_id, self.generation,
+                rebalance_timeout_ms=module.REBALANCE_S * 1000 if is_first else -1,
+                active_tasks=[made.TaskIds("0", list(self.partitions))] if self.partitions else [],
+                standby_tasks=[], warmup_tasks=[],
+            )  # fmt: skip
+            if is_first:
+                request.topology = made.Topology(7, [made.Subtopology("0", source_topics=[module.TOPIC])])
+                request.process_id = self.application.client_id
+            return request
+
+        def _take(self, response: Any) -> None:
+            if response.active_tasks is not None:
+                self.assigned = tuple(index for each in response.active_tasks for index in each.partitions)
+
+        async def leave(self) -> None:
+            request = StreamsGroupHeartbeatRequest(module.GROUP, self.member_id, -2 if is_static else -1)
+            await self._ask(request, 1)
+
+    return {EAGER: Member, COOPERATIVE: CooperativeMember, CONSUMER: ConsumerMember, STREAMS: StreamsMember}
 
 
 def _cooperatively(topic: str, joined: Any) -> list[Any]:

@@ -199,3 +199,11 @@ def test_refusals_to_fenced_producers_are_counted_by_api(world):
     assert world.end((1000, 0)) is ErrorCode.PRODUCER_FENCED
     assert world.add((1000, 0), ("t", 0)) is ErrorCode.PRODUCER_FENCED
     assert world.state.fenced == {"EndTxn": 1, "AddPartitionsToTxn": 1}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_only_the_producer_of_the_transaction_ends_it(world, version):
+    number, epoch = begun(world, version=0)
+    assert world.end((number + 1, epoch), version=version) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert world.end((number, epoch + 1), version=version) is ErrorCode.PRODUCER_FENCED
+    assert world.known.state is State.ONGOING

@@ -93,3 +93,27 @@ def test_a_repetition_is_recognized_until_a_restart():
     world.load()
     assert world.init((1000, 0)) is ErrorCode.PRODUCER_FENCED
     assert world.init((1000, 1)) == (1000, 2)
+
+
+def test_after_a_new_id_only_the_last_epoch_of_the_former_one_is_no_zombies(world):
+    world.init()
+    world.put(epoch=EPOCH_EXHAUSTED)
+    assert world.init((1000, EPOCH_EXHAUSTED)) == (1001, 0)
+    for zombie in ((1000, 0), (999, EPOCH_EXHAUSTED)):
+        assert world.init(zombie) is ErrorCode.PRODUCER_FENCED
+    assert (world.known.producer_id, world.known.epoch) == (1001, 0)
+    assert world.state.fenced == {"InitProducerId": 2}
+
+
+def test_no_version_of_a_client_is_known_before_its_first_transaction(world):
+    world.init()
+    assert world.known.client_version == 0
+
+
+def test_it_is_reported_how_long_a_transaction_was_open_that_a_new_producer_aborts(world):
+    producer = world.init()
+    assert world.add(producer, ("t", 0)) is ErrorCode.NONE
+    world.now_ms += 7_000
+    assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    (fact,) = (each for each in world.facts if each.name == "transaction_fenced")
+    assert (fact.fields["epoch"], fact.fields["open_ms"]) == (0, 7_000)

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from coordinator.groups.kinds import Kind
 from coordinator.operations.group_events import read_folder
+from coordinator.protocol.messages import AssignmentDeliveredValue
 from coordinator_lab.cli.what_if import what_if
 from coordinator_lab.what_if.answer import answer
 from coordinator_lab.what_if.behaviour import behaviour
-from coordinator_lab.what_if.recording import Recording
+from coordinator_lab.what_if.recording import Recording, Window
 from coordinator_lab.what_if.replay import replay
 from coordinator_lab.what_if.settings import Settings, changed
 from tests.support.recorded_troubles import (
@@ -20,6 +22,7 @@ from tests.support.recorded_troubles import (
     CONSUMER,
     COOPERATIVE,
     SECONDS,
+    STREAMS,
     pauses,
     record,
     restarts,
@@ -54,6 +57,7 @@ def foretold(measures, truth):
 
 WHOLE = {"begin_s": 0}
 CONSUMERS = {"protocol": CONSUMER}
+STREAMING = {"protocol": STREAMS}
 LATE = {**CONSUMERS, "commit_takes_s": 3}
 STRICT = {"group_consumer_fencing_policy": "strict"}
 SHORT_POLL, LONG_POLL = {"max_poll_s": 10}, {"max_poll_s": 60}
@@ -70,6 +74,9 @@ TROUBLES = {
     "restarts of cooperative members": (
         restarts, {}, ("rebalance.protocol=cooperative",), {"protocol": COOPERATIVE},
     ),
+    "pauses within a longer session of a streams group": (
+        pauses, STREAMING, (LONGER,), {**STREAMING, "session_s": 30},
+    ),
     "long polls": (stuck, SHORT_POLL, ("max.poll.interval.ms=60000",), LONG_POLL),
     "pauses in a consumer group": (pauses, {}, ("group.protocol=consumer",), CONSUMERS),
     "late commits under a strict policy": (
@@ -84,12 +91,19 @@ TROUBLES = {
     "restarts of a consumer group hidden by static members": (
         restarts, CONSUMERS, ("membership=static", LONGER), {**CONSUMERS, "is_static": True, "session_s": 30},
     ),
+    "restarts of a streams group hidden by static members": (
+        restarts, STREAMING, ("membership=static", LONGER), {**STREAMING, "is_static": True, "session_s": 30},
+    ),
+    "late commits of a streams group under a strict policy": (
+        restarts, {**STREAMING, "commit_takes_s": 3}, ("group.streams.fencing.policy=strict",),
+        {**STREAMING, "commit_takes_s": 3, "group_streams_fencing_policy": "strict"},
+    ),
     "long polls in a consumer group": (
         stuck, {**CONSUMERS, **SHORT_POLL}, ("max.poll.interval.ms=60000",), {**CONSUMERS, **LONG_POLL},
     ),
 }  # fmt: skip
 """What happens, the settings then, those to try, and those to run it with."""
-DAILY = 8
+DAILY = 9
 
 
 def settings_to_try(*given):
@@ -149,7 +163,7 @@ def test_the_replay_of_a_consumer_group_is_replayed_as_it_was(tmp_path):
     read_folder(record(tmp_path / "pauses", pauses).data, "orders", recording.batch, pytest.fail)
     window, modern = recording.window(HOUR_MS), ("session.timeout.ms=10000", "group.protocol=consumer")
     replayed = replay(behaviour(recording.events, window, HOUR_MS), changed(Settings(), modern), window)
-    again = answer(replayed.events, window, (), ())
+    again = answer("orders", replayed.events, window, (), ())
     assert again.matched == again.recorded.rebalances == again.replayed.rebalances > 6
 
 
@@ -174,6 +188,29 @@ def test_a_wrong_setting_is_refused_and_the_allowed_values_are_named(restarted, 
     done = CliRunner().invoke(what_if, ["orders", "--log", str(restarted.data), "--set", option], standalone_mode=False)
     assert done.return_value == 2
     assert error in done.stderr
+
+
+def test_a_streams_group_is_not_replayed_under_another_protocol(run):
+    data = run(restarts, STREAMING).data
+    arguments = ["orders", "--log", str(data), "--set", "group.protocol=classic"]
+    done = CliRunner().invoke(what_if, arguments, standalone_mode=False)
+    assert done.return_value == 2
+    assert "a streams group can be replayed as a streams group only" in done.stderr
+
+
+def test_topics_that_always_have_the_same_owner_are_read_by_the_same_tasks():
+    def given(member_id, **topics):
+        made = AssignmentDeliveredValue.TopicPartitions
+        return AssignmentDeliveredValue(
+            0, 0, Kind.STREAMS, member_id, 1, [made(name, b"", which) for name, which in topics.items()]
+        )
+
+    events = [
+        given("a", orders=[0, 1], payments=[0, 1], alerts=[2], rates=[0]),
+        given("b", orders=[2], payments=[2], alerts=[0, 1]),
+    ]
+    known = behaviour(events, Window(0, 1), HOUR_MS)
+    assert known.subtopologies == [["alerts"], ["orders", "payments", "rates"]]
 
 
 def test_a_group_without_events_is_an_error(restarted):

@@ -1,4 +1,4 @@
-"""Fault rules on every worker. What they matched, did and hold is counted together; their extent is that of each worker."""
+"""Fault rules on every worker. What they matched, did and hold is counted together (world/shared_count.py)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ AGAIN_S = 0.05
 
 
 def ends(rule: Rule) -> bool:
-    """Whether a rule may have been used up at a worker that has ended."""
-    return rule.extent.until is None or rule.extent.times is not None or rule.extent.for_ms is not None
+    """Whether a rule may have been used up at a worker that has ended, which counted it alone."""
+    return rule.extent.for_ms is not None or (rule.match.per is not None and rule.extent.times_max is not None)
 
 
 class FaultsOnAll:

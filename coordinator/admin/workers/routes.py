@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import json, structs
 
@@ -28,6 +29,7 @@ from coordinator.admin import (
     recordings,
     records,
     topics,
+    why,
     worker_list,
 )
 from coordinator.admin.connection import AdminConnection
@@ -37,6 +39,7 @@ from coordinator.admin.overview import Overview
 from coordinator.admin.routes import all_endpoints
 from coordinator.admin.worker_list import WorkerList, WorkerView
 from coordinator.admin.workers import merged
+from coordinator.admin.workers.asking import Answer as WorkerAnswer
 from coordinator.admin.workers.asking import Ask, NotAnswered, NotAsked, Workers, ask_of, ask_owner
 from coordinator.admin.workers.clock import ClockOfAll
 from coordinator.admin.workers.emulation import EmulationOfAll
@@ -122,6 +125,8 @@ def endpoints() -> list[Endpoint]:
 def _handler(endpoint: Endpoint) -> Handler:
     if endpoint.handle in _OF_TOPICS:
         return partial(_topics, endpoint)
+    if endpoint.handle in _WITH_SHARE_PARTITIONS:
+        return partial(_with_share_partitions, endpoint)
     if "{group_id}" in endpoint.path:
         return partial(_forward, endpoint, CONSUMER_OFFSETS, "group_id")
     if "{transactional_id}" in endpoint.path:
@@ -135,8 +140,6 @@ async def _forward(
     endpoint: Endpoint, topic: str, parameter: str, all_workers: AllWorkers, request: Request
 ) -> Response:
     """To the worker that has the group or transactional id."""
-    logs, workers = all_workers.logs(topic), all_workers.workers
-    log = logs[positive_hash(request.parameters[parameter]) % len(logs)]
     timeout_ms = wait_ms(request.query)
     until_s = all_workers.until_s(timeout_ms)
 
@@ -146,18 +149,54 @@ async def _forward(
         left_s = until_s - all_workers.until_s()
         return ask_of(endpoint, request, timeout_ms=max(0, round(left_s * 1000)))
 
-    return (await ask_owner(workers, log, lambda: all_workers.machine.owner_of(log), ask, until_s)).response()
+    return (await _ask_owner(all_workers, topic, request.parameters[parameter], ask, until_s)).response()
+
+
+async def _ask_owner(
+    all_workers: AllWorkers, topic: str, key: str, make_ask: Callable[[], Ask], until_s: float
+) -> WorkerAnswer:
+    logs = all_workers.logs(topic)
+    log = logs[positive_hash(key) % len(logs)]
+    return await ask_owner(all_workers.workers, log, lambda: all_workers.machine.owner_of(log), make_ask, until_s)
+
+
+async def _with_share_partitions(endpoint: Endpoint, all_workers: AllWorkers, request: Request) -> Answer:
+    """From the worker that has the group. What is in flight, and who holds it, is known to the one that has the records."""
+    response = await _forward(endpoint, CONSUMER_OFFSETS, "group_id", all_workers, request)
+    view = json.decode(response.body) if response.status == 200 else {}
+    partitions = view.get("share_partitions", ())
+    if all(each["in_flight"] is not None for each in partitions):
+        return response
+    group_id = request.parameters["group_id"]
+    path = f"/v1/groups/{quote(group_id, safe='')}"
+    led = (await _ask_topics(all_workers, Ask("GET", f"{path}/in-flight"))).json()
+    if "members" not in view:
+        whole = await _ask_owner(
+            all_workers, CONSUMER_OFFSETS, group_id, lambda: Ask("GET", path), all_workers.until_s()
+        )
+        members = whole.json().get("members", ())
+    else:
+        members = view["members"]
+    clients = {each["member_id"]: each["client_id"] for each in members}
+    known = {(each["topic"], each["partition"]): each for each in led["share_partitions"]}
+    for each in known.values():
+        each["held"] = [held | {"client_id": clients.get(held["member_id"])} for held in each["held"]]
+    return view | {"share_partitions": [known.get((each["topic"], each["partition"]), each) for each in partitions]}
 
 
 async def _topics(endpoint: Endpoint, all_workers: AllWorkers, request: Request) -> Response:
     """To the worker that has the records of topics; if none has them, to any."""
-    ask, workers = ask_of(endpoint, request), all_workers.workers
+    return (await _ask_topics(all_workers, ask_of(endpoint, request))).response()
+
+
+async def _ask_topics(all_workers: AllWorkers, ask: Ask) -> WorkerAnswer:
+    workers = all_workers.workers
     has_data = all_workers.machine.config.shared.data_plane == "local"
 
     def owner() -> int | None:
         return 0 if has_data else next(iter(workers.ready), None)
 
-    return (await ask_owner(workers, "topics", owner, lambda: ask, all_workers.until_s())).response()
+    return await ask_owner(workers, "topics", owner, lambda: ask, all_workers.until_s())
 
 
 async def _list(
@@ -216,8 +255,11 @@ _LISTS: Mapping[Handler, tuple[str, str, str]] = {
     api.list_groups: (CONSUMER_OFFSETS, "groups", "group_id"),
     api.list_transactions: (TRANSACTION_STATE, "transactions", "transactional_id"),
 }
-_OF_TOPICS = frozenset({topics.list_topics, topics.describe_topic, records.read_records, acting.expire_locks})
+_OF_TOPICS = frozenset(
+    {topics.list_topics, topics.describe_topic, records.read_records, acting.expire_locks, why.in_flight}
+)
 """Also locks: the worker that has the records gives them out to members of share groups."""
+_WITH_SHARE_PARTITIONS = frozenset({api.describe_group, why.why})
 _IN_PLACE_OF: Mapping[Handler, Handler] = {
     overview.overview: _overview,
     worker_list.list_workers: _worker_list,

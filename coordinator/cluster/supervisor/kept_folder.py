@@ -159,6 +159,14 @@ class KeptFolder:
         self._disk.make_folder(folder)
         write_durably(self._disk, folder, PORTS, sealed([b"%d" % port for port in ports]))
 
+    def empty_counts(self) -> str:
+        """Removes what fault rules of the last run have counted; returns the folder. Raises OSError."""
+        folder = f"{self._config.log_dir}/{WORKERS_FOLDER}/counts"
+        self._disk.make_folder(folder)
+        for name in self._disk.list(folder):
+            self._disk.remove(f"{folder}/{name}")
+        return folder
+
     # --- while it is served -------------------------------------------------------------------------------------------
 
     async def connect(self, number: int) -> socket.socket:

@@ -28,6 +28,7 @@ from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
 from coordinator.world.log_lines import KeyValueFormatter
+from coordinator.world.shared_count import SharedCount
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class LocalSharing(Sharing):
         self.is_alone = False
         self.cluster.data_node = None if start.has_data else start.data_node
         self.statistics.on_fault_acted = partial(self._note_soon, FAULT_ACTED)
+        self.statistics.shared_count = lambda name: SharedCount(f"{start.counts}/{name}")
         self._start = start
         self._notes: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None

@@ -31,6 +31,8 @@ class WorkerStart(NamedTuple):
     """With its own node id, ports and folder."""
     folder: str
     """For the copies of the logs that it serves."""
+    counts: str
+    """The folder of the counts of fault rules, which all workers share."""
     endpoint: int
     """The descriptor of its connection to the supervisor."""
     data_node: int | None

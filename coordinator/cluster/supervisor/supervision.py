@@ -82,6 +82,7 @@ class Supervision:
         except PortTaken as error:
             raise CannotStart(str(error)) from error
         folder.note_own_ports(self._ports.own)
+        self._counts = folder.empty_counts()
         self.workers = [
             WorkerProcess(self._start_of(number), folder.connect, (lock.fileno(),)) for number in range(shared.workers)
         ]
@@ -108,6 +109,7 @@ class Supervision:
             workers=config.shared.workers,
             config=own,
             folder=f"{own_folder}/cache",
+            counts=self._counts,
             endpoint=-1,
             data_node=config.node_id if has_topics else None,
         )

@@ -9,6 +9,7 @@ from coordinator.cluster.workers.cluster import Workers
 from coordinator.cluster.workers.lease import Lease
 from coordinator.cluster.workers.ownership import TakeOver
 from coordinator.runtime.statistics import Histogram
+from coordinator.world.shared_count import SharedCount
 
 APPEND_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 TAKE_OVER_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -27,6 +28,7 @@ class WorkerStatistics:
         self.appends_s = Histogram(APPEND_S)
         self.on_fault_acted: Callable[[dict[str, Any]], None] = lambda _acted: None
         """Called with every action of a fault rule, as JSON has it."""
+        self.shared_count: Callable[[str], SharedCount] | None = None
 
     def taken(self, taken: TakeOver) -> None:
         """A shard was taken."""

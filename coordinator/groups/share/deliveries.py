@@ -23,6 +23,8 @@ from coordinator.protocol.messages import (
     RecordsAcquiredValue,
     RecordsArchivedKey,
     RecordsArchivedValue,
+    RecordsDeadLetteredKey,
+    RecordsDeadLetteredValue,
     RecordsReleasedKey,
     RecordsReleasedValue,
     SharePartitionsInitializedKey,
@@ -36,8 +38,10 @@ _MESSAGES: dict[str, tuple[str, Any, Any]] = {
     "lock_expired": ("acquisition_lock_expired", AcquisitionLockExpiredKey, AcquisitionLockExpiredValue),
     "archived": ("records_archived", RecordsArchivedKey, RecordsArchivedValue),
     "released": ("records_released", RecordsReleasedKey, RecordsReleasedValue),
+    "dead_lettered": ("", RecordsDeadLetteredKey, RecordsDeadLetteredValue),
 }
-"""Outcome -> name of the fact, key and value of the event. What is frequent has no name: it is only an event."""
+"""Outcome -> name of the fact, key and value of the event. What is frequent, or has another fact, has no name."""
+NO_QUEUE = ("", -1, -1, None)
 
 
 class Deliveries(NamedTuple):
@@ -57,6 +61,8 @@ class Deliveries(NamedTuple):
     """When the leader loaded the share partition."""
     number: int
     """Grows with each of the same load."""
+    queue: tuple[str, int, int, str | None] = NO_QUEUE
+    """Of dead letters: topic, partition and first offset, and why they could not be written."""
 
 
 def note_deliveries(groups: Groups, _now_ms: int, *, deliveries: Deliveries) -> Result:
@@ -74,7 +80,7 @@ def note_deliveries(groups: Groups, _now_ms: int, *, deliveries: Deliveries) -> 
 
 def as_messages(deliveries: Deliveries) -> tuple[Message, Any]:
     """Key and value of the event, without the client of the member."""
-    name, key, value = _MESSAGES[deliveries.outcome]
+    _, key, value = _MESSAGES[deliveries.outcome]
     width = len(value.OffsetRange.__slots__)
     event = value(
         group_kind=Kind.SHARE,
@@ -87,8 +93,10 @@ def as_messages(deliveries: Deliveries) -> tuple[Message, Any]:
         loaded_ms=deliveries.loaded_ms,
         number=deliveries.number,
     )
-    if name:
+    if deliveries.cause:
         event.cause = deliveries.cause
+    if value is RecordsDeadLetteredValue:
+        event.queue_topic, event.queue_partition, event.queue_offset, event.reason = deliveries.queue
     return key(deliveries.group_id), event
 
 
@@ -112,6 +120,9 @@ def of_messages(key: Any, value: Any) -> Deliveries | None:
         ],
         value.loaded_ms,
         value.number,
+        (value.queue_topic, value.queue_partition, value.queue_offset, value.reason)
+        if isinstance(value, RecordsDeadLetteredValue)
+        else NO_QUEUE,
     )
 
 

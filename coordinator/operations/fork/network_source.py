@@ -61,10 +61,21 @@ class NetworkSource:
     def close(self) -> None:
         self._client.close()
 
-    def read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
-        """Visits the batches of a partition, fetched from its leader."""
+    def cluster_id(self) -> str:
+        """The id of the cluster. Raises ForkFailed."""
         try:
-            self._read(topic, index, visit, advance)
+            return self._client.metadata().cluster_id or ""
+        except OperationFailed as error:
+            raise ForkFailed(str(error)) from error
+
+    def end_offset(self, topic: str, index: int) -> int:
+        """Where a partition of `partitions` ended."""
+        return self._ranges[topic][index].end
+
+    def read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object], *, since: int = 0) -> None:
+        """Visits the batches of a partition from an offset on, fetched from its leader."""
+        try:
+            self._read(topic, index, visit, advance, since)
         except OperationFailed as error:
             raise ForkFailed(str(error)) from error
 
@@ -78,9 +89,10 @@ class NetworkSource:
         ends = groups.positions(self._client, dict.fromkeys(keys, LATEST))
         return {key[1]: OffsetRange(starts[key], ends[key]) for key in keys}
 
-    def _read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object]) -> None:
+    def _read(self, topic: str, index: int, visit: Visit, advance: Callable[[int], object], since: int) -> None:
         where = f"{self.name}: {topic}-{index}"
-        position, end = self._ranges[topic][index]
+        start, end = self._ranges[topic][index]
+        position = max(start, since)
         deadline = time.monotonic() + self._timeout_s
         while position < end:
             before = position

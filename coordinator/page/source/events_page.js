@@ -7,7 +7,7 @@ import { clock, count, sentence } from "./words.js";
 const TYPES = ["EventLogOpened", "EventLogClosed", "RebalanceStarted", "RebalanceCompleted", "RebalanceOvertaken", "MemberJoined", "MemberLeft",
   "MemberExpired", "MemberFenced", "RequestRefused", "OffsetsRewound", "AssignmentDelivered", "AssignmentAcknowledged", "AssignmentInvalid",
   "AssignmentFailed", "GroupConverted", "GroupResynced", "AcquisitionLockExpired",
-  "RecordsArchived", "RecordsReleased", "SharePartitionsInitialized", "FaultActed", "CommitDecided", "RecordsAcquired",
+  "RecordsArchived", "RecordsReleased", "RecordsDeadLettered", "SharePartitionsInitialized", "FaultActed", "CommitDecided", "RecordsAcquired",
   "RecordsAcknowledged"];
 const FREQUENT = ["CommitDecided", "RecordsAcquired", "RecordsAcknowledged"];
 export const NOT_COMMITS = TYPES.filter((each) => !FREQUENT.includes(each)).join();

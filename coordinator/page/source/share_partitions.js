@@ -11,9 +11,9 @@ const number = (value) => value?.toLocaleString("en") ?? "unknown";
 
 export function sharePartitions(partitions) {
   if (!partitions.length) return [el("p", { class: "nothing" }, "None.")];
-  const rows = partitions.slice(0, SHOWN).map((each) => [place(each), number(each.start_offset), number(each.lag), unread(each.in_flight), unread(each.acquired), unread(each.available), deliveries(each)]);
+  const rows = partitions.slice(0, SHOWN).map((each) => [place(each), number(each.start_offset), number(each.lag), unread(each.in_flight), unread(each.acquired), unread(each.available), unread(each.archiving), deliveries(each)]);
   return [
-    table("Share partitions", ["partition", "start", "lag", "in flight", "held", "given back", "deliveries"], rows, [1, 2, 3, 4, 5]),
+    table("Share partitions", ["partition", "start", "lag", "in flight", "held", "given back", "dead letters on their way", "deliveries"], rows, [1, 2, 3, 4, 5, 6]),
     partitions.length > rows.length ? el("p", { class: "note" }, `Showing ${rows.length} of ${partitions.length}.`) : null,
   ];
 }

@@ -82,6 +82,8 @@ const PHRASES = {
   RecordsAcquired: (e, who) => `${who(e.member_id)} acquired ${delivered(e)}`,
   RecordsAcknowledged: (e, who) => `${who(e.member_id)} acknowledged ${delivered(e)}`,
   RecordsReleased: (e, who) => `${who(e.member_id)} gave back ${delivered(e)}: ${e.cause}`,
+  RecordsDeadLettered: (e) => e.reason ? `${delivered(e)} are in no dead-letter queue: ${e.reason}`
+    : `${delivered(e)} are in the dead-letter queue ${e.queue_topic}-${e.queue_partition} from offset ${e.queue_offset} on: ${e.cause}`,
   SharePartitionsInitialized: (e) => `${e.principal ? `${e.principal} set the start of` : "the group can read"} ${count(assigned(e), "partition")}: `
     + (e.error_code ? errorName(e.error_code) : started(e)),
   AssignmentDelivered: (e, who) => `${who(e.member_id)} received ${count(assigned(e), "partition")} in epoch ${e.epoch}`,

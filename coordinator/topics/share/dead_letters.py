@@ -28,7 +28,7 @@ from coordinator.topics.batch_validation import Batch
 from coordinator.topics.create import create_topics
 from coordinator.topics.internal_partition import InternalPartition
 from coordinator.topics.partition import Partition, nobody_waits
-from coordinator.topics.share.outcomes import Outcomes
+from coordinator.topics.share.outcomes import InQueue, OffsetRange, Outcomes, Place
 from coordinator.topics.topic_settings import GROUP_DEAD_LETTERS
 from coordinator.topics.topics import Topics
 
@@ -63,12 +63,16 @@ NO_QUEUE = Queue("", copies=False)
 class Dead(NamedTuple):
     """Records of a share partition that were delivered equally often. Both offsets are inclusive."""
 
-    key: SharePartition
+    place: Place
     source: Partition | InternalPartition
     first_offset: int
     last_offset: int
     delivery_count: int
     cause: str
+
+    @property
+    def key(self) -> SharePartition:
+        return self.place.key
 
 
 class DeadLetters:
@@ -176,8 +180,13 @@ class _Writing:
 
     def _partition(self, name: str) -> Partition | None:
         """The partition of the queue for these records; None if it is not there."""
+        index = self._partition_index(name)
+        return None if index < 0 else self._letters.topics.user_partition(name, index)
+
+    def _partition_index(self, name: str) -> int:
+        """-1 if the topic is gone."""
         count = self._letters.topics.partition_count(name)
-        return self._letters.topics.user_partition(name, self._dead.key.partition % count) if count else None
+        return self._dead.key.partition % count if count else -1
 
     # --- the original records -----------------------------------------------------------------------------------------
 
@@ -218,7 +227,14 @@ class _Writing:
         if not partition.producers_loaded:
             partition.load_producers(now_ms, nobody_waits)
         response = ProduceResponse.PartitionProduceResponse()
-        append(Entry(name, partition, batch, response, partial(self._appended, len(letters))), now_ms, None, acked=True)
+
+        def appended(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._appended(len(letters), InQueue(name, self._partition_index(name), response.base_offset))
+            else:
+                self._give_up(error.name)
+
+        append(Entry(name, partition, batch, response, appended), now_ms, None, acked=True)
 
     def _headers(self, offset: int) -> tuple[tuple[str, bytes], ...]:
         key, group_id, partition = self._dead.key, self._dead.key.group_id, self._dead.key.partition
@@ -232,11 +248,8 @@ class _Writing:
             (_HEADER + "message", self._dead.cause.encode()),
         )
 
-    def _appended(self, count: int, error: ErrorCode) -> None:
-        if error is not ErrorCode.NONE:
-            self._give_up(error.name)
-            return
-        self._letters.outcomes.dead_letters["written"] += count
+    def _appended(self, count: int, queue: InQueue) -> None:
+        self._report(self._next_offset + count - 1, queue)
         self._next_offset += count
         if self._next_offset > self._dead.last_offset:
             self._done()
@@ -245,7 +258,7 @@ class _Writing:
 
     def _give_up(self, why: str) -> None:
         dead = self._dead
-        self._letters.outcomes.dead_letters["failed"] += dead.last_offset - self._next_offset + 1
+        self._report(dead.last_offset, InQueue(self._queue.topic, reason=why))
         self._letters.on_fact(
             Fact(
                 FAILED,
@@ -259,6 +272,11 @@ class _Writing:
             )
         )
         self._done()
+
+    def _report(self, last_offset: int, queue: InQueue) -> None:
+        dead = self._dead
+        records = OffsetRange(self._next_offset, last_offset, dead.delivery_count, -1)
+        self._letters.outcomes.on_dead(dead.place, records, dead.cause, queue)
 
 
 def _originals(records: bytes, first_offset: int, last_offset: int, bytes_max: int) -> tuple[_Originals, int]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from coordinator.log.batch import BatchHeader, CorruptBatch, key_values, split
 from coordinator.log.end_transaction_marker import read_end_transaction
-from coordinator.log.log import DamagedLog, OffsetOutOfRange
+from coordinator.log.log import DamagedLog, Log, OffsetOutOfRange
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ShareFetchResponse
 from coordinator.topics.internal_partition import InternalPartition
@@ -63,8 +63,8 @@ class ShareFetch:
     """One request until it has its records."""
 
     __slots__ = (
-        "_admits", "_bytes_short", "_done", "_found", "_is_committed", "_leaders", "_manager", "_reading", "_reply", "_run",
-        "_timer", "_wanted",
+        "_admits", "_bytes_short", "_found", "_is_committed", "_leaders", "_limits", "_manager", "_reading", "_reply", "_run",
+        "_timer", "_wanted", "is_done",
     )  # fmt: skip
 
     def __init__(
@@ -86,12 +86,14 @@ class ShareFetch:
         self._reply = reply
         self._run = run
         self._admits = admits
-        self._is_committed = manager.settings_of(wanted.group_id).is_committed
+        settings = manager.settings_of(wanted.group_id)
+        self._is_committed, self._limits = settings.is_committed, settings.limits
         self._found: dict[PartitionKey, Data] = {}
         self._leaders: dict[PartitionKey, ShareLeader] = {}
         self._bytes_short = 0
         self._timer: Handle | None = None
-        self._done = False
+        self.is_done = False
+        """Whether it has replied, or was cancelled."""
         self._reading = False
         for key in partitions:
             leader = manager.leader(wanted.group_id, key)
@@ -127,7 +129,7 @@ class ShareFetch:
 
     def on_available(self) -> None:
         """Records may be available."""
-        self._look(is_last=False)
+        self._look_after_waiting(is_last=False)
 
     def _look_again(self) -> None:
         """Follows a change of the partitions: a share partition of one that is gone is over."""
@@ -138,11 +140,15 @@ class ShareFetch:
 
     def _on_time(self) -> None:
         self._timer = None
-        self._look(is_last=True)
+        self._look_after_waiting(is_last=True)
+
+    def _look_after_waiting(self, *, is_last: bool) -> None:
+        self._limits = self._manager.settings_of(self._wanted.group_id).limits
+        self._look(is_last=is_last)
 
     def cancel(self) -> None:
         """Ends the wait without a response."""
-        self._done = True
+        self.is_done = True
         if self._timer is not None:
             self._timer.cancel()
         for leader in self._leaders.values():
@@ -153,7 +159,7 @@ class ShareFetch:
 
     def _look(self, *, is_last: bool) -> None:
         """Acquires records if there are enough, or if the time has passed."""
-        if self._done or (self._reading and not is_last):
+        if self.is_done or (self._reading and not is_last):
             return
         for key, leader in list(self._leaders.items()):
             if leader.is_over:
@@ -173,7 +179,7 @@ class ShareFetch:
         """Where to read: share partitions that can give records, if the log has some. The last time also if it has none."""
         places = []
         for key, leader in self._leaders.items():
-            if not leader.is_active or not leader.machine.can_acquire(leader.limits()):
+            if not leader.is_active or not leader.machine.can_acquire(self._limits):
                 continue
             offset = leader.machine.next_fetch_offset()
             if is_last or offset < self._offset_end(leader.partition) or not self._wanted.bytes_min:
@@ -188,7 +194,7 @@ class ShareFetch:
     ) -> Iterator[None]:
         reads, bytes_read = yield from self._read(places)
         self._reading = False
-        if self._done:
+        if self.is_done:
             return
         is_last = (
             is_last or not self._leaders or any(isinstance(each, ErrorCode) or each.is_final for each in reads.values())
@@ -246,7 +252,7 @@ class ShareFetch:
         batches: list[tuple[int, BatchHeader]] = []
         last_wanted, size, at = offset + self._wanted.records.records_max - 1, 0, offset
         # One part need not be joined with others, which takes as long as to read it.
-        chunk = max(CHUNK_BYTES, ceil(self._wanted.records.records_max * leader.record_bytes))
+        chunk = max(CHUNK_BYTES, ceil(self._wanted.records.records_max * (leader.record_bytes or _average_bytes(log))))
         try:
             while log is not None and at < offset_end and at <= last_wanted:
                 room = min(chunk, limit - size)
@@ -304,7 +310,7 @@ class ShareFetch:
                 self._wanted.records._replace(records_max=records_max),
                 read.offset,
                 read.fetched,
-                leader.limits(),
+                self._limits,
                 leader.now_ms(),
             )
             leader.watch_locks()
@@ -313,6 +319,11 @@ class ShareFetch:
                 self._manager.outcomes.on_acquired(leader.place, self._wanted.records.member_id, acquired)
                 data.records = _slice(read, acquired[0].first_offset, acquired[-1].last_offset)
                 data.acquired_records = [ShareFetchResponse.AcquiredRecords(*each) for each in acquired]
+
+
+def _average_bytes(log: Log | None) -> float:
+    """How many bytes a record of the log has, on average."""
+    return 0.0 if log is None else log.size_bytes / max(1, log.end_offset - log.start_offset)
 
 
 def refusal(index: int, error: ErrorCode) -> Data:

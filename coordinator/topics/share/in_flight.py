@@ -1,15 +1,20 @@
 """The offsets of a share partition that are in flight, in spans with one state.
 
 A batch is a range of offsets that was acquired at once (Kafka: InFlightBatch). At first its records share one state; Kafka
-then keeps a state for each offset as soon as two of them differ. Here a batch is a list of spans, so that its size grows with
-the number of differences and not with the number of records, and `by_offset` says that Kafka would track it by offset, because
-that decides how much of the batch one request acquires.
+then keeps a state for each offset as soon as two of them differ. Here a share partition is a series of spans, so that its size
+grows with the number of differences and not with the number of records. `by_offset` says that Kafka would track a batch by
+offset, because that decides how much of the batch one request acquires.
+
+Spans and batches are kept as columns of numbers, and spans that are alike share a `Status`: an object for each of ten thousand
+records would take several times as much memory. A `Span` is what is read of the columns, and `put` is the only way to write.
 """
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import IntEnum
-from operator import attrgetter
+from functools import lru_cache
+from typing import NamedTuple
 
 NOBODY = ""
 NEVER = 1 << 62
@@ -49,23 +54,34 @@ class Transition:
         """The type of the acknowledgement; what is given back without one has that of a release."""
 
 
-class Span:
+class Status(NamedTuple):
+    """What spans that are alike have in common."""
+
+    state: RecordState
+    delivery_count: int
+    member_id: str = NOBODY
+    """The member that holds the records; NOBODY unless they are acquired."""
+    transition: Transition | None = None
+
+
+shared = lru_cache(4_096)(Status)
+"""A status without a transition, the same object for the same arguments."""
+
+
+class Span(NamedTuple):
     """Consecutive offsets with one state. Both ends are inclusive."""
 
-    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member_id", "state", "transition")
+    first: int
+    last: int
+    deadline_ms: int
+    """When the lock of acquired records ends. During a transition: when it would end if that is undone."""
+    state: RecordState
+    delivery_count: int
+    member_id: str
+    transition: Transition | None
 
-    def __init__(self, first: int, last: int, state: RecordState, delivery_count: int, member_id: str) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.delivery_count = delivery_count
-        self.member_id = member_id
-        """The member that holds the records; NOBODY unless they are acquired."""
-        self.deadline_ms = NEVER
-        """When the lock of acquired records ends. During a transition: when it would end if that is undone."""
-        self.transition: Transition | None = None
-
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
         return self.last - self.first + 1
 
     def count_from(self, offset: int) -> int:
@@ -81,142 +97,178 @@ class Span:
     def is_done(self) -> bool:
         return self.state.is_final and self.transition is None
 
-    def acquire(self, member_id: str, deadline_ms: int) -> None:
-        self.state = RecordState.ACQUIRED
-        self.delivery_count += 1
-        self.member_id, self.deadline_ms = member_id, deadline_ms
-
-    def leave(self, state: RecordState) -> None:
-        """The records are acquired no longer."""
-        self.state, self.member_id, self.deadline_ms, self.transition = state, NOBODY, NEVER, None
-
     def given_back(self, limit: int) -> RecordState:
         """The state of acquired records that are given back: those that were delivered `limit` times are archived."""
         return RecordState.ARCHIVED if self.delivery_count >= limit else RecordState.AVAILABLE
 
-    def is_like(self, other: "Span") -> bool:
-        """Whether the two may be one span."""
-        return (
-            self.state is other.state
-            and self.delivery_count == other.delivery_count
-            and self.member_id == other.member_id
-            and self.deadline_ms == other.deadline_ms
-            and self.transition is other.transition
-        )
-
-
-_FIRST = attrgetter("first")
+    def around(self, offset: int) -> "list[Span]":
+        """The span in two: what is before the offset and what is not."""
+        if not self.first < offset <= self.last:
+            return [self]
+        return [self._replace(last=offset - 1), self._replace(first=offset)]
 
 
 class InFlightBatch:
-    """Offsets that were first acquired at once. The spans cover all of them, in order."""
+    """Offsets that were first acquired at once, as read of the columns."""
 
-    __slots__ = ("by_offset", "first", "last", "spans")
+    __slots__ = ("_all", "first", "last")
 
-    def __init__(self, span: Span) -> None:
-        self.first = span.first
-        self.last = span.last
-        self.spans = [span]
-        self.by_offset = False
-        """Whether some records have had another state than the rest."""
+    def __init__(self, in_flight: "InFlight", first: int, last: int) -> None:
+        self._all = in_flight
+        self.first = first
+        self.last = last
 
     def __len__(self) -> int:
         return self.last - self.first + 1
 
+    @property
+    def by_offset(self) -> bool:
+        """Whether some records have had another state than the rest."""
+        return self._all.is_by_offset(self.first)
+
+    @property
+    def spans(self) -> list[Span]:
+        return self._all.spans(self.first, self.last)
+
     def is_within(self, first: int, last: int) -> bool:
         return first <= self.first and self.last <= last
 
-    def span_at(self, offset: int) -> Span:
-        """The span that has the offset, or the nearest one."""
-        return self.spans[max(0, bisect_right(self.spans, offset, key=_FIRST) - 1)]
-
     def spans_between(self, first: int, last: int) -> list[Span]:
-        """The spans that have any of these offsets."""
-        start = max(0, bisect_right(self.spans, first, key=_FIRST) - 1)
-        return [span for span in self.spans[start : bisect_right(self.spans, last, key=_FIRST)] if span.last >= first]
-
-    def cut(self, first: int, last: int) -> list[Span]:
-        """The spans of exactly these offsets, as far as the batch has them; splits spans that have others too."""
-        for span in self.spans_between(first, last):
-            if span.first < first:
-                self._split(span, first)
-        for span in self.spans_between(first, last):
-            if span.last > last:
-                self._split(span, last + 1)
-        return self.spans_between(first, last)
-
-    def _split(self, span: Span, offset: int) -> None:
-        """Makes a span of its own from the offset on."""
-        rest = Span(offset, span.last, span.state, span.delivery_count, span.member_id)
-        rest.deadline_ms, rest.transition = span.deadline_ms, span.transition
-        span.last = offset - 1
-        self.spans.insert(bisect_right(self.spans, span.first, key=_FIRST), rest)
-        self.by_offset = True
-
-    def merge(self) -> None:
-        """Joins neighbours with the same state."""
-        if len(self.spans) == 1:
-            return
-        joined = self.spans[:1]
-        for span in self.spans[1:]:
-            if span.is_like(joined[-1]):
-                joined[-1].last = span.last
-            else:
-                joined.append(span)
-        self.spans = joined
+        """The spans of exactly these offsets, as far as the batch has them."""
+        return self._all.spans(max(first, self.first), min(last, self.last))
 
 
 class InFlight:
     """All batches of a share partition, in the order of their offsets. They do not overlap; there may be gaps."""
 
-    __slots__ = ("_batches", "_firsts")
+    __slots__ = ("_batch_firsts", "_batch_lasts", "_by_offset", "_deadlines", "_firsts", "_lasts", "_statuses")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._batches: list[InFlightBatch] = []
+        self.clear()
+
+    def clear(self) -> None:
+        self._batch_firsts = array("q")
+        self._batch_lasts = array("q")
+        self._by_offset = bytearray()
+        self._firsts = array("q")
+        self._lasts = array("q")
+        self._deadlines = array("q")
+        self._statuses: list[Status] = []
+
+    # --- batches ------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._batch_firsts)
 
     def __iter__(self) -> Iterator[InFlightBatch]:
-        return iter(self._batches)
+        for first, last in zip(self._batch_firsts, self._batch_lasts, strict=True):
+            yield InFlightBatch(self, first, last)
 
     @property
-    def first(self) -> InFlightBatch:
-        return self._batches[0]
+    def first_offset(self) -> int:
+        """Of the first batch."""
+        return self._batch_firsts[0]
 
     @property
-    def last(self) -> InFlightBatch:
-        return self._batches[-1]
+    def last_offset(self) -> int:
+        """Of the last batch."""
+        return self._batch_lasts[-1]
 
-    def add(self, batch: InFlightBatch) -> None:
-        place = bisect_right(self._firsts, batch.first)
-        self._firsts.insert(place, batch.first)
-        self._batches.insert(place, batch)
+    def add(self, first: int, last: int, status: Status, deadline_ms: int = NEVER) -> None:
+        """Adds a batch whose records have one state."""
+        at = bisect_right(self._batch_firsts, first)
+        self._batch_firsts.insert(at, first)
+        self._batch_lasts.insert(at, last)
+        self._by_offset.insert(at, False)
+        at = bisect_right(self._firsts, first)
+        self._firsts.insert(at, first)
+        self._lasts.insert(at, last)
+        self._deadlines.insert(at, deadline_ms)
+        self._statuses.insert(at, status)
 
     def floor(self, offset: int) -> InFlightBatch | None:
         """The last batch that begins at or before the offset. It may end before it."""
-        place = bisect_right(self._firsts, offset)
-        return self._batches[place - 1] if place else None
+        at = bisect_right(self._batch_firsts, offset) - 1
+        return InFlightBatch(self, self._batch_firsts[at], self._batch_lasts[at]) if at >= 0 else None
 
     def beginning_between(self, first: int, last: int) -> list[InFlightBatch]:
         """The batches that begin at one of these offsets."""
-        return self._batches[bisect_right(self._firsts, first - 1) : bisect_right(self._firsts, last)]
-
-    def touching(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that have any of these offsets."""
-        floor = self.floor(first)
-        return self.beginning_between(first if floor is None or floor.last < first else floor.first, last)
+        begin = bisect_left(self._batch_firsts, first)
+        return [
+            InFlightBatch(self, self._batch_firsts[at], self._batch_lasts[at])
+            for at in range(begin, bisect_right(self._batch_firsts, last, begin))
+        ]
 
     def after(self, offset: int) -> int:
         """The first offset of the first batch that begins after this one; there must be one."""
-        return self._firsts[bisect_right(self._firsts, offset)]
+        return self._batch_firsts[bisect_right(self._batch_firsts, offset)]
 
     def drop_before(self, offset: int) -> None:
-        """Forgets the batches that begin before the offset."""
-        place = bisect_right(self._firsts, offset - 1)
-        del self._firsts[:place], self._batches[:place]
+        """Forgets the batches that begin before the offset, at which one begins."""
+        end = bisect_left(self._batch_firsts, offset)
+        del self._batch_firsts[:end], self._batch_lasts[:end], self._by_offset[:end]
+        end = bisect_left(self._lasts, offset)
+        del self._firsts[:end], self._lasts[:end], self._deadlines[:end], self._statuses[:end]
+        if self._firsts:
+            self._firsts[0] = max(self._firsts[0], offset)
 
-    def clear(self) -> None:
-        self._firsts.clear()
-        self._batches.clear()
+    def is_by_offset(self, first: int) -> bool:
+        return bool(self._by_offset[bisect_left(self._batch_firsts, first)])
+
+    def track_by_offset(self, offset: int) -> None:
+        """Has the batch with this offset tracked by offset."""
+        self._by_offset[bisect_right(self._batch_firsts, offset) - 1] = True
+
+    # --- spans --------------------------------------------------------------------------------------------------------
+
+    def all_spans(self) -> Iterator[Span]:
+        """All spans, which may go beyond batches. Nothing may be written meanwhile."""
+        columns = zip(self._firsts, self._lasts, self._deadlines, self._statuses, strict=True)
+        return (Span(first, last, deadline_ms, *status) for first, last, deadline_ms, status in columns)
+
+    def spans(self, first: int, last: int) -> list[Span]:
+        """The spans of exactly these offsets, as far as they are in flight."""
+        begin = bisect_left(self._lasts, first)
+        return [
+            Span(max(first, self._firsts[at]), min(last, self._lasts[at]), self._deadlines[at], *self._statuses[at])
+            for at in range(begin, bisect_right(self._firsts, last, begin))
+        ]
+
+    def put(self, first: int, last: int, status: Status, deadline_ms: int = NEVER) -> None:
+        """Gives offsets, all of which are in flight, a state."""
+        firsts, lasts, deadlines, statuses = self._firsts, self._lasts, self._deadlines, self._statuses
+        if len(firsts) == 1 and firsts[0] == first and lasts[0] == last:
+            deadlines[0], statuses[0] = deadline_ms, status
+            return
+        begin = bisect_right(firsts, first) - 1
+        end = bisect_right(firsts, last, begin)
+        columns = [(first, last, deadline_ms, status)]
+        if firsts[begin] < first:
+            columns.insert(0, (firsts[begin], first - 1, deadlines[begin], statuses[begin]))
+            self._split(first)
+        elif begin:
+            begin -= 1
+            columns.insert(0, (firsts[begin], lasts[begin], deadlines[begin], statuses[begin]))
+        if lasts[end - 1] > last:
+            columns.append((last + 1, lasts[end - 1], deadlines[end - 1], statuses[end - 1]))
+            self._split(last + 1)
+        elif end < len(firsts):
+            columns.append((firsts[end], lasts[end], deadlines[end], statuses[end]))
+            end += 1
+        joined = columns[:1]
+        for each in columns[1:]:
+            before = joined[-1]
+            if before[1] + 1 == each[0] and before[2:] == each[2:]:
+                joined[-1] = before[0], each[1], deadline_ms, status
+            else:
+                joined.append(each)
+        firsts[begin:end] = array("q", [each[0] for each in joined])
+        lasts[begin:end] = array("q", [each[1] for each in joined])
+        deadlines[begin:end] = array("q", [each[2] for each in joined])
+        statuses[begin:end] = [each[3] for each in joined]
+
+    def _split(self, offset: int) -> None:
+        """The records before the offset may have another state than those from it on."""
+        at = bisect_right(self._batch_firsts, offset) - 1
+        if self._batch_firsts[at] < offset <= self._batch_lasts[at]:
+            self._by_offset[at] = True

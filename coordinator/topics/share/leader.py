@@ -125,7 +125,8 @@ class ShareLeader:
         self._outcomes = outcomes
         self._dead_letters = dead_letters
         self._on_archived = on_archived
-        self._archiving = 0
+        self.archiving_count = 0
+        """Records on the way to the dead-letter queue, or that will be when their state is durable."""
         self.place = Place(key, -1)
         """For reports about records."""
         self._timer: Handle | None = None
@@ -139,11 +140,6 @@ class ShareLeader:
     @property
     def is_over(self) -> bool:
         return self.state is State.OVER
-
-    @property
-    def is_archiving(self) -> bool:
-        """Whether dead letters are on the way, or will be when their state is durable."""
-        return bool(self._archiving)
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -179,7 +175,7 @@ class ShareLeader:
         self.state = State.ACTIVE
         limit = self.limits().delivery_count
         for dead in self.machine.archiving():
-            self._archiving += 1
+            self.archiving_count += _size(dead)
             self._bury(dead, DELIVERED_TOO_OFTEN if dead.delivery_count >= limit else REJECTED)
         self.wake()
 
@@ -220,8 +216,9 @@ class ShareLeader:
         INVALID_RECORD_STATE, INVALID_REQUEST, or that of the share coordinator: COORDINATOR_NOT_AVAILABLE,
         NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_SERVER_ERROR.
         """
+        limits = self.limits()
         try:
-            transitions = self.machine.acknowledge(member_id, acknowledgements, self.limits(), self.now_ms())
+            transitions = self.machine.acknowledge(member_id, acknowledgements, limits, self.now_ms())
         except KafkaError as error:
             done(error)
             return
@@ -229,43 +226,49 @@ class ShareLeader:
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_acknowledged(self.place, acknowledgements, transitions, self.limits().delivery_count)
+                self._outcomes.on_acknowledged(self.place, acknowledgements, transitions, limits.delivery_count)
             done(failure)
 
-        self._persist(transitions, persisted)
+        self._persist(transitions, limits, persisted)
 
     def release(self, member_id: str, cause: str) -> None:
         """Gives back what the member has. `cause`: why, for people."""
-        transitions = self.machine.release(member_id, self.limits())
+        limits = self.limits()
+        transitions = self.machine.release(member_id, limits)
 
         def persisted(failure: KafkaError | None) -> None:
             if failure is None:
-                self._outcomes.on_released(self.place, transitions, self.limits().delivery_count, cause)
+                self._outcomes.on_released(self.place, transitions, limits.delivery_count, cause)
 
-        self._persist(transitions, persisted)
+        self._persist(transitions, limits, persisted)
 
-    def _persist(self, transitions: list[Transition], done: Done) -> None:
+    def _persist(self, transitions: list[Transition], limits: Limits, done: Done) -> None:
         if not transitions:
             done(None)
             return
 
-        dying = [each for each in transitions if each.state is RecordState.ARCHIVING]
-        self._archiving += len(dying)
+        states = persisted(transitions)
+        dying = [
+            (dead, REJECTED if each.kind == REJECT else DELIVERED_TOO_OFTEN)
+            for each, dead in zip(transitions, states, strict=True)
+            if each.state is RecordState.ARCHIVING
+        ]
+        self.archiving_count += sum(_size(dead) for dead, _ in dying)
 
         def written(failure: KafkaError | None) -> None:
-            changed = self.machine.settle(transitions, self.limits(), self.now_ms(), is_durable=failure is None)
+            changed = self.machine.settle(transitions, limits, self.now_ms(), is_durable=failure is None)
             self._report_locks(LOCK_EXPIRED)
             self.watch_locks()
             done(failure)
             if changed:
                 self.wake()
-            for each, dead in zip(dying, persisted(dying), strict=True):
+            for dead, cause in dying:
                 if failure is None:
-                    self._bury(dead, REJECTED if each.kind == REJECT else DELIVERED_TOO_OFTEN)
+                    self._bury(dead, cause)
                 else:
-                    self._archived()
+                    self._archived(dead)
 
-        self._write(persisted(transitions), written)
+        self._write(states, written)
 
     # --- dead letters -------------------------------------------------------------------------------------------------
 
@@ -274,24 +277,24 @@ class ShareLeader:
 
         def written() -> None:
             if self.is_over:
-                self._archived()
+                self._archived(dead)
             else:
                 self._write(self.machine.archive(dead), archived)
 
         def archived(_failure: KafkaError | None) -> None:
             if self.machine.expired():
                 self.wake()
-            self._archived()
+            self._archived(dead)
 
         if self.is_over:
-            self._archived()
+            self._archived(dead)
             return
         first_offset, last_offset, _, count = dead
-        self._dead_letters.write(Dead(self.key, self.partition, first_offset, last_offset, count, cause), written)
+        self._dead_letters.write(Dead(self.place, self.partition, first_offset, last_offset, count, cause), written)
 
-    def _archived(self) -> None:
-        self._archiving -= 1
-        if not self._archiving:
+    def _archived(self, dead: Batch) -> None:
+        self.archiving_count -= _size(dead)
+        if not self.archiving_count:
             self._on_archived()
 
     # --- locks --------------------------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ class ShareLeader:
         self.watch_locks()
         if batches:
             dying = [each for each in batches if each.delivery_state == RecordState.ARCHIVING]
-            self._archiving += len(dying)
+            self.archiving_count += sum(map(_size, dying))
             self._write(batches, partial(self._expired, dying, done))
             self.wake()
         else:
@@ -343,6 +346,10 @@ class ShareLeader:
         for dead in dying:
             self._bury(dead, DELIVERED_TOO_OFTEN)
         done()
+
+
+def _size(batch: Batch) -> int:
+    return batch.last_offset - batch.first_offset + 1
 
 
 def _client_error(code: ErrorCode, message: str = "") -> KafkaError:

@@ -22,20 +22,29 @@ Differences from Kafka 4.4: aborted records let the start move at once, not only
 acknowledgement; a state that begins before its start offset is cut instead of refused.
 """
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.share_state.share_state import Batch
-from coordinator.topics.share.in_flight import NEVER, NOBODY, InFlight, InFlightBatch, RecordState, Span, Transition
+from coordinator.topics.share.in_flight import (
+    NEVER,
+    NOBODY,
+    InFlight,
+    InFlightBatch,
+    RecordState,
+    Span,
+    Status,
+    Transition,
+    shared,
+)
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of acknowledgements. A gap is an offset without a record: its member has nothing to process."""
 _STATE_AFTER = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED}
 _ALONE_BEYOND = 2
 """With a limit of two deliveries the last one is not made alone."""
-_STALE_LOCKS = 64
+_NEW = shared(RecordState.AVAILABLE, 0)
 
 _NOT_ACQUIRED = "The batch cannot be acknowledged. The batch is not in the acquired state."
 _OFFSET_NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
@@ -120,8 +129,8 @@ class ShareMachine:
         self._may_have_available = False
         """Whether records before the end can be available. If not, the next ones to fetch are those after the end."""
         self._gaps: _Gaps | None = None
-        self._locks: list[tuple[int, int, int]] = []
-        """A heap of deadline, first and last offset; some of these locks may be gone."""
+        self._deadline_ms = NEVER
+        """No lock ends before this time."""
         self.ended_locks: list[Transition] = []
         """Locks that have ended, with the members that held them. For outcomes.py, which empties the list."""
         self._load(batches)
@@ -134,9 +143,9 @@ class ShareMachine:
             first = max(batch.first_offset, known_to + 1)
             gap = known_to + 1 if gap < 0 and first > known_to + 1 else gap
             known_to = batch.last_offset
-            span = Span(first, known_to, RecordState(batch.delivery_state), batch.delivery_count, NOBODY)
-            self.in_flight.add(InFlightBatch(span))
-            self.delivery_complete_count += len(span) if span.state.is_final else 0
+            status = shared(RecordState(batch.delivery_state), batch.delivery_count)
+            self.in_flight.add(first, known_to, status)
+            self.delivery_complete_count += known_to - first + 1 if status.state.is_final else 0
         if self.in_flight:
             self.end_offset = known_to
             self._may_have_available = True
@@ -153,7 +162,7 @@ class ShareMachine:
     @property
     def _is_beyond_all(self) -> bool:
         """Whether nothing from the start on has been acquired, so that the end is not acquired either."""
-        return not self.in_flight or self.start_offset > self.in_flight.last.last
+        return not self.in_flight or self.start_offset > self.in_flight.last_offset
 
     def next_fetch_offset(self) -> int:
         """The first offset that may be acquired."""
@@ -163,14 +172,13 @@ class ShareMachine:
         if self._may_have_available:
             gaps = self._open_gaps
             gap = gaps.start if gaps is not None else NEVER
-            for batch in self.in_flight:
+            for span in self.in_flight.all_spans():
                 if gaps is not None:
-                    if batch.first > gap:
+                    if span.first > gap:
                         return gap
-                    gap = max(batch.last + 1, gap)
-                for span in batch.spans:
-                    if span.is_available:
-                        return span.first
+                    gap = max(span.last + 1, gap)
+                if span.is_available:
+                    return span.first
             self._may_have_available = False
         return self.end_offset + 1
 
@@ -281,16 +289,13 @@ class ShareMachine:
         acquired: list[Acquired] = []
         for span in spans:
             if span.is_available:
-                span.acquire(member_id, deadline_ms)
-                self._lock(span)
+                count = span.delivery_count + 1
+                self._lock(span.first, span.last, shared(RecordState.ACQUIRED, count, member_id), deadline_ms)
                 last = acquired[-1] if acquired else None
-                if last is not None and (last.last_offset + 1, last.delivery_count) == (
-                    span.first,
-                    span.delivery_count,
-                ):
+                if last is not None and (last.last_offset + 1, last.delivery_count) == (span.first, count):
                     acquired[-1] = last._replace(last_offset=span.last)
                 else:
-                    acquired.append(Acquired(span.first, span.last, span.delivery_count))
+                    acquired.append(Acquired(span.first, span.last, count))
         return acquired
 
     def _is_in_portions(self, batch: InFlightBatch, first: int, last: int, limits: Limits) -> bool:
@@ -310,28 +315,26 @@ class ShareMachine:
         deadline_ms: int,
     ) -> list[Acquired]:
         """Acquires the available records of a batch that this request may have (Kafka: acquireSubsetBatchRecords)."""
-        batch.by_offset = True
+        self.in_flight.track_by_offset(batch.first)
         taken: list[Span] = []
         count, portion = 0, -1
         last_is_alone = limits.delivery_count > _ALONE_BEYOND
-        for span in [span for span in batch.cut(first, last) if span.is_available]:
+        for span in [span for span in batch.spans_between(first, last) if span.is_available]:
             is_last_delivery = last_is_alone and span.delivery_count == limits.delivery_count - 1
             if is_last_delivery and count:
                 break
             if span.delivery_count >= _often(limits) and portion < 0:
                 portion = max(1, len(batch) >> (span.delivery_count - _often(limits) + 1))
-            take = 1 if is_last_delivery else len(span)
+            take = 1 if is_last_delivery else span.size
             if wanted.is_strict:
                 take = min(take, records_max - count)
             if count < portion:
                 take = min(take, portion - count)
             count += take
-            taken += batch.cut(span.first, span.first + take - 1)
+            taken.append(span._replace(last=span.first + take - 1))
             if is_last_delivery or count == portion or (wanted.is_strict and count == records_max):
                 break
-        acquired = self._acquire_spans(taken, wanted.member_id, deadline_ms)
-        batch.merge()
-        return acquired
+        return self._acquire_spans(taken, wanted.member_id, deadline_ms)
 
     def _acquire_new(
         self,
@@ -353,15 +356,12 @@ class ShareMachine:
         acquired_last = min(last, first + records_max - 1) if wanted.is_strict else last
         portions = [(first, last)] if wanted.is_strict else _portions(fetched, first, last, wanted.batch_size)
         for begin, end in portions:
-            span = Span(begin, end, RecordState.AVAILABLE, 0, NOBODY)
-            batch = InFlightBatch(span)
-            for taken in batch.cut(begin, min(end, acquired_last)):
-                taken.acquire(wanted.member_id, deadline_ms)
-                self._lock(taken)
-            self.in_flight.add(batch)
+            self.in_flight.add(begin, end, _NEW)
+            taken = shared(RecordState.ACQUIRED, 1, wanted.member_id)
+            self._lock(begin, min(end, acquired_last), taken, deadline_ms)
         if acquired_last < last:
             self._may_have_available = True
-        if self.in_flight.first.first == first:
+        if self.in_flight.first_offset == first:
             self.start_offset = first
         self.end_offset = max(self.end_offset, last)
         self._close_gaps_before(acquired_last + 1)
@@ -397,9 +397,10 @@ class ShareMachine:
             by_offset = batch.by_offset
             if not by_offset:
                 _check_whole(batch.spans[0], member_id)
-                batch.by_offset = len(acked.types) > 1 or (first, last) != (batch.first, batch.last)
+                if len(acked.types) > 1 or (first, last) != (batch.first, batch.last):
+                    self.in_flight.track_by_offset(first)
             for begin, end, kind in _by_kind(acked, first, last):
-                for span in batch.cut(begin, end):
+                for span in batch.spans_between(begin, end):
                     if by_offset:
                         _check(span, member_id)
                     self._acknowledge_span(span, kind, limits, now_ms, transitions)
@@ -424,8 +425,8 @@ class ShareMachine:
         if kind == RENEW:
             if not limits.renews:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NO_RENEWAL)
-            span.deadline_ms = now_ms + limits.lock_ms
-            self._lock(span)
+            status = shared(RecordState.ACQUIRED, span.delivery_count, span.member_id)
+            self._lock(span.first, span.last, status, now_ms + limits.lock_ms)
             return
         if kind == RELEASE:
             state = _given_back(span, limits)
@@ -435,22 +436,20 @@ class ShareMachine:
 
     def release(self, member_id: str, limits: Limits) -> list[Transition]:
         """Gives back all records that the member holds; returns what has to become durable."""
-        transitions: list[Transition] = []
-        for batch in self.in_flight:
-            if not any(span.member_id == member_id for span in batch.spans):
-                continue
-            if batch.first < self.start_offset <= batch.last:
-                batch.cut(self.start_offset, batch.last)
-            held = [span for span in batch.spans if span.member_id == member_id and span.state is RecordState.ACQUIRED]
-            transitions += [self._begin(span, self._state_given_back(span, limits)) for span in held]
-        return transitions
+        held = [span for span in self.in_flight.all_spans() if span.member_id == member_id]
+        return [
+            self._begin(part, self._state_given_back(part, limits))
+            for span in held
+            for part in span.around(self.start_offset)
+        ]
 
     def _state_given_back(self, span: Span, limits: Limits) -> RecordState:
         return RecordState.ARCHIVED if span.last < self.start_offset else _given_back(span, limits)
 
     def _begin(self, span: Span, state: RecordState, kind: int = RELEASE) -> Transition:
         transition = Transition(span.first, span.last, state, span.delivery_count, span.member_id, kind)
-        span.state, span.member_id, span.transition = state, NOBODY, transition
+        status = Status(state, span.delivery_count, NOBODY, transition)
+        self.in_flight.put(span.first, span.last, status, span.deadline_ms)
         if state.is_final:
             self.delivery_complete_count += span.count_from(self.start_offset)
         return transition
@@ -459,100 +458,90 @@ class ShareMachine:
         """Completes transitions that are durable, or undoes them. Returns whether records may be available that were not."""
         changed = False
         for transition in transitions:
-            for batch in self.in_flight.touching(transition.first_offset, transition.last_offset):
-                for span in batch.spans_between(transition.first_offset, transition.last_offset):
-                    if span.transition is transition:
-                        self._settle(span, transition, limits, now_ms, is_durable=is_durable)
-                        if span.state is RecordState.AVAILABLE:
-                            self._may_have_available = changed = True
-                batch.merge()
+            for span in self.in_flight.spans(transition.first_offset, transition.last_offset):
+                if span.transition is transition:
+                    state = (
+                        self._leave(span, span.state) if is_durable else self._undo(span, transition, limits, now_ms)
+                    )
+                    if state is RecordState.AVAILABLE:
+                        self._may_have_available = changed = True
         return (is_durable and self._move_start()) or changed
 
-    def _settle(self, span: Span, transition: Transition, limits: Limits, now_ms: int, *, is_durable: bool) -> None:
-        if is_durable:
-            span.leave(span.state)
-            return
+    def _undo(self, span: Span, transition: Transition, limits: Limits, now_ms: int) -> RecordState:
+        """The records are acquired again, unless their lock has ended meanwhile. Returns their state."""
         if span.deadline_ms <= now_ms:
-            self._end_lock(span, span.given_back(limits.delivery_count), transition.member_id)
+            state = span.given_back(limits.delivery_count)
+            self._end_lock(span, state, transition.member_id)
         else:
-            span.state, span.member_id, span.transition = RecordState.ACQUIRED, transition.member_id, None
-            self._lock(span)
-        if transition.state.is_final and not span.state.is_final:
-            self.delivery_complete_count -= span.count_from(self.start_offset)
-        elif span.state.is_final and not transition.state.is_final:
-            self.delivery_complete_count += span.count_from(self.start_offset)
+            state = RecordState.ACQUIRED
+            status = shared(state, span.delivery_count, transition.member_id)
+            self._lock(span.first, span.last, status, span.deadline_ms)
+        if transition.state.is_final != state.is_final:
+            count = span.count_from(self.start_offset)
+            self.delivery_complete_count += count if state.is_final else -count
+        return state
+
+    def _leave(self, span: Span, state: RecordState) -> RecordState:
+        """The records are acquired no longer. Returns their state."""
+        self.in_flight.put(span.first, span.last, shared(state, span.delivery_count))
+        return state
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    def _lock(self, span: Span) -> None:
-        locks = self._locks
-        if len(locks) > _STALE_LOCKS and len(locks) > 4 * len(self.in_flight):
-            # Locks of records that were acknowledged long before their deadline.
-            held = [each for batch in self.in_flight for each in batch.spans if each.deadline_ms < NEVER]
-            if len(locks) > 2 * len(held) + _STALE_LOCKS:
-                self._locks = locks = [(each.deadline_ms, each.first, each.last) for each in held]
-                heapq.heapify(locks)
-        heapq.heappush(locks, (span.deadline_ms, span.first, span.last))
+    def _lock(self, first: int, last: int, acquired: Status, deadline_ms: int) -> None:
+        self.in_flight.put(first, last, acquired, deadline_ms)
+        self._deadline_ms = min(self._deadline_ms, deadline_ms)
 
     def next_deadline(self) -> int | None:
-        """When the next lock may end; None if there is none."""
-        locks = self._locks
-        while locks and not self._held(*locks[0]):
-            heapq.heappop(locks)
-        return locks[0][0] if locks else None
-
-    def _held(self, deadline_ms: int, first: int, last: int) -> list[tuple[InFlightBatch, Span]]:
-        """The spans of these offsets whose lock ends then or before, and is not being given up."""
-        return [
-            (batch, span)
-            for batch in self.in_flight.touching(first, last)
-            for span in batch.spans_between(first, last)
-            if span.state is RecordState.ACQUIRED and span.deadline_ms <= deadline_ms
-        ]
+        """When to look for locks that have ended: no lock ends earlier. None if there is none."""
+        return None if self._deadline_ms == NEVER else self._deadline_ms
 
     def expire(self, limits: Limits, now_ms: int) -> list[Batch]:
         """Ends the locks that are due. The records are given back at once; returns their states, to make them durable.
 
         The caller tries that once and then calls `expired`: a failure undoes nothing, as in Kafka.
         """
+        if now_ms < self._deadline_ms:
+            return []
         expired: list[Batch] = []
-        while self._locks and self._locks[0][0] <= now_ms:
-            _, first, last = heapq.heappop(self._locks)
-            for batch, held in self._held(now_ms, first, last):
-                first_held, last_held = held.first, held.last
-                if first_held < self.start_offset <= last_held:
-                    batch.cut(self.start_offset, last_held)
-                for span in batch.spans_between(first_held, last_held):
-                    self._end_lock(span, self._state_given_back(span, limits), span.member_id)
-                    expired.append(Batch(span.first, span.last, span.state, span.delivery_count))
-                    if span.state is RecordState.AVAILABLE:
-                        self._may_have_available = True
-                    elif span.state.is_final:
-                        self.delivery_complete_count += span.count_from(self.start_offset)
-                batch.merge()
+        due: list[Span] = []
+        self._deadline_ms = NEVER
+        for span in self.in_flight.all_spans():
+            if span.state is RecordState.ACQUIRED:
+                if span.deadline_ms <= now_ms:
+                    due += span.around(self.start_offset)
+                else:
+                    self._deadline_ms = min(self._deadline_ms, span.deadline_ms)
+        for span in due:
+            state = self._state_given_back(span, limits)
+            self._end_lock(span, state, span.member_id)
+            expired.append(Batch(span.first, span.last, state, span.delivery_count))
+            if state is RecordState.AVAILABLE:
+                self._may_have_available = True
+            elif state.is_final:
+                self.delivery_complete_count += span.count_from(self.start_offset)
         return expired
 
     def _end_lock(self, span: Span, state: RecordState, member_id: str) -> None:
         self.ended_locks.append(Transition(span.first, span.last, state, span.delivery_count, member_id, RELEASE))
-        span.leave(state)
+        self._leave(span, state)
 
     def end_locks(self, member_id: str, now_ms: int) -> int:
         """Lets the locks of a member, or of all (""), end now: `expire` then ends them. Returns the number of records."""
-        count = 0
-        for batch in self.in_flight:
-            for span in batch.spans:
-                if span.state is RecordState.ACQUIRED and member_id in ("", span.member_id):
-                    span.deadline_ms = now_ms
-                    self._lock(span)
-                    count += len(span)
-        return count
+        held = [
+            span
+            for span in self.in_flight.all_spans()
+            if span.state is RecordState.ACQUIRED and member_id in ("", span.member_id)
+        ]
+        for span in held:
+            self._lock(span.first, span.last, shared(span.state, span.delivery_count, span.member_id), now_ms)
+        return sum(span.size for span in held)
 
     def archiving(self) -> list[Batch]:
         """The records that are durably on the way to the dead-letter queue."""
         return [
             Batch(span.first, span.last, span.state, span.delivery_count)
-            for batch in self.in_flight
-            for span in batch.spans
+            for span in self.in_flight.all_spans()
             if span.state is RecordState.ARCHIVING and span.transition is None
         ]
 
@@ -570,16 +559,16 @@ class ShareMachine:
     def _move_start(self) -> bool:
         """Moves the start over records that are acknowledged or archived (Kafka: maybeUpdateCachedStateAndOffsets)."""
         floor = self.in_flight.floor(self.start_offset)
-        if floor is None or not floor.span_at(self.start_offset).is_done:
+        if floor is None or not floor.spans_between(min(self.start_offset, floor.last), floor.last)[0].is_done:
             return False
         done_to, count = self._done_to()
         if done_to < 0:
             return False
-        if done_to == self.in_flight.last.last:
+        if done_to == self.in_flight.last_offset:
             # The deletion of records may have moved the start further.
             self.start_offset = self.end_offset = max(self.start_offset, done_to + 1)
             self.in_flight.clear()
-            self._locks.clear()
+            self._deadline_ms = NEVER
             self.delivery_complete_count = 0
             return True
         batch = self.in_flight.floor(done_to)
@@ -598,9 +587,9 @@ class ShareMachine:
     def _done_to(self) -> tuple[int, int]:
         """The last offset of those at the beginning that are done with (-1: none), and how many count as completed."""
         done_to, count = -1, 0
-        gaps = self._open_gaps
+        end = self._open_gaps.start if self._open_gaps is not None else NEVER
         for batch in self.in_flight:
-            if gaps is not None and batch.last >= gaps.start:
+            if batch.last >= end:
                 break
             for span in batch.spans:
                 if not span.is_done:
@@ -619,10 +608,9 @@ class ShareMachine:
         if not self.in_flight:
             self.start_offset = self.end_offset = offset
             return
-        for batch in self.in_flight.beginning_between(0, offset - 1):
-            for span in batch.spans_between(self.start_offset, offset - 1):
-                if span.state.is_final:
-                    self.delivery_complete_count -= span.count_from(self.start_offset) - span.count_from(offset)
+        for span in self.in_flight.spans(self.start_offset, offset - 1):
+            if span.state.is_final:
+                self.delivery_complete_count -= span.size
         if self._archive(self.start_offset, offset - 1, RecordState.AVAILABLE, counts=False):
             self._may_have_available = True
         if self._open_gaps is not None and self._open_gaps.start < offset:
@@ -638,16 +626,11 @@ class ShareMachine:
 
     def _archive(self, first: int, last: int, state: RecordState, *, counts: bool = True) -> bool:
         """Archives the records with this state among these offsets; returns whether there are any."""
-        archived = False
-        for batch in self.in_flight.touching(first, last) if first <= last else ():
-            if any(span.state is state for span in batch.spans_between(first, last)):
-                for span in batch.cut(first, last):
-                    if span.state is state:
-                        span.leave(RecordState.ARCHIVED)
-                        self.delivery_complete_count += span.count_from(self.start_offset) if counts else 0
-                        archived = True
-                batch.merge()
-        return archived
+        found = [span for span in self.in_flight.spans(first, last) if span.state is state] if first <= last else []
+        for span in found:
+            self._leave(span, RecordState.ARCHIVED)
+            self.delivery_complete_count += span.count_from(self.start_offset) if counts else 0
+        return bool(found)
 
 
 def persisted(transitions: Iterable[Transition]) -> list[Batch]:

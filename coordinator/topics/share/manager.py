@@ -244,7 +244,7 @@ class ShareManager:
         """Forgets the share partitions of a group without sessions, but those whose dead letters are on the way."""
         if not self.sessions.has_any_of(group_id):
             self.forget(
-                lambda each: each.group_id == group_id and not self.leaders[each].is_archiving,
+                lambda each: each.group_id == group_id and not self.leaders[each].archiving_count,
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
             )
 

@@ -1,8 +1,8 @@
 """What becomes of records, for metrics and for the event log. Nothing here decides anything.
 
 Everything is counted. What a person asks about later is always reported: locks that ended, records that were given back with a
-session, and records that were archived because they were delivered too often. Acquisitions and acknowledgements are reported to
-who wants every event: one for each request and share partition, whatever the number of records.
+session, records that were archived because they were delivered too often, and dead letters. Acquisitions and acknowledgements
+are reported to who wants every event: one for each request and share partition, whatever the number of records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     LOCK_EXPIRED = "lock_expired"
     ARCHIVED = "archived"
     RELEASED = "released"
+    DEAD_LETTERED = "dead_lettered"
 
 
 class OffsetRange(NamedTuple):
@@ -54,8 +55,18 @@ class Place(NamedTuple):
     """When it was loaded, by the wall clock, but later than any other load of this process."""
 
 
+class InQueue(NamedTuple):
+    """Where records are in a dead-letter queue, or why they are not."""
+
+    topic: str
+    partition: int = -1
+    first_offset: int = -1
+    reason: str | None = None
+    """Why they could not be written."""
+
+
 class Report(NamedTuple):
-    """Records of one member in one share partition."""
+    """Records of one member in one share partition; of dead letters the member is not known."""
 
     outcome: Outcome
     place: Place
@@ -66,6 +77,8 @@ class Report(NamedTuple):
     """Ascending; at most RANGES_MAX of them."""
     number: int
     """Grows with each report of this process."""
+    queue: InQueue | None = None
+    """Of dead letters."""
 
 
 class Outcomes:
@@ -131,6 +144,12 @@ class Outcomes:
             self._report(Outcome.LOCK_EXPIRED, place, of_member, cause)
             self._archived(place, of_member, limit, ARCHIVED_BY_LOCK)
 
+    def on_dead(self, place: Place, records: OffsetRange, cause: str, queue: InQueue) -> None:
+        """Dead letters are durable in their queue, or could not be written."""
+        size = records.last_offset - records.first_offset + 1
+        self.dead_letters["written" if queue.reason is None else "failed"] += size
+        self._send(Outcome.DEAD_LETTERED, place, "", cause, [records], queue)
+
     def _archived(self, place: Place, done: Sequence[Transition], limit: int, cause: str) -> None:
         # Deleted records are archived as well when they are given back, however seldom they were delivered.
         # A dead-letter queue changes nothing about the limit.
@@ -142,12 +161,20 @@ class Outcomes:
         if done:
             self._send(outcome, place, done[0].member_id, cause, _ranges(done, with_kind=False))
 
-    def _send(self, outcome: Outcome, place: Place, member_id: str, cause: str, ranges: Sequence[OffsetRange]) -> None:
+    def _send(
+        self,
+        outcome: Outcome,
+        place: Place,
+        member_id: str,
+        cause: str,
+        ranges: Sequence[OffsetRange],
+        queue: InQueue | None = None,
+    ) -> None:
         for begin in range(0, len(ranges), RANGES_MAX):
             part = ranges[begin : begin + RANGES_MAX]
             records = sum(each.last_offset - each.first_offset + 1 for each in part)
             self._number += 1
-            self.report(Report(outcome, place, member_id, cause, records, part, self._number))
+            self.report(Report(outcome, place, member_id, cause, records, part, self._number, queue))
 
 
 def _ranges(done: Sequence[Transition], *, with_kind: bool) -> Sequence[OffsetRange]:

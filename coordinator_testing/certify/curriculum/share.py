@@ -135,13 +135,14 @@ async def share_leader_moves(stage: Stage) -> None:
     protocols=SHARE,
     happens="The broker has evicted the share session: a ShareFetch is answered with SHARE_SESSION_NOT_FOUND.",
     right_client="begins another session, and gets again what it held",
-    provoked="a rule: a ShareFetch of one instance",
+    provoked="share.record.lock.duration.ms=3000; a rule: a ShareFetch of one instance",
     sources=(
         Source("ShareSessionHandler.handleResponse", "SHARE_SESSION_NOT_FOUND: the next request begins a session"),
     ),
     allows=_NO_REBALANCES,
 )
 async def share_session_not_found(stage: Stage) -> None:
+    await acts.set_group_config(stage, "share.record.lock.duration.ms", str(_LOCK_MS))
     await stage.acted(await stage.fault(stage.first, api=FETCH, error="SHARE_SESSION_NOT_FOUND"))
     await stage.progress()
 
@@ -151,13 +152,14 @@ async def share_session_not_found(stage: Stage) -> None:
     protocols=SHARE,
     happens="A member is removed: its next heartbeat is answered with UNKNOWN_MEMBER_ID.",
     right_client="joins again with epoch 0, and goes on",
-    provoked="the member of one instance is evicted",
+    provoked="share.record.lock.duration.ms=3000; the member of one instance is evicted",
     sources=(
         Source("ShareMembershipManager.transitionToFenced", "the member gives its partitions up, and joins again"),
     ),
     allows=_NO_REBALANCES,
 )
 async def share_member_removed(stage: Stage) -> None:
+    await acts.set_group_config(stage, "share.record.lock.duration.ms", str(_LOCK_MS))
     await stage.evict(stage.first)
     await acts.answered_with(stage, stage.first, acts.heartbeat_of(stage.first), "UNKNOWN_MEMBER_ID")
     await stage.stable()
@@ -201,13 +203,12 @@ async def delivery_limit_reached(stage: Stage) -> None:
     mark = stage.mark()
     busy = [await stage.fault(each, api="Produce", hold="request", until="cleared") for each in stage.instances]
     for delivery in range(1, _LIMIT + 1):
-        await _delivered(stage, delivery, mark)
+        await _delivered(stage, delivery, mark)  # of two instances, the second may get what the first was killed with
         members = [await stage.member_of(each) for each in stage.instances]
         for each in stage.instances:
             await stage.kill(each)
         for member_id in members:
             await stage.remove_if_member(member_id)
-        mark = stage.mark()
         if delivery == _LIMIT:
             for fault in busy:
                 await fault.clear()

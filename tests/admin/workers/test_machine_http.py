@@ -203,18 +203,49 @@ def test_fault_rules_act_at_every_worker_and_are_counted_together(server, admin)
         acted = list(itertools.islice(events, len(GROUPS)))
     assert {each["group"] for each in acted} == set(GROUPS)
     assert {each["fault"] for each in acted} == {fault}
-    victim = worker_of(admin, GROUPS[0])
-    restarted = f"event=worker_ready worker={victim} "
-    count = server.log.count(restarted)
-    os.kill(current_pid(server, victim), signal.SIGKILL)
-    wait_until(lambda: server.log.count(restarted) > count)
-    wait_until(lambda: admin.get("/health/ready").status_code == 200)
+    kill_worker(server, admin, worker_of(admin, GROUPS[0]))
     before = get(admin, "/v1/faults")["faults"][0]["acted"]
     for group in GROUPS:
         commit_one(server, group, 8)
     assert get(admin, "/v1/faults", scope="s")["faults"][0]["acted"] >= before + len(GROUPS)
     assert admin.delete("/v1/faults", params={"scope": "s"}).json() == {"cleared": 1}
     assert admin.get(f"/v1/faults/{fault}").status_code == 404
+
+
+@pytest.mark.parametrize(("nth", "times"), [(None, 3), (4, 2)])
+def test_a_rule_acts_its_times_over_all_workers_together(server, admin, nth, times):
+    """Commits of twelve groups, which three workers have; the one that counts first is killed."""
+    assert len({worker_of(admin, group) for group in GROUPS}) == WORKERS
+    match = {"api": "OffsetCommit"} | ({} if nth is None else {"nth": nth})
+    rule = {"match": match, "action": {"delay_ms": 1}, "extent": {"times": times}}
+    path = f"/v1/faults/{admin.post('/v1/faults', json=rule).json()['id']}"
+    with admin.stream("GET", "/v1/events", params={"after": "now"}) as stream:
+        commit_one(server, GROUPS[0], 10)
+        kill_worker(server, admin, worker_of(admin, GROUPS[0]))
+        commits = 1
+        while get(admin, path)["active"]:
+            commit_one(server, GROUPS[commits], 10)
+            commits += 1
+        assert commits == (nth or 1) - 1 + times
+        for group in GROUPS:
+            commit_one(server, group, 11)
+        admin.delete(path)
+        other = admin.post("/v1/faults", json=rule | {"match": {"api": "OffsetCommit"}, "extent": {}}).json()["id"]
+        commit_one(server, GROUPS[0], 12)
+        events = (each["fault"] for each in read_events(stream.iter_lines()) if each["type"] == "FaultActed")
+        acted = list(itertools.takewhile(lambda fault: fault != other, events))
+    assert len(acted) == times
+    assert get(admin, f"/v1/faults/{other}")["acted"] == 1
+    admin.delete(f"/v1/faults/{other}")
+
+
+def kill_worker(server: ServerProcess, admin: httpx.Client, number: int) -> None:
+    """Kills a worker; returns when it is back, and every shard is served."""
+    restarted = f"event=worker_ready worker={number} "
+    count = server.log.count(restarted)
+    os.kill(current_pid(server, number), signal.SIGKILL)
+    wait_until(lambda: server.log.count(restarted) > count)
+    wait_until(lambda: admin.get("/health/ready").status_code == 200)
 
 
 def test_a_recording_has_the_requests_of_all_workers(server, admin):

@@ -135,6 +135,11 @@ def test_the_leader_of_a_share_partition_follows_another_worker_and_the_log(clus
     group_id = prepare(cluster)
     with cluster.link(1) as link:
         assert acquired(fetch(link, cluster, group_id, 0)) == [(0, 9, 1)]
+        for path in ("", "/why"):
+            (shared,) = view(cluster.server, f"/v1/groups/{group_id}{path}")["share_partitions"]
+            (held,) = shared["held"]
+            assert (held["member_id"], held["first_offset"], held["last_offset"]) == ("m" * 22, 0, 9)
+            assert held["client_id"] is not None
 
     def gave_back() -> list[tuple[str, str, int]]:
         deliveries = view(cluster.server, f"/v1/groups/{group_id}/why")["deliveries"]

@@ -51,6 +51,8 @@ async def test_a_worker_asks_the_one_that_has_the_state_and_another_takes_it_ove
             assert await asked.write(key, 1, 3, number, 1, [Batch(number, number, 2, 1)]) is OK
             assert await asked.write(key, 1, 2, number, 1, []) is ErrorCode.FENCED_LEADER_EPOCH
             assert await asked.summary(key, 0) == Summary(1, 3, number, 1)
+        for asked in (first, second):
+            assert await states(asked).read(SharePartition("", keys[0].topic_id, 0), 0) is ErrorCode.INVALID_REQUEST
         gone = keys.pop()
         assert await states(first).delete(gone) is OK
         await world.stop(second)

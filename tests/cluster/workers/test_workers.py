@@ -44,15 +44,14 @@ STATES = "__consumer_offsets-", "__transaction_state-"
 ANOTHER = Worker("another", 7, "elsewhere", 1)
 
 
-async def test_shards_are_spread_over_the_workers_and_found_there(world):
+async def test_shards_are_spread_over_the_workers_and_found_there(patient_world):
     """Every worker names the same coordinator of a group, which is the one that serves it."""
-    await world.start(1, 2, 3)
-    await world.until_spread()
-    for worker in world.running:
+    await patient_world.start(1, 2, 3)
+    await patient_world.until_spread()
+    for worker in patient_world.running:
         client = await worker.client()
         for group in ("a", "b", "c", "d"):
-            owner = world.owner(worker.server.groups.shard_of(group).index)
-            await world.until(lambda worker=worker: len(worker.sharing.cluster.living) == 3)
+            owner = patient_world.owner(worker.server.groups.shard_of(group).index)
             found = await find(client, group)
             assert (found.node_id, found.port) == (owner.node_id, owner.server.listeners[0].bound[1])
 
@@ -277,9 +276,9 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
     assert not first.shards
 
 
-async def test_every_worker_can_change_topics_and_all_see_it(world):
+async def test_every_worker_can_change_topics_and_all_see_it(patient_world):
     """A topic that one worker creates another one can delete, whoever wrote last."""
-    first, second, third = await world.start(1, 2, 3)
+    first, second, third = await patient_world.start(1, 2, 3)
     for number, worker in enumerate((first, second, third, first)):
         assert await create_topic(worker, f"t{number}", partitions=2) == 0
     assert await create_topic(third, "t0") == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -287,10 +286,10 @@ async def test_every_worker_can_change_topics_and_all_see_it(world):
     deleted = await client.call("DeleteTopics", 5, topic_names=["t0", "t3"], timeout_ms=5_000)
     assert [each.error_code for each in deleted.responses] == [0, 0]
     wanted = {"t1", "t2"}
-    await world.until(
+    await patient_world.until(
         lambda: all(
             {name for name in each.server.topics.registry.topics if name.startswith("t")} == wanted
-            for each in world.running
+            for each in patient_world.running
         )
     )
 
@@ -347,11 +346,11 @@ async def test_a_request_that_creates_many_topics_keeps_the_metadata_log_until_a
         assert len(created.topics) == 400
 
 
-async def test_topics_have_no_leader_without_a_data_plane(world):
+async def test_topics_have_no_leader_without_a_data_plane(patient_world):
     """Metadata names the partitions, and a Produce that is sent all the same is refused as by a broker without replica."""
-    first, second = await world.start(1, 2)
+    first, second = await patient_world.start(1, 2)
     assert await create_topic(first, "t", partitions=2) == 0
-    await world.until(lambda: "t" in second.server.topics.registry.topics)
+    await patient_world.until(lambda: "t" in second.server.topics.registry.topics)
     for worker in (first, second):
         client = await worker.client()
         metadata = await client.call("Metadata", 8, topics=[MetadataRequest.MetadataRequestTopic(name="t")])
@@ -404,9 +403,9 @@ async def test_a_restart_on_an_empty_folder_has_groups_topics_and_ids(tmp_path):
         assert again.server.topics.registry.topics["t"].partitions == 1
 
 
-async def test_a_snapshot_replaces_the_tail(world):
+async def test_a_snapshot_replaces_the_tail(patient_world):
     """What a worker replays after a snapshot is the same, and shorter."""
-    (first,) = await world.start(1)
+    (first,) = await patient_world.start(1)
     assert await create_topic(first, "t") == 0
     client = await first.client()
     for offset in range(200):
@@ -414,12 +413,12 @@ async def test_a_snapshot_replaces_the_tail(world):
     shard = first.server.groups.shard_of("g")
     await first.sharing.take_snapshot(f"__consumer_offsets-{shard.index}")
     assert await commit(client, "g", "t", 500) == 0
-    stored = world.store.logs[f"__consumer_offsets-{shard.index}"]
+    stored = patient_world.store.logs[f"__consumer_offsets-{shard.index}"]
     assert len(stored.pieces) == 1
     assert stored.covered == 200
-    (second,) = await world.start(2)
-    await world.stop(first)
-    await world.until(lambda: len(second.shards) == SHARDS)
+    (second,) = await patient_world.start(2)
+    await patient_world.stop(first)
+    await patient_world.until(lambda: len(second.shards) == SHARDS)
     assert await fetch(await second.client(), "g", "t") == (0, 500)
     assert second.server.groups.shard_of("g").loaded.records < 10
     taken = second.sharing._snapshots._shards[f"__consumer_offsets-{shard.index}"]
@@ -427,12 +426,12 @@ async def test_a_snapshot_replaces_the_tail(world):
     assert taken.tail_bytes >= len(stored.pieces[200]), "the event of the take-over may be behind it"
 
 
-async def test_a_log_with_a_long_tail_gets_a_snapshot(world):
+async def test_a_log_with_a_long_tail_gets_a_snapshot(patient_world):
     """What a take-over has to replay is bounded without anybody asking for it."""
-    (only,) = await world.start(1, settings=("data.plane=none", "journal.snapshot.bytes=65536"))
+    (only,) = await patient_world.start(1, settings=("data.plane=none", "journal.snapshot.bytes=65536"))
     assert await create_topic(only, "t") == 0
     client = await only.client()
-    stored = world.store.logs[f"__consumer_offsets-{only.server.groups.shard_of('g').index}"]
+    stored = patient_world.store.logs[f"__consumer_offsets-{only.server.groups.shard_of('g').index}"]
     while not stored.covered:
         for _ in range(100):
             assert await commit(client, "g", "t", 1) == 0
@@ -492,38 +491,38 @@ def is_at(worker, group):
     return worker.server.groups.shard_of(group).index in worker.shards
 
 
-async def test_an_acl_holds_on_every_worker_whichever_created_it(world):
+async def test_an_acl_holds_on_every_worker_whichever_created_it(patient_world):
     settings = (
         "data.plane=none",
         f"authorizer.class.name={STANDARD_AUTHORIZER}",
         "super.users=User:ANONYMOUS",
     )
-    first, second = await world.start(1, 2, settings=settings)
+    first, second = await patient_world.start(1, 2, settings=settings)
 
     def allowed():
         """The workers on which alice may read the group."""
         alice = Principal("User", "alice")
-        authorizers = [each.server.authorizer for each in world.running]
+        authorizers = [each.server.authorizer for each in patient_world.running]
         return [each.allows(alice, "127.0.0.1", READ_GROUP, "g") for each in authorizers]
 
     acl = CreateAclsRequest.AclCreation(3, "g", 3, "User:alice", "*", 3, 3)
     (created,) = (await (await first.client()).call("CreateAcls", 3, creations=[acl])).results
     assert created.error_code == ErrorCode.NONE
-    await world.until(lambda: allowed() == [True, True])
-    await world.start(3, settings=settings)
-    await world.until(lambda: allowed() == [True, True, True])
+    await patient_world.until(lambda: allowed() == [True, True])
+    await patient_world.start(3, settings=settings)
+    await patient_world.until(lambda: allowed() == [True, True, True])
     every = DeleteAclsRequest.DeleteAclsFilter(1, None, 1, None, None, 1, 1)
     (deleted,) = (await (await second.client()).call("DeleteAcls", 3, filters=[every])).filter_results
     assert len(deleted.matching_acls) == 1
-    await world.until(lambda: allowed() == [False, False, False])
+    await patient_world.until(lambda: allowed() == [False, False, False])
 
 
-async def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_another(world):
+async def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_another(patient_world):
     """A group rebalances at the interval that it has, whichever worker was asked to set it."""
-    first, second = await world.start(1, 2)
-    await world.until_spread()
+    first, second = await patient_world.start(1, 2)
+    await patient_world.until_spread()
     assert await create_topic(first, "t") == 0
-    await world.until(lambda: "t" in second.server.topics.registry.topics)
+    await patient_world.until(lambda: "t" in second.server.topics.registry.topics)
     group = next(name for name in "abcdefgh" if first.server.groups.shard_of(name).index in first.shards)
     await (await first.client()).call(
         "ConsumerGroupHeartbeat",
@@ -538,9 +537,9 @@ async def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_an
     shard = first.server.groups.shard_of(group)
     without_interval = shard.timers_armed
     assert await set_interval(second, group, "60000") == 0
-    await world.until(lambda: shard.timers_armed == without_interval + 1)
+    await patient_world.until(lambda: shard.timers_armed == without_interval + 1)
     assert await set_interval(second, group, None) == 0
-    await world.until(lambda: shard.timers_armed == without_interval)
+    await patient_world.until(lambda: shard.timers_armed == without_interval)
 
 
 async def set_interval(worker: WorkerUnderTest, group: str, value: str | None) -> int:

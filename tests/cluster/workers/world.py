@@ -133,17 +133,23 @@ class Workers:
                 await asyncio.sleep(0.01)
 
     async def until_spread(self) -> None:
-        """Returns when every shard has one owner, and no worker has two of groups or of transactions more than another."""
+        """Returns when every shard has one owner that all workers know, and no worker has two of groups or of transactions
+        more than another."""
         await self.until(self.is_spread)
 
     def is_spread(self) -> bool:
         served = [len(worker.shards) for worker in self.running]
         owners = [self.owner(index) for index in range(SHARDS)]
-        if None in owners or max(served) - min(served) > 1:
+        if max(served) - min(served) > 1 or not all(self.is_known(index, owner) for index, owner in enumerate(owners)):
             return False
         routers = [worker.server.transactions for worker in self.running]
         active = [sum(shard.status is Status.ACTIVE for shard in router.shards) for router in routers]
         return sum(active) == SHARDS + 1 and max(active) - min(active) <= 1
+
+    def is_known(self, index: int, owner: WorkerUnderTest | None) -> bool:
+        """Whether every worker has heard from the engine who serves a shard of groups."""
+        known = [worker.sharing.cluster.owner_of(f"__consumer_offsets-{index}") for worker in self.running]
+        return owner is not None and all(each is not None and each.node_id == owner.node_id for each in known)
 
 
 async def create_topic(worker: WorkerUnderTest, name: str, partitions: int = 1) -> int:

@@ -235,6 +235,18 @@ def test_a_member_that_does_not_revoke_within_its_rebalance_timeout_is_removed()
     assert h.facts_named("member_expired") == [{"group_id": "g", "member_id": "a", "timeout": "rebalance"}]
 
 
+def test_the_rebalance_timeout_begins_when_the_member_is_asked_to_revoke():
+    h = ConsumerHarness()
+    h.join_modern(member_id="a", rebalance_ms=7_000)
+    h.advance(30_000)
+    h.join_modern(member_id="b")
+    assert h.assigned(h.beat(member_id="a", epoch=2, owned={"t": [0, 1, 2, 3]})) == {"t": [0, 1]}
+    h.advance(6_999)
+    assert set(h.consumer().members) == {"a", "b"}
+    h.advance(1)
+    assert set(h.consumer().members) == {"b"}
+
+
 def test_created_grown_and_deleted_topics_take_effect_at_the_next_heartbeat():
     h = ConsumerHarness({})
     assert h.join_modern(topics=("n",)).reply.member_epoch == 2
@@ -279,6 +291,19 @@ def test_a_pattern_without_members_is_removed():
     before = len(h.records)
     h.beat(epoch=1, topics=("t",), regex="")
     assert "-16" in h.kinds(before)
+    assert h.consumer().regexes == {}
+
+
+def test_a_pattern_ends_with_the_last_member_that_had_it():
+    h = ConsumerHarness()
+    for member_id in ("m", "n"):
+        h.join_modern(member_id=member_id, topics=None, regex="t.*")
+        h.advance(0)
+    h.beat(member_id="m", epoch=-1)
+    assert set(h.consumer().regexes) == {"t.*"}
+    before = len(h.records)
+    h.beat(member_id="n", epoch=-1)
+    assert h.kinds(before).count("-16") == 1
     assert h.consumer().regexes == {}
 
 

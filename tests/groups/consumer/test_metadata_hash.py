@@ -11,6 +11,8 @@ from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.subscription import metadata_hash
 from coordinator.groups.epochs.metadata_hash import topic_hash
 from coordinator.groups.fence import NO_FENCE
+from coordinator.protocol.messages import ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue
+from coordinator.runtime.result import Record, Result
 from tests.groups.consumer.consumer_world import ConsumerHarness
 from tests.support.catalog import Catalog
 
@@ -61,3 +63,15 @@ def test_a_group_that_was_read_from_a_log_finds_its_topics_unchanged():
     epoch = h.member().member_epoch
     h.restart()
     assert h.beat(epoch=epoch).reply.member_epoch == epoch == h.consumer().group_epoch
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_an_older_kafka_wrote_of_a_groups_topics_is_deleted_once(restarts):
+    h, key = ConsumerHarness(), ConsumerGroupPartitionMetadataKey("g")
+    h.join_modern()
+    h._apply(Result(records=[Record(key, ConsumerGroupPartitionMetadataValue())]))
+    if restarts:
+        h.restart()
+    h.join_modern(member_id="n")
+    h.join_modern(member_id="o")
+    assert [record.value for record in h.records if record.key == key][1:] == [None]

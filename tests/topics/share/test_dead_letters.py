@@ -8,6 +8,7 @@ from coordinator.share_state.share_state import Batch, SharePartition, ShareStat
 from coordinator.topics.share.dead_letters import FAILED, RECORDS_AT_ONCE, RETRY_MS, Queue
 from coordinator.topics.share.in_flight import RecordState
 from coordinator.topics.share.machine import REJECT
+from coordinator.topics.share.outcomes import Outcome
 from coordinator.topics.share.sessions import SessionKey
 from coordinator.topics.topic_settings import GROUP_DEAD_LETTERS
 from tests.topics.data_plane import NOW_MS, batch
@@ -52,6 +53,41 @@ def test_a_rejected_record_is_archived_when_it_is_durable_in_the_queue():
     assert letters(world) == [[(1, None, None)]]
     assert world.states.writes[1:] == [(0, 1, [(1, 1, ARCHIVED, 1)])]
     assert world.manager.outcomes.dead_letters == {"written": 1, "failed": 0}
+
+
+def dead_letters_reported(world):
+    """(first and last offset, cause, where they are) of each report from now on."""
+    found = []
+
+    def report(said):
+        if said.outcome is Outcome.DEAD_LETTERED:
+            ((first, last, _, _),) = said.ranges
+            found.append((first, last, said.cause, tuple(said.queue)))
+
+    world.manager.outcomes.report = report
+    return found
+
+
+def test_it_is_reported_where_in_the_queue_the_records_are():
+    world = a_world()
+    said = dead_letters_reported(world)
+    world.plane.produce(batch(b"a", b"b", b"c"))
+    world.fetch()
+    world.ack(0, 0, REJECT)
+    world.ack(1, 2, REJECT)
+    rejected = "Offset rejected by client."
+    assert said == [(0, 0, rejected, (QUEUE, 0, 0, None)), (1, 2, rejected, (QUEUE, 0, 1, None))]
+
+
+def test_it_is_reported_why_records_are_in_no_queue():
+    world = a_world(made=False)
+    said = dead_letters_reported(world)
+    world.plane.produce(batch(b"a"))
+    world.fetch()
+    world.ack(0, 0, REJECT)
+    ((first, last, _, (topic, partition, offset, reason)),) = said
+    assert (first, last, topic, partition, offset) == (0, 0, QUEUE, -1, -1)
+    assert "does not exist" in reason
 
 
 def test_a_letter_has_the_time_and_place_of_the_rejection():

@@ -1,5 +1,7 @@
 """The decisions of a share partition, on virtual time."""
 
+import tracemalloc
+
 import pytest
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -277,13 +279,24 @@ def test_the_last_lock_that_ends_archives():
     assert partition.machine.next_deadline() is None
 
 
-def test_locks_of_acknowledged_records_take_no_memory_for_long():
-    partition = Partition(limits=LIMITS._replace(lock_ms=MANY * MANY), log=[(each, each) for each in range(2_000)])
-    for offset in range(2_000):
-        assert partition.fetch(most=1, bytes_batches=1) == [(offset, offset, 1)]
-        partition.ack(offset, offset, ACCEPT)
-        partition.log.pop(0)
-    assert len(partition.machine._locks) == 0
+@pytest.mark.parametrize("kinds", [(), (ACCEPT, RELEASE), (RELEASE, REJECT)])
+def test_a_record_in_flight_takes_few_bytes_however_it_differs_from_its_neighbours(kinds):
+    limits = LIMITS._replace(locks=MANY)
+    partition = Partition(limits=limits, log=[(each, each) for each in range(MANY)])
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for offset in range(2_000):
+            partition.now_ms += 1
+            read = [FetchedBatch(offset, offset)]
+            partition.machine.acquire(Wanted(f"{offset % 7}", 1, 1, False), offset, read, limits, partition.now_ms)
+            if kinds and offset > 1:
+                partition.ack(offset, offset, kinds[offset % 2], member=f"{offset % 7}")
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(partition.machine.in_flight) == 2_000
+    assert (after - before) / 2_000 < 70
 
 
 def test_records_that_were_delivered_often_are_given_out_in_ever_smaller_portions():
