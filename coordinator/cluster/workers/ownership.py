@@ -260,7 +260,8 @@ class Ownership:
         self._cluster.on_seen()
 
     async def _look(self) -> None:
-        self._drop_lost()
+        # An append may have ended claims.
+        self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
         # Those who died are forgotten after a time that no engine reports. A worker that is away does not beat.
         if self._is_outdated or self._cluster.silent or self._is_away:
             await self._see()
@@ -284,10 +285,6 @@ class Ownership:
         reason = "clients cannot connect" if is_cut_off else "the disk takes no copy of a log"
         self._move(sorted(self._cluster.held - self._moves.keys()), self._give, reason)
         await self._engine.leave(self._worker)
-
-    def _drop_lost(self) -> None:
-        """Forgets the claims that an append has ended."""
-        self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
 
     def _drop_fenced(self) -> None:
         """Drops shards of which the engine has a newer claim. Without an append this worker would not learn it."""
@@ -348,16 +345,15 @@ class Ownership:
     def _give_some(self, wanted: Mapping[str, str]) -> None:
         mine, owners = self._worker.id, self._cluster.owners
 
-        def is_given(log: str) -> bool:
-            is_free = log in owners and owners[log].worker is None
-            return log in self._moves or (is_free and wanted.get(log, mine) != mine)
-
-        self._given = set(filter(is_given, self._given))
+        free = {
+            log for log, worker_id in wanted.items() if worker_id != mine and log in owners and not owners[log].worker
+        }
+        self._given &= free | self._moves.keys()
         now_ms, held = self._now_ms(), sorted(self._cluster.held - self._moves.keys())
         self._due = {log: self._due.get(log, now_ms) for log in held if wanted.get(log, mine) != mine}
         copied = {worker.id: worker.ready for worker in self._cluster.living}
-        is_late = {log for log, since_ms in self._due.items() if now_ms - since_ms >= PATIENCE_MS}
-        due = [log for log in self._due if log in is_late or log in copied.get(wanted[log], ())]
+        late_ms = now_ms - PATIENCE_MS
+        due = [log for log, since_ms in self._due.items() if since_ms <= late_ms or log in copied.get(wanted[log], ())]
         lacking = [log for log in held if log not in self._due and self._shards[log].lacks_events]
         for logs, reason in (due, "another worker should have it"), (lacking, "its event log is to be taken, too"):
             some = logs[: GIVEN_AT_ONCE - len(self._given)]
@@ -441,38 +437,41 @@ class Ownership:
                 for shard in claimed:
                     shard.drop("the event log could not be claimed")
                 raise
-            for shard in shards:
-                answers = states[shard.name], events.get(shard.events_name)
-                self._move([shard.name], self._take, answers, began_ms, term)
+            for log, state in sorted(states.items(), key=lambda each: getattr(each[1], "tail", 0)):
+                self._move([log], self._take, state, events.get(self._shards[log].events_name), began_ms, term)
             await asyncio.sleep(0)  # so that all are being taken
 
     async def _claim_all(self, logs: Sequence[str], owners: Mapping[str, Owner]) -> dict[str, Claim | BaseException]:
         seen = {log: owners[log].epoch if log in owners else 0 for log in logs}
         return await self._engine.claim_all(self._worker.marked(), seen) if seen else {}
 
-    async def _take(self, shards: Sequence[SharedShard], answers: tuple[Any, Any], began_ms: int, term: int) -> None:
-        """Replays a shard. `answers`: to the claims of its logs."""
+    async def _take(
+        self,
+        shards: Sequence[SharedShard],
+        state: Claim | BaseException,
+        events: Claim | BaseException | None,
+        began_ms: int,
+        term: int,
+    ) -> None:
+        """Replays a shard. `state`, `events`: the claims of its logs, or why this worker has none."""
+        if isinstance(state, BaseException):
+            raise state
         [shard] = shards
-        with self._turns.taking():
-            claims = await shard.claims(*answers)
-            with self._cluster.replaying(claims.pieces):
-                try:
-                    await self._turns.begin(claims.pieces)
-                except asyncio.CancelledError:
-                    shard.drop("the server stops")
-                    raise
-                try:
-                    await shard.replay(self._engine, claims)
+        try:
+            with self._turns.taking(), self._cluster.replaying(state.tail):
+                async with self._turns.replaying:
+                    await shard.replay(self._engine, state, events)
                     if term != self._term:
                         shard.drop("the lease was over while the shard was taken")
                         return
                     while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
                         await asyncio.sleep(0.001)
-                finally:
-                    self._turns.end()
-            taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
-            _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
-            self._on_taken(taken)
+        except BaseException as error:
+            shard.drop(f"the log cannot be read: {error!r}")
+            raise
+        taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
+        _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
+        self._on_taken(taken)
 
     async def _give(self, shards: Sequence[SharedShard], reason: str) -> None:
         given = await asyncio.gather(*(shard.give(reason) for shard in shards))

@@ -1,11 +1,9 @@
 """One log changes its worker: claim, replay, load; or hand over and release."""
 
 import asyncio
-import logging
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, Owner, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
@@ -13,24 +11,9 @@ from coordinator.cluster.workers.shared_events import SharedEventLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.runtime.shard import Shard
 
-_log = logging.getLogger(__name__)
-
 FLUSH_BYTES = 1 << 20
 """How much of a replayed log is in memory at most before it is written to the local segments."""
 POLL_S = 0.002
-
-
-class Claims(NamedTuple):
-    """What this worker has claimed of a shard."""
-
-    state: Claim
-    events: Claim | None
-    """None: it has no event log, or one that has failed."""
-
-    @property
-    def pieces(self) -> int:
-        """The length of the tail that is to be replayed."""
-        return self.state.next_sequence - self.state.covered
 
 
 class SharedShard:
@@ -44,8 +27,6 @@ class SharedShard:
         self.shard = shard
         self.events = events
         self._journal = journal
-        self.is_moving = False
-        """Whether it is being taken or given."""
         self.snapshot_bytes = 0
         """How many bytes of the local log the newest snapshot in the engine stands for."""
         self._first_sequences: dict[int, int] = {}
@@ -56,7 +37,6 @@ class SharedShard:
         """Of the first piece that is not copied."""
         self._lengths: list[int] = []
         """Of what was read of the log."""
-        self._unflushed_bytes = 0
 
     @property
     def log(self) -> JournaledLog:
@@ -88,53 +68,26 @@ class SharedShard:
         events = self.events
         return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
 
-    async def claims(self, of_state: Claim | BaseException, of_events: Claim | BaseException | None) -> Claims:
-        """What this worker has of the shard, by the answers to its claims. `replay` follows, or `drop`.
-
-        A failed event log keeps nobody from the shard. Raises Fenced if another worker was quicker, EngineUnavailable or
-        OSError. Then the shard serves nothing.
-        """
-        if isinstance(of_state, BaseException):
-            raise of_state
-        with self._giving_up_on_error():
-            if isinstance(of_events, LogFailed):
-                assert self.events is not None
-                await self.events.fail(of_events)
-                of_events = None
-            if isinstance(of_events, BaseException):
-                raise of_events
-        return Claims(of_state, of_events)
-
-    async def replay(self, engine: Engine, claims: Claims) -> None:
+    async def replay(self, engine: Engine, state: Claim, events: Claim | BaseException | None) -> None:
         """Reads the logs from the engine, and begins to load the shard from them.
 
-        Raises Fenced, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard serves nothing.
+        `events`: the claim of the event log, or why there is none; None: there is no event log. Raises that error, Fenced,
+        EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then `drop` must follow.
         """
-        with self._giving_up_on_error():
-            await self._replay(engine, claims.state)
-            of_events = await self._take_events(engine, claims.events)
-        self._first_sequences = {each.base_offset: claims.state.covered for each in self.log.segments[:1]}
-        self._journal.hold(self.log, claims.state, on_segment=self._first_sequences.__setitem__)
+        await self._replay(engine, state)
+        of_events = None
+        if self.events is not None and events is not None:
+            try:
+                if isinstance(events, BaseException):
+                    raise events
+                of_events = await self.events.take(engine, events, self.log.end_offset)
+            except LogFailed as error:  # which keeps nobody from the shard
+                await self.events.fail(error)
+        self._first_sequences = {each.base_offset: state.covered for each in self.log.segments[:1]}
+        self._journal.hold(self.log, state, on_segment=self._first_sequences.__setitem__)
         if self.events is not None and of_events is not None:
             self.events.hold(engine, of_events, beside=self.log)
         self.shard.take_over()
-
-    @contextmanager
-    def _giving_up_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self.shard.give_up(f"the log cannot be read: {error!r}")
-            raise
-
-    async def _take_events(self, engine: Engine, claim: Claim | None) -> Claim | None:
-        if self.events is None or claim is None:
-            return None
-        try:
-            return await self.events.take(engine, claim, self.log.end_offset)
-        except LogFailed as error:
-            await self.events.fail(error)
-            return None
 
     async def copy(self, engine: Engine, epoch: int) -> None:
         """Copies the log of another worker, who has it by a claim of this epoch, so that little is left to be replayed.
@@ -142,13 +95,24 @@ class SharedShard:
         Raises EngineUnavailable, OSError or CorruptBatch.
         """
         self.copied_epoch = 0
-        self._begin_again()
-        async with aclosing(engine.read(self.name)) as reading:  # type: ignore[type-var]
+        await self._read(engine, None)
+        await self._read_on(engine)
+        self.copied_epoch = epoch
+
+    async def _read(self, engine: Engine, claim: Claim | None) -> None:
+        """Reads the log from its beginning. Raises as `copy`; with a claim Fenced, too."""
+        log, unflushed_bytes = self.log, 0
+        log.begin_again()
+        self._lengths, self._next_sequence = [], 0
+        async with aclosing(engine.read(self.name, claim)) as reading:  # type: ignore[type-var]
             async for sequence, batches in reading:
                 self._append(batches)
                 self._next_sequence = sequence + 1
-        await self._read_on(engine)
-        self.copied_epoch = epoch
+                unflushed_bytes += len(batches)
+                if unflushed_bytes >= FLUSH_BYTES:
+                    log.flush()
+                    unflushed_bytes = 0
+        log.flush()
 
     async def _read_on(self, engine: Engine, end: float = inf) -> bool:
         """Copies the pieces that follow, up to a sequence. Returns whether all are there. Raises as `copy`."""
@@ -167,29 +131,16 @@ class SharedShard:
         """
         return owner is not None and 0 < self.copied_epoch == owner.epoch - (owner.worker is None)
 
-    def _begin_again(self) -> None:
-        self.log.begin_again()
-        self._lengths, self._next_sequence, self._unflushed_bytes = [], 0, 0
-
     def _append(self, batches: bytes) -> None:
         self.log.append_replayed(batches)
         self._lengths.append(len(batches))
-        self._unflushed_bytes += len(batches)
-        if self._unflushed_bytes >= FLUSH_BYTES:
-            self.log.flush()
-            self._unflushed_bytes = 0
 
     async def _replay(self, engine: Engine, claim: Claim) -> None:
-        log, lengths = self.log, self._lengths
         copied_epoch, self.copied_epoch = self.copied_epoch, 0
         if not copied_epoch or not await self._read_on(engine, claim.next_sequence):
-            self._begin_again()
-            lengths = self._lengths
-            async for batches in engine.replay(claim):
-                self._append(batches)
-            log.flush()
+            await self._read(engine, claim)
         # What comes before the pieces is the snapshot. An engine that joins pieces compacts the log itself.
-        pieces = claim.next_sequence - claim.covered
+        log, lengths, pieces = self.log, self._lengths, claim.tail
         self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)
         if log.gap_end:
             log.checkpoint.write(clean_offset=log.gap_end)

@@ -125,12 +125,13 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
     """While it reads the tail of another's logs they count; when it serves them nothing is behind."""
     first, second, _, there = await groups_of_two(world)
     shard = first.server.groups.shard_of(there).index
-    replay, goes_on = first.engine.replay, asyncio.Event()
+    read, goes_on = first.engine.read, asyncio.Event()
 
-    async def slow_replay(claim):
-        await goes_on.wait()
-        async for batches in replay(claim):
-            yield batches
+    async def slow_read(log, claim=None):
+        if claim is not None:
+            await goes_on.wait()
+        async for each in read(log, claim):
+            yield each
 
     async def shown():
         _, answer = await asked(first, "GET", "/v1/workers")
@@ -138,7 +139,7 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
         return worker["shards_replaying"], worker["pieces_to_replay"]
 
     assert await shown() == (0, 0)
-    first.engine.replay = slow_replay
+    first.engine.read = slow_read
     await world.stop(second)
     await world.until(lambda: first.server.groups.shards[shard].awaits_log)
     shards, pieces = await shown()

@@ -217,9 +217,10 @@ async def test_a_long_event_log_is_read_from_its_beginning_after_a_take_over(wor
     (second,) = [WorkerUnderTest(world, 2, (*ALL, small))]
     read, goes_on = second.engine.read, asyncio.Event()
 
-    async def late(log):
-        await goes_on.wait()
-        async for each in read(log):
+    async def late(log, claim=None):
+        if claim is None:
+            await goes_on.wait()
+        async for each in read(log, claim):
             yield each
 
     second.engine.read = late

@@ -110,8 +110,10 @@ async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
             owner = world.owner(first.server.groups.shard_of(group).index)
             assert await commit(await owner.client(), group, "t", number) == 0
         replayed: list[str] = []
-        replay = first.engine.replay
-        monkeypatch.setattr(first.engine, "replay", lambda claim: replayed.append(claim.log) or replay(claim))
+        read = first.engine.read
+        monkeypatch.setattr(
+            first.engine, "read", lambda log, claim=None: (claim and replayed.append(log)) or read(log, claim)
+        )
         moving = {index for index in range(SHARDS) if world.owner(index) is second}
         await world.stop(second)
         client = await first.client()
@@ -256,15 +258,16 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
     """A worker that is stopped in the middle of a replay finishes it when it wakes up, with a claim that may be old."""
     first, second = await world.start(1, 2)
     await world.until_spread()
-    replay, replaying, goes_on = first.engine.replay, asyncio.Event(), asyncio.Event()
+    read, replaying, goes_on = first.engine.read, asyncio.Event(), asyncio.Event()
 
-    async def slow_replay(claim):
-        replaying.set()
-        await goes_on.wait()
-        async for batches in replay(claim):
-            yield batches
+    async def slow_read(log, claim=None):
+        if claim is not None:
+            replaying.set()
+            await goes_on.wait()
+        async for each in read(log, claim):
+            yield each
 
-    first.engine.replay = slow_replay
+    first.engine.read = slow_read
     await world.stop(second)
     await replaying.wait()
     first.engine.owners = unanswered

@@ -89,8 +89,6 @@ class Control:
         self._marks: deque[tuple[int, int]] = deque()
         """Time and offset of a record every second, for the trim."""
         self._moved = asyncio.Event()
-        self._announcing = asyncio.Lock()
-        self._unannounced: dict[str, Owner] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -112,14 +110,6 @@ class Control:
         builder = BatchBuilder()
         builder.add(None, msgspec.json.encode(entry))
         await self._partitions.write(self._partition, builder.build(0, 0), BEATS)
-
-    async def announce(self, log: str, owner: Owner) -> None:
-        """Announces the newest claim of a log, together with those that wait meanwhile. Raises: EngineUnavailable."""
-        self._unannounced[log] = owner
-        async with self._announcing:
-            owners, self._unannounced = self._unannounced, {}
-            if owners:
-                await self.write(Owners(owners))
 
     async def beat(self, worker: Worker) -> Summary:
         """Says that a worker lives. Raises: EngineUnavailable."""

@@ -47,9 +47,9 @@ class Partitions:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._gathered: dict[Partition, tuple[bytes, asyncio.Future[Written]]] = {}
-        """What is to be written to logs at the end of this turn of the loop: partition -> batch, answer."""
-        self._sending: asyncio.Task[None] | None = None
+        self._gathered: dict[Partition, bytes] = {}
+        """What is to be written to logs at the end of this turn of the loop."""
+        self._sending: asyncio.Task[dict[Partition, Written]] | None = None
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -140,22 +140,18 @@ class Partitions:
             if purpose != WRITES or partition in self._gathered:
                 written = (await self.write_once({partition: records}, purpose))[partition]
             else:
-                answer = asyncio.get_running_loop().create_future()
-                self._gathered[partition] = records, answer
-                if len(self._gathered) == 1:
-                    self._sending = asyncio.create_task(self._send_gathered())
-                written = await answer
+                self._gathered[partition] = records
+                self._sending = self._sending or asyncio.create_task(self._send_gathered())
+                # What leaves with others does not end with its own time-out.
+                written = (await asyncio.shield(self._sending))[partition]
             refuse_error(f"Produce to {partition.topic}", written.code)
             return written
 
         return await self._cluster.repeat(attempt, partition)
 
-    async def _send_gathered(self) -> None:
-        gathered, self._gathered = self._gathered, {}
-        written = await self.write_once({each: records for each, (records, _) in gathered.items()}, WRITES)
-        for partition, (_, answer) in gathered.items():
-            if not answer.done():
-                answer.set_result(written[partition])
+    async def _send_gathered(self) -> dict[Partition, Written]:
+        gathered, self._gathered, self._sending = self._gathered, {}, None
+        return await self.write_once(gathered, WRITES)
 
     async def write_once(self, records: Mapping[Partition, bytes], purpose: str) -> dict[Partition, Written]:
         """Sends a batch to each partition, one request to each broker. A batch without an answer gets NETWORK_EXCEPTION."""

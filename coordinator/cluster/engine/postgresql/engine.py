@@ -16,7 +16,7 @@ The next statement connects again, to the primary of the highest timeline seen.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from coordinator.cluster.engine.address import EngineAddress
 from coordinator.cluster.engine.ended import EndedClaims
@@ -29,7 +29,6 @@ from coordinator.cluster.engine.engine import (
     Piece,
     Summary,
     Worker,
-    claim_one,
 )
 from coordinator.cluster.engine.postgresql import sql
 from coordinator.cluster.engine.postgresql.link import LOST, Link
@@ -82,13 +81,6 @@ class PostgresqlEngine:
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
 
-    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        """The newest claim of a log.
-
-        Raises: Fenced; EngineUnavailable.
-        """
-        return await claim_one(self, log, worker, seen)
-
     async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
         """The newest claims of logs, by one statement. Raises: EngineUnavailable."""
         rows = await self._writes.write(sql.CLAIM, [*seen], [*seen.values()], *worker, self._primary.schema)
@@ -126,19 +118,7 @@ class PostgresqlEngine:
         missing.subtract(row[0] for row in rows)
         return {log for log, count in missing.items() if count}
 
-    # --- replay -------------------------------------------------------------------------------------------------------
-
-    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        """The parts of the newest snapshot, then the pieces behind it.
-
-        Raises: Fenced; EngineUnavailable.
-        """
-        self._ended.refuse(claim)
-        try:
-            async for _, data in self._stored(claim.log, claim.covered, claim.next_sequence):
-                yield data
-        except _Hole:
-            await self._explain_hole(claim)
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """The pieces of a log from a sequence on.
@@ -147,14 +127,18 @@ class PostgresqlEngine:
         """
         return [(number, data) for number, data in await self._reads.fetch(sql.TAIL, log, sequence)]
 
-    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+    async def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
         """The parts of the newest snapshot and the pieces behind it, each with its sequence.
 
-        Raises: EngineUnavailable.
+        Raises: Fenced; EngineUnavailable.
         """
-        [found] = await self._reads.fetch(sql.EXTENT, log)
+        if claim is None:
+            [[covered, next_sequence]] = await self._reads.fetch(sql.EXTENT, log)
+        else:
+            self._ended.refuse(claim)
+            covered, next_sequence = claim.covered, claim.next_sequence
         try:
-            async for each in self._stored(log, *found):
+            async for each in self._stored(log, covered, next_sequence):
                 yield each
         except _Hole:
             raise EngineUnavailable(
@@ -199,14 +183,6 @@ class PostgresqlEngine:
             if ahead is not None:
                 ahead.cancel()
                 ahead.add_done_callback(lambda task: task.cancelled() or task.exception())
-
-    async def _explain_hole(self, claim: Claim) -> NoReturn:
-        """Raises: Fenced, if a newer owner has removed what is missing; EngineUnavailable, if it is lost."""
-        [owner] = await self._writes.fetch(sql.EPOCH, claim.log)
-        if owner["epoch"] != claim.epoch:
-            self._ended.end([claim])
-            raise Fenced(f"{claim.log}: epoch {owner['epoch']} is newer than {claim.epoch}")
-        raise EngineUnavailable(f"{claim.log}: pieces are missing in the database, so it cannot be loaded")
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

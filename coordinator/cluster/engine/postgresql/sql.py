@@ -88,7 +88,6 @@ released AS (
 SELECT pg_notify($3, '') FROM released
 """
 OWNERS = "SELECT log, epoch, worker_id, node_id, host, port, listeners FROM owner"
-EPOCH = "SELECT epoch FROM owner WHERE log = $1"
 
 APPEND = f"""
 WITH sent AS (
