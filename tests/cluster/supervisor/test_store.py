@@ -80,6 +80,9 @@ async def test_a_replay_ends_where_the_log_does_although_its_last_batches_were_c
     again = await claim_one(engine, LOG, worker(2))
     headers = [header async for _, data in engine.read(LOG, again) for _, header in split(data)]
     assert [(header.base_offset, header.record_count) for header in headers] == [(0, 1), (2, 0)]
+    assert [sequence async for sequence, _ in engine.read(LOG)][-1] == again.next_sequence - 1
+    [(_, last)] = await engine.tail(LOG, again.next_sequence - 1)
+    assert [(header.base_offset, header.record_count) for _, header in split(last)] == [(2, 0)]
 
 
 async def test_workers_of_a_closed_connection_are_dead_at_once(store, engine):

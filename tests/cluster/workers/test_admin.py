@@ -140,7 +140,7 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
 
     assert await shown() == (0, 0)
     first.engine.read = slow_read
-    await world.stop(second)
+    second.wire.is_cut = True
     await world.until(lambda: first.server.groups.shards[shard].awaits_log)
     shards, pieces = await shown()
     assert shards >= 1
@@ -150,6 +150,7 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
         while await shown() != (0, 0):  # noqa: ASYNC110 - transactions have shards, too
             await asyncio.sleep(0.01)
     assert len(first.shards) == SHARDS
+    second.wire.is_cut = False
 
 
 async def test_a_drained_worker_gives_its_shards_to_the_others_until_it_resumes(world):

@@ -109,11 +109,8 @@ async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
         for number, group in enumerate(groups):
             owner = world.owner(first.server.groups.shard_of(group).index)
             assert await commit(await owner.client(), group, "t", number) == 0
-        replayed: list[str] = []
-        read = first.engine.read
-        monkeypatch.setattr(
-            first.engine, "read", lambda log, claim=None: (claim and replayed.append(log)) or read(log, claim)
-        )
+        replayed = []
+        spy_on_replays(first, replayed)
         moving = {index for index in range(SHARDS) if world.owner(index) is second}
         await world.stop(second)
         client = await first.client()
@@ -121,6 +118,35 @@ async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
             await eventually(lambda group=group: fetch(client, group, "t"), (0, number))
         assert moving
         assert replayed == []
+
+
+async def test_of_logs_that_are_claimed_together_the_shortest_is_replayed_first(tmp_path):
+    """A shard with a long log does not keep those with short ones waiting."""
+    async with workers(tmp_path, PATIENT) as world:
+        (first,) = await world.start(1)
+        assert await create_topic(first, "t") == 0
+        for number in range(12):
+            for offset in range(number):
+                assert await commit(await first.client(), f"group-{number}", "t", offset) == 0
+        await world.stop(first)
+        second, replayed = WorkerUnderTest(world, 2, ("data.plane=none",)), []
+        spy_on_replays(second, replayed)
+        world.running.append(await second.start())
+        await world.until(lambda: len(second.shards) == SHARDS)
+        assert len(replayed) >= SHARDS
+        assert [claim.tail for claim in replayed] == sorted(claim.tail for claim in replayed)
+
+
+def spy_on_replays(worker, replayed):
+    """Adds each claim whose log is read from its beginning."""
+    read = worker.engine.read
+
+    def spy(log, claim=None):
+        if claim is not None:
+            replayed.append(claim)
+        return read(log, claim)
+
+    worker.engine.read = spy
 
 
 def test_a_copy_is_continued_only_if_nobody_else_has_claimed_the_log():
@@ -268,7 +294,7 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
             yield each
 
     first.engine.read = slow_read
-    await world.stop(second)
+    second.wire.is_cut = True
     await replaying.wait()
     first.engine.owners = unanswered
     first.sharing._lease._until_ms = 0
@@ -277,6 +303,7 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
     goes_on.set()
     await world.until(lambda: not first.sharing._ownership._moves)
     assert not first.shards
+    second.wire.is_cut = False
 
 
 async def test_every_worker_can_change_topics_and_all_see_it(patient_world):

@@ -234,11 +234,20 @@ class KafkaEngine:
         """
         if claim is None and not await self._topics.exists(log):
             return
+        partition = self._topics.pieces_of(log)
         last = -1 if claim is None else claim.covered - 1
         try:
-            cover, end, starts = await self._extent(log, claim)
-            stored = self._reader.stored(self._topics.pieces_of(log), self._topics.parts_of(log), cover, end, starts)
-            async with aclosing(stored):
+            if claim is None:
+                end = max(await self._partitions.end(partition), self._known_ends.get(log, 0))
+                newest = (await self._reader.state_before(partition, end)).cover
+                cover = None if newest == NOWHERE else await self._reader.cover_at(partition, newest)
+                starts = Starts(0, 0)
+            else:
+                owned = self._owned_log_of(claim)
+                cover, end, starts = owned.cover, owned.offset, owned.starts
+            async with aclosing(
+                self._reader.stored(partition, self._topics.parts_of(log), cover, end, starts)
+            ) as stored:
                 async for last, data in stored:
                     yield last, data
         except Trimmed as error:
@@ -247,18 +256,6 @@ class KafkaEngine:
             raise EngineUnavailable(
                 f"{log} cannot be loaded: the piece {last + 1} is missing, or a newer snapshot is there"
             )
-
-    async def _extent(self, log: str, claim: Claim | None) -> tuple[CoverValue | None, int, Starts]:
-        """The newest snapshot, the offset where reading ends, and what gets the begins of appends."""
-        if claim is not None:
-            owned = self._owned_log_of(claim)
-            return owned.cover, owned.offset, owned.starts
-        partition = self._topics.pieces_of(log)
-        end = max(await self._partitions.end(partition), self._known_ends.get(log, 0))
-        state = await self._reader.state_before(partition, end)
-        return (
-            None if state.cover == NOWHERE else await self._reader.cover_at(partition, state.cover), end, Starts(0, 0),
-        )  # fmt: skip
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """The pieces of a log from a sequence on, as far as every replica in sync has them.

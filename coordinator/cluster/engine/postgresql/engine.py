@@ -132,21 +132,21 @@ class PostgresqlEngine:
 
         Raises: Fenced; EngineUnavailable.
         """
-        if claim is None:
-            [[covered, next_sequence]] = await self._reads.fetch(sql.EXTENT, log)
-        else:
+        if claim is not None:
             self._ended.refuse(claim)
-            covered, next_sequence = claim.covered, claim.next_sequence
+        found = [Claim(*row) for row in await self._reads.fetch(sql.CLAIMED_LOGS, [log])] if claim is None else [claim]
         try:
-            async for each in self._stored(log, covered, next_sequence):
-                yield each
+            for extent in found:
+                async for each in self._stored(extent):
+                    yield each
         except _Hole:
             raise EngineUnavailable(
                 f"{log}: a snapshot has replaced what was to be read, or pieces are missing"
             ) from None
 
-    async def _stored(self, log: str, covered: int, next_sequence: int) -> AsyncIterator[tuple[int, bytes]]:
-        """The parts of the snapshot up to `covered`, and the pieces from there to a sequence. Raises: _Hole."""
+    async def _stored(self, extent: Claim) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the snapshot, and the pieces behind it, as far as a claim has found them. Raises: _Hole."""
+        log, _, next_sequence, covered = extent
         if covered:
             head = await self._reads.fetch(sql.NEWEST_SNAPSHOT, log, covered)
             if not head:

@@ -65,16 +65,10 @@ WITH claimed AS (
     RETURNING log, epoch)
 SELECT log, epoch, pg_notify($8, ''), {_DURABILITY} FROM claimed
 """
-_EXTENT = """
-SELECT covered.upto AS covered,
-       greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = {log})) AS next_sequence
-FROM (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = {log}) AS covered
-"""
-EXTENT = _EXTENT.format(log="$1")
 # A statement of its own: one that waited for a lock would still see the logs as they were before.
-CLAIMED_LOGS = f"""
-SELECT owner.log, epoch, next_sequence, covered
-FROM owner CROSS JOIN LATERAL ({_EXTENT.format(log="owner.log")}) AS extent
+CLAIMED_LOGS = """
+SELECT owner.log, epoch, greatest(covered, (SELECT max(sequence) + 1 FROM piece WHERE log = owner.log)), covered
+FROM owner CROSS JOIN LATERAL (SELECT coalesce(max(upto), 0) AS covered FROM snapshot WHERE log = owner.log) AS extent
 WHERE owner.log = ANY($1::text[])
 """
 RELEASE = """
