@@ -161,7 +161,7 @@ async def test_a_replay_of_an_old_owner_ends(connect):
     again = await claim_one(old, LOG, worker(1))
     taken = await claim_one(new, LOG, worker(2))
     await new.snapshot(taken, 1, parts_of([b"A"]))
-    with pytest.raises(Fenced):
+    with pytest.raises(EngineUnavailable):
         await replayed(old, again)
 
 

@@ -100,6 +100,7 @@ async def test_a_worker_that_stops_serves_each_shard_until_it_is_its_turn_to_mov
 async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
     """The worker that takes the shard reads what was appended since; it replays nothing from the beginning."""
     monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
+    monkeypatch.setattr(ownership, "DRAIN_S", 600.0)
     async with workers(tmp_path, PATIENT) as world:
         first, second = await world.start(1, 2)
         await world.until_spread()
