@@ -202,6 +202,7 @@ _EVENTS_ONLY: _Columns = [
     ("api", pa.string()),
     ("run_id", pa.string()),
     ("previous_state_offset", pa.int64()),
+    ("previous_time_ms", pa.int64()),
     ("covered_state_offset", pa.int64()),
     ("undone_from_offset", pa.int64()),
     ("cleanly_closed", pa.bool_()),

@@ -479,6 +479,7 @@ _EVENT_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("api", "api", _unchanged),
     ("run_id", "run_id", _unchanged),
     ("previous_state_offset", "previous_state_offset", _non_negative),
+    ("previous_time_ms", "previous_time_ms", _non_negative),
     ("covered_state_offset", "covered_state_offset", _non_negative),
     ("undone_from_offset", "undone_from_offset", _non_negative),
     ("cleanly_closed", "cleanly_closed", _unchanged),

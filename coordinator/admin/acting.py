@@ -9,13 +9,12 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
-from coordinator.admin.group_command import Reason, check_reason, run_on_group, run_on_shard
+from coordinator.admin.group_command import Reason, check_reason, run_on_group, run_on_shard, shown
 from coordinator.admin.located import LOCATED_REFUSALS, group_shard, transaction_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups import administration
-from coordinator.groups.administration import ActOnGroup, ActOnMember
+from coordinator.groups.administration import ActOnGroup, ActOnMember, asked_for
 from coordinator.groups.offsets.expire_now import ExpireOffsets, expire_now
-from coordinator.groups.state import Groups
 from coordinator.runtime.shard import Shard, Status
 from coordinator.share_state.share_state import SharePartition
 from coordinator.transactions import expire_now as transaction_expiry
@@ -86,7 +85,7 @@ class ReloadedShard(Struct, omit_defaults=True):
 
 async def evict(server: ServerView, request: Request) -> ActedOnGroup:
     """Removes a member. Its next request gets UNKNOWN_MEMBER_ID."""
-    return await _act_on_member(server, request, administration.evict, _reason(request.body))
+    return await _act_on_member(server, request, administration.evict, _reason(request))
 
 
 async def expire_session(server: ServerView, request: Request) -> ActedOnGroup:
@@ -97,9 +96,9 @@ async def expire_session(server: ServerView, request: Request) -> ActedOnGroup:
 async def bump_epoch(server: ServerView, request: Request) -> ActedOnGroup:
     """Raises the generation or group epoch by one; the members stay."""
     group_id = request.parameters["group_id"]
-    wanted = ActOnGroup(group_id, _reason(request.body))
+    wanted = ActOnGroup(group_id, _reason(request))
     reply = await run_on_group(server, group_id, administration.bump_epoch, wanted)
-    acted = _acted(server, group_id, None)
+    acted = await _acted(server, group_id, None)
     acted.epoch = reply.epoch
     return acted
 
@@ -186,19 +185,25 @@ async def expire_transaction(server: ServerView, request: Request) -> ExpiredTra
 async def _act_on_member(server: ServerView, request: Request, operation: Any, reason: str | None) -> ActedOnGroup:
     group_id, member_id = request.parameters["group_id"], request.parameters["member_id"]
     await run_on_group(server, group_id, operation, ActOnMember(group_id, member_id, reason))
-    return _acted(server, group_id, member_id)
+    return await _acted(server, group_id, member_id)
 
 
-def _acted(server: ServerView, group_id: str, member_id: str | None) -> ActedOnGroup:
-    state: Groups = server.groups.shard_of(group_id).state
-    group = state.by_id.get(group_id)
-    if group is None:
-        return ActedOnGroup(group_id, "simple", "Dead", -1, member_id)
-    return ActedOnGroup(group_id, group.kind.label, group.state.value, group.epoch, member_id)
+async def _acted(server: ServerView, group_id: str, member_id: str | None) -> ActedOnGroup:
+    """The group as it is by now, which may be the effect of what was decided since. Raises RefusedRequest as `shown`."""
+    shard: Any = server.groups.shard_of(group_id)
+
+    def show() -> ActedOnGroup:
+        group = shard.state.by_id.get(group_id)
+        if group is None:
+            return ActedOnGroup(group_id, "simple", "Dead", -1, member_id)
+        return ActedOnGroup(group_id, group.kind.label, group.state.value, group.epoch, member_id)
+
+    return await shown([shard], show)
 
 
-def _reason(body: ActReason) -> str | None:
-    return None if body.reason is None else check_reason(body.reason)
+def _reason(request: Request) -> str:
+    reason = request.body.reason
+    return asked_for(None if reason is None else check_reason(reason), request.asked_by)
 
 
 def _fail_over(shard: Shard[Any], for_ms: int) -> int:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request, TimeoutMs
 from coordinator.admin.group_activity import ListedRebalance, activity, is_troubled, last_rebalances
 from coordinator.admin.group_command import Reason, check_reason, run_on_group, shown
-from coordinator.admin.group_view import group_summary, group_view
+from coordinator.admin.group_view import group_summary, group_view, shards_of_view
 from coordinator.admin.history import group_at, group_diff
 from coordinator.admin.lag import group_lag
 from coordinator.admin.located import LOCATED_REFUSALS, WorkerPart, group_shard, part_of, transaction_shard
@@ -21,6 +21,7 @@ from coordinator.admin.server_view import ServerView
 from coordinator.admin.share_view import SharePartitionView
 from coordinator.admin.waiting import parse_until, wait_for
 from coordinator.groups import force_rebalance as forced
+from coordinator.groups.administration import asked_for
 from coordinator.transactions.transaction import NAMES, Transaction
 
 LAGS_MAX = 20_000
@@ -102,7 +103,7 @@ async def list_groups(server: ServerView, request: Request) -> dict[str, Any]:
         rows: dict[str, Any] = {"groups": sorted(map(row, chosen), key=trouble)[: query.limit], "total": len(names)}
         return rows if part is None else rows | {"of_worker": part}
 
-    return await shown(server.groups.shards, show)
+    return await shown([*server.groups.shards, *server.share_states.router.shards], show)
 
 
 UNTIL_MS = 30_000
@@ -140,7 +141,8 @@ async def describe_group(server: ServerView, request: Request) -> dict[str, Any]
         return await wait_for(server, group_id, parse_until(query.until), timeout_ms)
     shard: Any = group_shard(server, group_id)
     found = await shown(
-        [shard], lambda: group_view(server, shard.state, group_id) if group_id in shard.state.by_id else None
+        shards_of_view(server, shard, group_id),
+        lambda: group_view(server, shard.state, group_id) if group_id in shard.state.by_id else None,
     )
     if found is None:
         raise RefusedRequest(404, "no such group")
@@ -173,7 +175,7 @@ async def force_rebalance(server: ServerView, request: Request) -> ForcedRebalan
     coordinator cannot write now, and it is unknown whether the rebalance was started.
     """
     group_id, reason = request.parameters["group_id"], check_reason(request.body.reason)
-    command = forced.ForceRebalance(group_id, reason)
+    command = forced.ForceRebalance(group_id, asked_for(reason, request.asked_by))
     reply = await run_on_group(server, group_id, forced.force_rebalance, command)
     return ForcedRebalance(group_id, reply.kind.label, reply.epoch is not None, reply.state, reply.epoch)
 

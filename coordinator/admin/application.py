@@ -185,6 +185,7 @@ class Application:
             query=read_query(scope["query_string"], endpoint.query),
             body=read_body(raw, endpoint.body) if takes_body else None,
             headers=headers,
+            asked_by=f"admin HTTP from {scope['client'][0]}" if scope["client"] else "admin HTTP",
             endpoints=self._endpoints,
         )
         result: Any = endpoint.handle(self._server, request)

@@ -81,6 +81,8 @@ class Request:
     """An instance of the endpoint's `body`."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By name in small letters."""
+    asked_by: str = ""
+    """Where it comes from, for people."""
     endpoints: "Sequence[Endpoint]" = ()
     """All endpoints of the application."""
 

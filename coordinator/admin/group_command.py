@@ -40,15 +40,19 @@ async def shown(shards: Iterable[Shard[Any]], show: Callable[[], V]) -> V:
     Raises RefusedRequest: 503 it was lost instead.
     """
     found = show()
-    # Without a write in progress, what memory has is durable; a shard that loads shows what its log has.
-    writing = [shard for shard in shards if not shard.is_settled and shard.status in _WRITING]
-    if not all(await asyncio.gather(*map(is_durable, writing))):
+    if not await are_durable(shards):
         raise RefusedRequest(503, "what was decided last could not be written: try again", headers=AGAIN)
     return found
 
 
-async def is_durable(shard: Shard[Any]) -> bool:
-    """Waits until what the shard has decided by now is durable; returns False if it was lost instead."""
+async def are_durable(shards: Iterable[Shard[Any]]) -> bool:
+    """Waits until what these shards have decided by now is durable; returns False if it was lost instead."""
+    # Without a write in progress, what memory has is durable; a shard that loads shows what its log has.
+    writing = [shard for shard in shards if not shard.is_settled and shard.status in _WRITING]
+    return all(await asyncio.gather(*map(_is_durable, writing)))
+
+
+async def _is_durable(shard: Shard[Any]) -> bool:
     reply = await _submitted(shard, _nothing, None, writes=False)
     return not isinstance(reply, KafkaError)
 

@@ -10,6 +10,7 @@ from coordinator.groups.group import Group
 from coordinator.groups.machine import DETAILS
 from coordinator.groups.offsets.value import decode
 from coordinator.groups.share.group import ShareGroup
+from coordinator.runtime.shard import Shard
 
 DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -28,6 +29,13 @@ def group_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:
         view["share_partitions"] = share_partitions(server, group)
         view["lag"] = share_lag(server, group)
     return view | ({"unknown": list(server.unknown)} if server.unknown else {})
+
+
+def shards_of_view(server: ServerView, shard: Shard[Any], group_id: str) -> list[Shard[Any]]:
+    """The shards whose state the view of a group of this shard shows."""
+    if isinstance(shard.state.by_id.get(group_id), ShareGroup):
+        return [shard, *server.share_states.router.shards]
+    return [shard]
 
 
 def stored_view(server: ServerView, state: Any, group_id: str) -> dict[str, Any]:

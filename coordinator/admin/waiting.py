@@ -8,8 +8,8 @@ import asyncio
 from typing import Any, NamedTuple
 
 from coordinator.admin.endpoint import RefusedRequest
-from coordinator.admin.group_command import is_durable, shown
-from coordinator.admin.group_view import DEAD, absent_view, group_view
+from coordinator.admin.group_command import are_durable, shown
+from coordinator.admin.group_view import DEAD, absent_view, group_view, shards_of_view
 from coordinator.admin.located import group_shard
 from coordinator.admin.server_view import ServerView
 from coordinator.groups.classic.states import State as ClassicState
@@ -78,13 +78,14 @@ async def wait_for(server: ServerView, group_id: str, wanted: Wanted, timeout_ms
                 group_shard(server, group_id)
                 if shard.status is not Status.LOADING and wanted.matches(shard.state.by_id.get(group_id)):
                     found = _view(server, shard, group_id)
-                    if await is_durable(shard):
+                    if await are_durable(shards_of_view(server, shard, group_id)):
                         return found | {"reached": True}
                     continue
                 await changed.wait()
     except TimeoutError:
         group_shard(server, group_id)
-        return await shown([shard], lambda: _view(server, shard, group_id)) | {"reached": False}
+        shards = shards_of_view(server, shard, group_id)
+        return await shown(shards, lambda: _view(server, shard, group_id)) | {"reached": False}
     finally:
         unwatch()
 

@@ -50,6 +50,8 @@ class RebalanceCauses(Struct, omit_defaults=True):
     from_ms: int
     to_ms: int
     sentence: str
+    unrecorded_ms: int
+    """How long of that time nothing was recorded before a start of the server: it counts as no time."""
     rebalancing_ms: int
     rebalancing_share: float
     causes: list[RebalanceCause]
@@ -108,6 +110,8 @@ async def _read(server: ServerView, log: JournaledLog, group_id: str, since_ms: 
     reader = EventReader(group_id)
     recent = (each.base_offset for each in log.segments if each.max_timestamp >= since_ms)
     offset = max(log.start_offset, next(recent, log.durable_offset))
+    if offset > log.start_offset:
+        reader.first_ms = since_ms  # or earlier
     while offset < log.durable_offset:
         data = log.read(offset, SLICE_BYTES, offset_end=log.durable_offset)
         if not data:

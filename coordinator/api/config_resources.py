@@ -6,18 +6,19 @@
     BROKER_LOGGER  the levels of the server's loggers; altered at once, and lost with the process (config/logger_levels.py)
     GROUP          its own configs, whether or not the group exists, and the server's where it has none; kept
                    (groups/group_configs.py, config/group_resources.py)
+    CLIENT_METRICS the configs of a subscription; kept (config/client_metrics.py)
 
 DescribeConfigs, ListConfigResources, IncrementalAlterConfigs and AlterConfigs know of the types only what stands in this table.
-Types that Kafka has and this server lacks are refused with INVALID_REQUEST and a message.
 """
 
 import re
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Any, Protocol
 
 from coordinator.api.server import Server
-from coordinator.config import broker_configs, dynamic_configs, group_resources, logger_levels
+from coordinator.config import broker_configs, client_metrics, dynamic_configs, group_resources, logger_levels
 from coordinator.config.parsers import INT_MAX
 from coordinator.groups import group_configs
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -164,7 +165,7 @@ class _Groups:
     why_not: WhyNot = staticmethod(not_a_list)
 
     def names(self, server: Server, _advertised: tuple[str, int]) -> list[str]:
-        return [name for kind, name in server.topics.registry.other_configs if kind == ConfigResourceType.GROUP]
+        return _with_configs(server, ConfigResourceType.GROUP)
 
     def describe(self, server: Server, name: str) -> list[ConfigValue]:
         if not name:
@@ -182,21 +183,42 @@ class _Groups:
         alter(server.topics, ConfigResourceType.GROUP, name, plan, check, done, validate_only=validate_only)
 
 
+class _ClientMetrics:
+    lists: Mapping[str, str] = {}
+    legacy = True
+    why_not: WhyNot = staticmethod(not_a_list)
+
+    def names(self, server: Server, _advertised: tuple[str, int]) -> list[str]:
+        return _with_configs(server, ConfigResourceType.CLIENT_METRICS)
+
+    def describe(self, server: Server, name: str) -> list[ConfigValue]:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return client_metrics.describe(server.topics.registry.configs_of(ConfigResourceType.CLIENT_METRICS, name))
+
+    def alter(self, server: Server, name: str, plan: Plan, done: Done, *, validate_only: bool) -> None:
+        check = partial(client_metrics.check, name)
+        alter(server.topics, ConfigResourceType.CLIENT_METRICS, name, plan, check, done, validate_only=validate_only)
+
+
+def _with_configs(server: Server, resource_type: ConfigResourceType) -> list[str]:
+    return [name for kind, name in server.topics.registry.other_configs if kind == resource_type]
+
+
 RESOURCES: dict[int, ConfigResource] = {
     ConfigResourceType.TOPIC: _Topics(),
     ConfigResourceType.BROKER: _Brokers(),
     ConfigResourceType.BROKER_LOGGER: _Loggers(),
     ConfigResourceType.GROUP: _Groups(),
+    ConfigResourceType.CLIENT_METRICS: _ClientMetrics(),
 }
 
 
 def config_resource(resource_type: int) -> ConfigResource:
-    """Finds a type of resource. Raises INVALID_REQUEST for one that this server lacks."""
+    """Finds a type of resource. Raises INVALID_REQUEST for one that there is not."""
     found = RESOURCES.get(resource_type)
     if found is None:
-        known = resource_type in set(ConfigResourceType)
-        name = ConfigResourceType(resource_type).name if known else str(resource_type)
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {name}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
     return found
 
 

@@ -373,6 +373,11 @@ def _earlier(values: _Values) -> list[str]:
 
 
 def _build(values: Mapping[str, Any]) -> ServerConfig:
+    release = releases().get(values.get("emulate", NEWEST))
+    if release is not None:
+        protocols = values.get("group.coordinator.rebalance.protocols", ())
+        values = {**release.configured(protocols).defaults, **values}
+
     def area(kind: type) -> dict[str, Any]:
         return {
             setting.field_name: values[name]

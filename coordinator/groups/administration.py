@@ -20,6 +20,17 @@ from coordinator.runtime.result import RequestContext, Result
 EVICTED = "an administrator evicted a member"
 EXPIRED = "an administrator ended a member's session"
 BUMPED = "an administrator raised the epoch"
+REMOVED = "an administrator removed a member"
+
+
+def asked_by(context: RequestContext) -> str:
+    """Who sends a request, for people: the principal and the client."""
+    return f"{context.link.principal}, {context.client_id or 'a client without a name'} on {context.client_host[1:]}"
+
+
+def asked_for(reason: str | None, who: str) -> str:
+    """The reason of an act, with the administrator who asked for it."""
+    return f"{reason or 'no reason given'}; asked for by {who}"
 
 
 class ActOnMember(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from coordinator.groups.offsets.rewound import BY_ADMINISTRATOR, BY_MEMBER
+from coordinator.groups.offsets.rewound import BY_ADMINISTRATOR, BY_MEMBER, DELETED
 from coordinator.groups.rebalance_causes import (
     ARCHIVED,
     LOCK_EXPIRED,
@@ -21,11 +21,16 @@ from coordinator.world.log_lines import printable
 ROWS_LISTED = 100
 """Of rebalances, and of offsets that went back: the newest."""
 _REWINDERS_NAMED = 2
+_UNRECORDED_SHOWN_MS = 1_000
 
 
 def sentence(findings: Findings) -> str:
     """The answer in one sentence, and in another one whom the rebalances waited for."""
     window = seconds(findings.to_ms - findings.from_ms)
+    if findings.unrecorded_ms >= _UNRECORDED_SHOWN_MS:
+        window += (
+            f" (without {seconds(findings.unrecorded_ms)} before a start of the server, in which nothing was recorded)"
+        )
     count = sum(each.rebalances for each in findings.causes)
     if not count:
         after = f"{_rewound(findings)}{_undelivered(findings)}"
@@ -43,13 +48,26 @@ def sentence(findings: Findings) -> str:
 
 
 def _rewound(findings: Findings) -> str:
-    again = Counter[str]()
+    again, deleted = Counter[str](), Counter[str]()
     for each in findings.rewinds:
-        again[rewinder(each)] += each.records
-    if not again:
-        return ""
-    who = " and ".join(f"{name} ({count:,})" for name, count in again.most_common(_REWINDERS_NAMED))
-    return f" Offsets went back, so that {again.total():,} records come again: committed by {who}."
+        if each.records is None:
+            deleted[rewinder(each)] += 1
+        else:
+            again[rewinder(each)] += each.records
+    text = ""
+    if again:
+        text += f" Offsets went back, so that {again.total():,} records come again: committed by {_most(again)}."
+    if deleted:
+        text += f" The offsets of {_counted(deleted.total(), 'partition')} were deleted: by {_most(deleted)}."
+    return text
+
+
+def _most(who: Counter[str]) -> str:
+    return " and ".join(f"{name} ({count:,})" for name, count in who.most_common(_REWINDERS_NAMED))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _undelivered(findings: Findings) -> str:
@@ -67,19 +85,18 @@ def _undelivered(findings: Findings) -> str:
 
 
 def _records(deliveries: Sequence[Delivery]) -> str:
-    count = sum(each.records for each in deliveries)
-    return f"{count:,} record{'' if count == 1 else 's'}"
+    return _counted(sum(each.records for each in deliveries), "record")
 
 
 def _holders(deliveries: Sequence[Delivery]) -> str:
     holders = Counter[str]()
     for each in deliveries:
         holders[client_name(each.client)] += each.records
-    return " and ".join(f"{name} ({count:,})" for name, count in holders.most_common(_REWINDERS_NAMED))
+    return _most(holders)
 
 
 def rewinder(rewind: Rewind) -> str:
-    """Who took an offset back."""
+    """Who took an offset back, or deleted it."""
     if rewind.cause == BY_MEMBER and not rewind.member_id:
         owner = (
             "no member had the partition" if rewind.owner is None else f"{client_name(rewind.owner)} had the partition"
@@ -88,7 +105,8 @@ def rewinder(rewind: Rewind) -> str:
     name = client_name(rewind.client)
     if rewind.cause == BY_ADMINISTRATOR and not rewind.principal and not rewind.client.client_id:
         return "an administrator, whom Kafka's log does not name"
-    return f"an administrator ({printable(rewind.principal)}) with {name}" if rewind.cause == BY_ADMINISTRATOR else name
+    is_administrator = rewind.cause in (BY_ADMINISTRATOR, DELETED)
+    return f"an administrator ({printable(rewind.principal)}) with {name}" if is_administrator else name
 
 
 def _waits(findings: Findings) -> str:
@@ -115,6 +133,7 @@ def as_values(findings: Findings) -> dict[str, Any]:
         "from_ms": findings.from_ms,
         "to_ms": findings.to_ms,
         "sentence": sentence(findings),
+        "unrecorded_ms": findings.unrecorded_ms,
         "rebalancing_ms": findings.rebalancing_ms,
         "rebalancing_share": round(findings.share, 4),
         "causes": [

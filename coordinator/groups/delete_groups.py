@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.records import GroupTombstones
+from coordinator.groups.offsets.rewound import deleted_facts
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import DeleteGroupsResponse
@@ -41,11 +42,13 @@ def delete_groups(groups: Groups, group_ids: Sequence[str], context: RequestCont
             committed = dict.fromkeys(
                 (*groups.offsets.by_group.get(group_id, ()), *groups.offsets.pending.partitions(group_id))
             )
+            deleted = deleted_facts(groups, group, committed, context)
             tombstones, disarmed = groups.end(group)
             records.add(group_id, committed, tombstones)
             timers += disarmed
             asks += group.asks_at_end(groups.share_states)
             facts.append(Fact("group_deleted", {"group_id": group_id, "offsets": len(committed)}))
+            facts += deleted
     return Result(DeleteGroupsResponse(results=results), records, timers, facts=facts, asks=asks)
 
 

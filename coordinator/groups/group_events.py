@@ -95,6 +95,7 @@ _FIELDS = (
     ("port", "client_port"),
     ("connection_end", "connection_end"),
     ("principal", "principal"),
+    ("previous_ms", "previous_time_ms"),
     ("topic", "topic_name"),
     *((name, name) for name in ("partition", "records")),
 )

@@ -56,7 +56,9 @@ WENT = "a member left, expired or was removed"
 NOT_IN_KAFKAS_LOG = "Kafka's log does not say why"
 """The reason of departures and rebalances that were derived from that log."""
 _UUID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-_TOPIC = re.compile(r"topic changed|matches other topics|metadata has changed|metadata change", re.IGNORECASE)
+_TOPIC = re.compile(
+    r"topic changed|matches other topics|metadata has changed|metadata change|was deleted; asked for by", re.IGNORECASE
+)
 """In the cause or reason of a rebalance that a topic causes, whichever member notices it. Java's consumer: "cached metadata has
 changed from ..."."""
 _BY_ADMINISTRATOR = "an administrator "
@@ -64,6 +66,8 @@ ROLLOUT_PAUSE_MS = 180_000
 """Between two members that a rollout replaces."""
 _POLL_TIMEOUT = re.compile(r"poll timeout", re.IGNORECASE)
 _SESSION = "session"
+_STARTS = ("start", "take-over")
+"""The causes of EventLogOpened that begin after a time in which no server may have served the group."""
 _ENDS_OF_PROCESSES = frozenset({"closed", "reset"})
 _AWAY = -2
 """The epoch of a static member that leaves and will come back."""
@@ -79,7 +83,7 @@ class Client(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An offset that went back. `owner_id`: the member that had the partition; "": none, or not known."""
+    """An offset that went back, or was deleted (-1). `owner_id`: the member that had the partition; "": none, or not known."""
 
     topic: str
     partition: int
@@ -110,6 +114,8 @@ class GroupEvent:
     timeout: str = ""
     timeout_ms: int = -1
     undone_from_offset: int = -1
+    previous_ms: int = -1
+    """Of EventLogOpened: when the last event before it was written, of whatever group."""
     port: int = -1
     """The client's, of the connection that the member joined over, or used last."""
     connection_end: str = ""
@@ -206,9 +212,9 @@ class Rewind:
     owner: Client | None
 
     @property
-    def records(self) -> int:
-        """How many come again."""
-        return self.step.previous - self.step.offset
+    def records(self) -> int | None:
+        """How many come again; None: the offset was deleted, and members begin by their auto.offset.reset."""
+        return None if self.step.offset < 0 else self.step.previous - self.step.offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,11 +270,13 @@ class Findings:
     """The offsets that went back, in order."""
     deliveries: Sequence[Delivery] = ()
     """Of a share group: what became of records that no member completed, in order."""
+    unrecorded_ms: int = 0
+    """How long of the window nothing was recorded before a start: the server was closed, or idle until it was killed."""
 
     @property
     def share(self) -> float:
-        """The part of the window in which the group rebalanced."""
-        return self.rebalancing_ms / max(1, self.to_ms - self.from_ms)
+        """The part of the window, without what was not recorded, in which the group rebalanced."""
+        return self.rebalancing_ms / max(1, self.to_ms - self.from_ms - self.unrecorded_ms)
 
 
 def find_causes(
@@ -309,6 +317,7 @@ def find_causes(
         clients=sorted(counts.values(), key=lambda each: (-each.rebalances, -each.waited_ms, each.client)),
         rewinds=[each for each in walk.rewinds() if each.time_ms >= from_ms],
         deliveries=[each for each in walk.deliveries if each.time_ms >= from_ms],
+        unrecorded_ms=union_ms((max(from_ms, begin), min(to_ms, end)) for begin, end in walk.unrecorded),
     )
 
 
@@ -381,6 +390,8 @@ class _Walk:
         self._holders: dict[str, str] = {}
         """Instance id -> the member that joined with it last; it replaces the one before."""
         self._last_ms = 0
+        self.unrecorded: list[Interval] = []
+        """From the last event before a start, of whatever group, until the start."""
         self._knows_members = False
         """Whether `present` has all members: the events begin with the log, or the group was empty since."""
         self.ports: dict[str, int] = {}
@@ -389,6 +400,10 @@ class _Walk:
         """Member id and time of each departure whose process came back, and of each join by which it did."""
         self._departures: dict[Client, list[GroupEvent]] = {}
         """The departures without a reason."""
+        self._removed: dict[Client, GroupEvent] = {}
+        """The last departure of each client whose member an administrator removed."""
+        self.removals: dict[tuple[str, int], str] = {}
+        """Member id and time of each such departure, and of the join by which its client came back: why."""
         self.first_joins: set[tuple[str, int]] = set()
         """Member id and time of each join of a group that had no members."""
 
@@ -401,7 +416,9 @@ class _Walk:
             case "EventLogOpened":
                 self._knows_members = self._knows_members or event.offset == 0
                 # The server was restarted: whatever it was doing ended when it was last heard of.
-                self._end_all(self._last_ms)
+                self._end_all(max(self._last_ms, event.previous_ms))
+                if event.cause in _STARTS and event.previous_ms >= 0:
+                    self.unrecorded.append((event.previous_ms, event.time_ms))
             case "MemberJoined" | "MemberLeft" | "MemberExpired":
                 self._member(event)
             case "MemberFenced":
@@ -486,6 +503,9 @@ class _Walk:
             self.present[event.member_id] = self.clients[event.member_id]
             self._back(event)
             self._comes_back(event)
+            removed = self._removed.pop(self.clients[event.member_id], None)
+            if removed is not None and event.time_ms - removed.time_ms <= ROLLOUT_PAUSE_MS:
+                self.removals[event.member_id, event.time_ms] = removed.reason
             self.ports[event.member_id] = event.port
         else:
             self.present.pop(event.member_id, None)
@@ -493,6 +513,9 @@ class _Walk:
                 self._departures.setdefault(self.client(event.member_id), []).append(event)
             if event.type == EXPIRED and event.timeout == _SESSION:
                 self._silent(event)
+            if event.reason.startswith(_BY_ADMINISTRATOR):
+                self._removed[self.client(event.member_id)] = event
+                self.removals[event.member_id, event.time_ms] = event.reason
         self.happened.setdefault(event.member_id, []).append(event)
         self.changes.append(_Change(event, self.known(event.member_id), more))
 
@@ -627,7 +650,7 @@ class _Causes:
 
     def _kind(self, rebalance: Rebalance) -> str:
         """What happened to the member that the start names, at that moment."""
-        if rebalance.cause.startswith(_BY_ADMINISTRATOR):
+        if rebalance.cause.startswith(_BY_ADMINISTRATOR) or self._removal(rebalance):
             return ADMINISTRATOR
         if self._rollout_of(rebalance) is not None:
             return ROLLOUT
@@ -646,6 +669,10 @@ class _Causes:
         if self._comes_back(rebalance):
             return SILENT
         return START if (event.member_id, event.time_ms) in self._walk.first_joins else JOINS
+
+    def _removal(self, rebalance: Rebalance) -> str:
+        """Why an administrator removed the member whose departure or return this is; empty: none did."""
+        return self._walk.removals.get((rebalance.member_id, rebalance.started_ms), "")
 
     def _rollout_of(self, rebalance: Rebalance) -> _Rollout | None:
         return next(
@@ -681,6 +708,8 @@ class _Causes:
             return "" if rollout is None else rollout.text
         if kind == TOPIC:
             return f"a topic appeared or changed: {rebalance.reason or rebalance.cause}"
+        if kind == ADMINISTRATOR and self._removal(rebalance):
+            return self._removal(rebalance)
         if kind in (OTHER, ADMINISTRATOR):
             return f"{rebalance.cause}: {rebalance.reason}" if rebalance.reason else rebalance.cause or "unknown"
         if kind == STUCK and not rebalance.reason:

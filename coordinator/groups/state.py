@@ -25,6 +25,7 @@ from coordinator.groups.settings import ALL_EVENTS, NO_EVENTS, GroupsConfig, Gro
 from coordinator.groups.share_states import NO_SHARE_STATES, ShareStates
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.patterns import MatchPatterns, match_at_once
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import Link, Record, Result, Timer, TimerKey
 
 G = TypeVar("G", bound=Group)
@@ -36,7 +37,9 @@ class Migration(Protocol):
     Updates and members are the consumer groups' own (consumer/update.py); nothing here looks into them.
     """
 
-    def update_to_join(self, groups: "Groups", group_id: str, member_id: str, now_ms: int) -> Any:
+    def update_to_join(
+        self, groups: "Groups", group_id: str, member_id: str, behaviours: Behaviours, now_ms: int
+    ) -> Any:
         """The update of the consumer group that a member joins: existing, new, or converted from a classic group.
 
         Raises GROUP_ID_NOT_FOUND if a group of another kind cannot become a consumer group.

@@ -100,12 +100,13 @@ def _rewind_rows(findings: Findings) -> list[tuple[Any, ...]]:
     rows: dict[tuple[str, str | None], list[Rewind]] = {}
     for each in findings.rewinds:
         rows.setdefault((rewinder(each), each.owner and client_name(each.owner)), []).append(each)
-    return [(len(mine), sum(each.records for each in mine), *who, _step(mine[-1])) for who, mine in rows.items()]
+    return [(len(mine), sum(each.records or 0 for each in mine), *who, _step(mine[-1])) for who, mine in rows.items()]
 
 
 def _step(rewind: Rewind) -> str:
     step, when = rewind.step, datetime.fromtimestamp(rewind.time_ms / 1000, UTC)
-    return f"{printable(step.topic)}-{step.partition}: {step.previous} -> {step.offset} at {when:%H:%M:%S} UTC"
+    now = "deleted" if rewind.records is None else step.offset
+    return f"{printable(step.topic)}-{step.partition}: {step.previous} -> {now} at {when:%H:%M:%S} UTC"
 
 
 def _cause_row(cause: Cause) -> tuple[Any, ...]:

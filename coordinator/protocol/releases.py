@@ -15,6 +15,8 @@ from coordinator.protocol.schema import SCHEMAS
 
 NEWEST = "4.4"
 """The release that the server is by default."""
+PREVIEW_PROTOCOLS = frozenset({"classic", "consumer"})
+"""With these as `group.coordinator.rebalance.protocols` the preview of KIP-848 is on in 3.8 and 3.9."""
 Range = tuple[int, int]
 
 
@@ -42,11 +44,38 @@ class Behaviours:
     """ListGroups finds a state only as it is spelled in answers."""
     no_client_id_is_null: bool = False
     """The member id of a client without a client id begins with "null"."""
+    classic_members_always_join: bool = False
+    """A consumer group with members takes classic members although `group.consumer.migration.policy` is `disabled`."""
+    epochs_begin_at_0: bool = False
+    """The first member of a consumer group gets epoch 1, not 2."""
+    joining_without_topics_is_invalid: bool = False
+    """ConsumerGroupHeartbeat answers INVALID_REQUEST to a member that joins and subscribes to nothing."""
+    only_classic_members_leave_by_name: bool = False
+    """LeaveGroup answers UNKNOWN_MEMBER_ID for members of the consumer protocol."""
+    rejoining_is_fenced: bool = False
+    """ConsumerGroupHeartbeat answers FENCED_MEMBER_EPOCH to a member that joins again, once its epoch was raised."""
+    static_members_turn_classic_alone: bool = False
+    """A group stays a consumer group when a classic member takes the place of its last member of the consumer protocol."""
+    successors_need_a_place: bool = False
+    """A full consumer group refuses a static member that takes the place of another."""
+    upgrade_drops_user_data: bool = False
+    """A classic group becomes a consumer group although its assignor keeps data of its own in assignments."""
+    upgrade_needs_assignments: bool = False
+    """A classic group becomes a consumer group only if each member has an assignment."""
     txn_commits_are_verified: bool = True
     """Whether TxnOffsetCommit asks the transaction coordinator if the group is part of the transaction (KIP-890)."""
 
 
 AS_NEWEST = Behaviours()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The preview of KIP-848 in a release. Where it is switched on, another coordinator serves all groups."""
+
+    behaviours: Behaviours
+    defaults: Mapping[str, Any]
+    """Settings that have other defaults than in the release without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +92,10 @@ class Release:
     """APIs that the release lists, and whose requests it answers with UNSUPPORTED_VERSION as long as it is not configured
     otherwise."""
     behaviours: Behaviours
+    defaults: Mapping[str, Any]
+    """Settings that have other defaults than in 4.4, as far as clients notice them."""
+    preview: Preview | None
+    """None: the release has none."""
     supported_features: Mapping[str, Range]
     feature_levels: Mapping[str, int]
     """The finalized level of each feature that is not at 0."""
@@ -72,6 +105,14 @@ class Release:
     def range_of(self, api: str, newest: Range) -> Range | None:
         """The versions of an API that has these in 4.4."""
         return self.versions.get(api, newest)
+
+    def configured(self, protocols: Iterable[str]) -> "Release":
+        """The release with these `group.coordinator.rebalance.protocols`."""
+        preview = self.preview
+        if preview is None or set(protocols) != PREVIEW_PROTOCOLS:
+            return self
+        defaults = {**self.defaults, **preview.defaults}
+        return replace(self, refused=frozenset(), behaviours=preview.behaviours, defaults=defaults)
 
 
 @cache
@@ -85,13 +126,20 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
     found: dict[str, Release] = {}
     versions: dict[str, Range | None] = {}
     refused: frozenset[str] = frozenset()
-    behaviours = AS_NEWEST
+    behaviours, preview = AS_NEWEST, Preview(AS_NEWEST, {})
+    defaults: Mapping[str, Any] = {}
     for row in rows:
         versions = versions | {
             name: None if each is None else (each[0], each[1]) for name, each in row["versions"].items()
         }
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
+        defaults = {**defaults, **row.get("defaults", {})}
+        changed = row.get("preview", {})
+        preview = Preview(
+            replace(preview.behaviours, **changed.get("behaviours", {})),
+            {**preview.defaults, **changed.get("defaults", {})},
+        )
         features = row["features"]
         found[row["release"]] = Release(
             row["release"],
@@ -99,6 +147,8 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
             versions,
             refused,
             behaviours,
+            defaults,
+            preview if "preview" in row else None,
             {name: (first, last) for name, (first, last, _) in features.items()},
             {name: level for name, (_, _, level) in features.items() if level},
             row["features_epoch"],
@@ -113,13 +163,17 @@ class View(NamedTuple):
     """By the name of the API."""
     features: Mapping[str, str]
     behaviours: Behaviours
+    preview: Behaviours | None = None
 
     def facts(self) -> dict[str, str]:
         """Everything by name, as text."""
+        versions = {name: f"{first}-{last}" for name, (first, last) in self.versions.items()}
         behaviours = {name: str(value).lower() for name, value in asdict(self.behaviours).items()}
-        return (
-            {name: f"{first}-{last}" for name, (first, last) in self.versions.items()} | {**self.features} | behaviours
-        )
+        preview = asdict(self.preview) if self.preview else {}
+        return {
+            **versions, **self.features, **behaviours,
+            **{f"preview: {name}": str(value).lower() for name, value in preview.items()},
+        }  # fmt: skip
 
 
 def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, int]]) -> dict[str, View]:
@@ -132,7 +186,8 @@ def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, in
         versions = {api: given for api, own in newest.items() if (given := release.range_of(api, own)) is not None}
         levels = release.feature_levels
         older = {each: (*given, levels.get(each, 0)) for each, given in release.supported_features.items()}
-        found[name] = View(versions, _features(older), release.behaviours)
+        preview = release.preview.behaviours if release.preview else None
+        found[name] = View(versions, _features(older), release.behaviours, preview)
     return found
 
 

@@ -38,9 +38,9 @@ _Verdicts = dict[Partition, ErrorCode]
 
 
 class _Requested:
-    """One transaction of a request, and the verdicts on its partitions."""
+    """One transaction of a request, and the answer to it."""
 
-    __slots__ = ("addition", "verdicts", "verify_only")
+    __slots__ = ("addition", "answer", "topics", "verify_only")
 
     def __init__(
         self,
@@ -51,13 +51,28 @@ class _Requested:
         verify_only: bool,
         batched: bool,
     ) -> None:
+        self.topics = topics
         partitions = [(topic.name, index) for topic in topics for index in topic.partitions]
         self.addition = Addition(transactional_id, producer, list(dict.fromkeys(partitions)), 2 if batched else 0)
         self.verify_only = verify_only
-        self.verdicts: _Verdicts = {}
+        self.answer: list[_Topic] = []
+
+    def answer_all(self, code: ErrorCode, api_version: int) -> None:
+        """The same for all partitions. Then topics are named as in the request, also without partitions, as in Kafka."""
+        code = translate_fenced(code, api_version, _FENCED_SINCE)
+        self.answer = [
+            _Topic(topic.name, [_Partition(index, code) for index in topic.partitions]) for topic in self.topics
+        ]
+
+    def answer_each(self, verdicts: _Verdicts) -> None:
+        """Each partition, once."""
+        topics: dict[str, _Topic] = {}
+        for (topic, index), code in verdicts.items():
+            topics.setdefault(topic, _Topic(topic, [])).results_by_partition.append(_Partition(index, code))
+        self.answer = list(topics.values())
 
     def is_refused_by(self, topics: Topics, denied: Collection[str]) -> bool:
-        """Whether some partition is missing or of a topic in `denied`; if so, sets the verdicts."""
+        """Whether some partition is missing or of a topic in `denied`; if so, sets the answer."""
         missing = {
             (topic, index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for topic, index in self.addition.partitions
@@ -66,7 +81,7 @@ class _Requested:
         return self._is_refused(missing | self._denied(denied))
 
     def would_write_markers_into(self, internal: Collection[str]) -> bool:
-        """Whether the addition has partitions of these topics; if so, sets the verdicts."""
+        """Whether the addition has partitions of these topics; if so, sets the answer."""
         return not self.verify_only and self._is_refused(self._denied(internal))
 
     def _denied(self, topics: Collection[str]) -> _Verdicts:
@@ -74,7 +89,7 @@ class _Requested:
 
     def _is_refused(self, wrong: _Verdicts) -> bool:
         if wrong:
-            self.verdicts = dict.fromkeys(self.addition.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong
+            self.answer_each(dict.fromkeys(self.addition.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | wrong)
         return bool(wrong)
 
 
@@ -105,7 +120,7 @@ def _add(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], denied: 
 
     def refused(ids: list[str], error: ErrorCode) -> object:
         for name in ids:
-            requested[name].verdicts = _same_verdict(requested[name], error, exchange.api_version)
+            requested[name].answer_all(error, exchange.api_version)
         return DONE
 
     def combine(_parts: list[object]) -> AddPartitionsToTxnResponse:
@@ -117,7 +132,7 @@ def _add(server: Server, exchange: Exchange[AddPartitionsToTxnRequest], denied: 
 def refuse(request: AddPartitionsToTxnRequest, error: KafkaError, api_version: int) -> AddPartitionsToTxnResponse:
     requested = _requested(request, api_version)
     for each in requested:
-        each.verdicts = _same_verdict(each, error.code, api_version)
+        each.answer_all(error.code, api_version)
     return _response(requested, api_version)
 
 
@@ -138,7 +153,7 @@ def _requested(request: AddPartitionsToTxnRequest, api_version: int) -> list[_Re
 def _decide_one_by_one(
     state: Transactions, requested: Sequence[_Requested], context: RequestContext, now_ms: int
 ) -> Result:
-    """Decides the transactions of one shard; each gets its own verdicts."""
+    """Decides the transactions of one shard; each gets its own answer."""
     records: list[Record] = []
     timers: list[Timer] = []
     facts: list[Fact] = []
@@ -147,7 +162,7 @@ def _decide_one_by_one(
         try:
             result = operation(state, each.addition, context, now_ms)
         except KafkaError as error:
-            each.verdicts = _same_verdict(each, error.code, context.api_version)
+            each.answer_all(error.code, context.api_version)
             continue
         if each.would_write_markers_into(_UNTOUCHED):
             continue
@@ -155,27 +170,19 @@ def _decide_one_by_one(
         timers += result.timers
         facts += result.facts
         verdicts: Any = result.reply
-        each.verdicts = verdicts if each.verify_only else _same_verdict(each, ErrorCode.NONE, context.api_version)
+        if each.verify_only:
+            each.answer_each(verdicts)
+        else:
+            each.answer_all(ErrorCode.NONE, context.api_version)
     return Result(DONE, records, timers, facts=facts)
-
-
-def _same_verdict(requested: _Requested, code: ErrorCode, api_version: int) -> _Verdicts:
-    return dict.fromkeys(requested.addition.partitions, translate_fenced(code, api_version, _FENCED_SINCE))
 
 
 def _response(requested: Sequence[_Requested], api_version: int) -> AddPartitionsToTxnResponse:
     if api_version < _BATCHED_SINCE:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(requested[0].verdicts))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=requested[0].answer)
     return AddPartitionsToTxnResponse(
-        results_by_transaction=[_Result(each.addition.transactional_id, _topics(each.verdicts)) for each in requested]
+        results_by_transaction=[_Result(each.addition.transactional_id, each.answer) for each in requested]
     )
-
-
-def _topics(verdicts: _Verdicts) -> list[_Topic]:
-    topics: dict[str, _Topic] = {}
-    for (topic, index), code in verdicts.items():
-        topics.setdefault(topic, _Topic(topic, [])).results_by_partition.append(_Partition(index, code))
-    return list(topics.values())
 
 
 API = Api(

@@ -1,9 +1,10 @@
 """AlterShareGroupOffsets (key 91): sets where the share partitions of a group without members start (KIP-932).
 
 A group that does not exist is created. Partitions start again: nothing is known of the records behind their new start. Topics
-that the client may not read or that do not exist come first in the response.
+that the client may not read or that do not exist come first in the response. A negative partition of a topic fails the request.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -84,7 +85,12 @@ class _Alter:
         answer = self._topics[topic_id] = _Topic(name, topic_id)
         self._names[topic_id] = name
         for each in partitions:
-            if 0 <= each.partition_index < count:
+            if each.partition_index < 0:
+                # Kafka's broker refuses to ask the share coordinator.
+                place = f"{self._group_id} {urlsafe_b64encode(topic_id).decode().rstrip('=')} {each.partition_index}"
+                text = f"Initialize share group parameters has invalid partitionId - {place}"
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+            if each.partition_index < count:
                 answer.partitions.append(_Partition(each.partition_index))
                 self._offsets[topic_id, each.partition_index] = each.start_offset
             else:

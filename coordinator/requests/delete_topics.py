@@ -7,6 +7,7 @@ from functools import partial
 
 from coordinator.api import Api, Exchange, Forwarded, Permits, QuotaType, Server
 from coordinator.api.error_families import CONTROLLER_ERRORS, TOPIC_ERRORS
+from coordinator.groups.administration import asked_by
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from coordinator.security.access import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
@@ -34,6 +35,7 @@ def _delete(server: Server, exchange: Exchange[DeleteTopicsRequest], rights: Rig
         rights,
         exchange.count_mutation,
         partial(exchange.run_in_slices, even_if_lost=True),
+        asked_by(exchange),
     )
 
 

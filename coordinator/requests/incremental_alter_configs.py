@@ -1,10 +1,12 @@
 """IncrementalAlterConfigs (key 44): sets, deletes, appends to and subtracts from configs (KIP-339).
 
-Each resource is changed as a whole or not at all. AlterConfigs, its predecessor, uses `alter_resources` and `results` too.
+Each resource is changed as a whole or not at all. An unknown operation on a topic, a group or client metrics fails all
+resources but loggers with UNKNOWN_SERVER_ERROR, because Kafka's controller cannot read the request. AlterConfigs, its
+predecessor, uses `alter_resources` and `results` too.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, Server, denial
@@ -20,11 +22,12 @@ from coordinator.api.error_families import CONFIGS_ERRORS
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from coordinator.security.access import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, AclOperation
-from coordinator.topics.alter_configs import ConfigChange, Done, Plan, check_entries, incremental
+from coordinator.topics.alter_configs import OPERATIONS, Changes, ConfigChange, Done, Plan, check_entries, incremental
 
 _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 _R = TypeVar("_R")
 _TYPES = frozenset(ConfigResourceType)
+_OF_BROKERS = frozenset({ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER})
 _PIECE_RESOURCES = 20
 """Resources whose change is decided in about a millisecond."""
 _PIECE_CHARACTERS = 10_000
@@ -92,6 +95,11 @@ def alter_resources(
 
     if not requested:
         reply([])
+    if any(times_named[each.resource_type, each.name] == 1 and _fails_all(each) for each in requested):
+        requested = [
+            each if each.resource_type == ConfigResourceType.BROKER_LOGGER else each._replace(plan=_failing)
+            for each in requested
+        ]
     resources = characters = 0
     for index, resource in enumerate(requested):
         resources += 1
@@ -133,6 +141,26 @@ def _alter(
     kind.alter(server, resource.name, resource.plan(kind), done, validate_only=validate_only)
 
 
+def _fails_all(resource: Altered) -> bool:
+    """Whether Kafka's broker passes a resource with an unknown operation on to its controller, which cannot read that."""
+    if resource.resource_type not in _TYPES - _OF_BROKERS:
+        return False
+    if all(entry.operation in OPERATIONS for entry in resource.entries):
+        return False
+    try:
+        check_entries(resource.entries)
+    except KafkaError:
+        return False
+    return True
+
+
+def _failing(_kind: ConfigResource) -> Plan:
+    def plan(_current: Mapping[str, str]) -> Changes:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    return plan
+
+
 def refuse(
     request: IncrementalAlterConfigsRequest, error: KafkaError, _api_version: int
 ) -> IncrementalAlterConfigsResponse:
@@ -149,7 +177,7 @@ def _check_type(resource_type: int, *, legacy: bool) -> None:
 def _check_permit(permits: Permits, resource: Altered) -> None:
     """Raises the authorization error, in Kafka without a message if the resource is a broker."""
     access, name = config_access(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.name)
-    if resource.resource_type in {ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER}:
+    if resource.resource_type in _OF_BROKERS:
         permits.require(access, name)
     elif not permits.allows(access, name):
         raise denial(access.resource_type)

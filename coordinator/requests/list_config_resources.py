@@ -1,6 +1,6 @@
 """ListConfigResources (key 74): the resources that have configs (KIP-1142).
 
-v0 lists client metrics only, which do not exist here. v1 lists the requested types, or all.
+v0 lists client metrics only. v1 lists the requested types, or all.
 """
 
 from coordinator.api import Api, Exchange, Forwarded, Server

@@ -84,6 +84,7 @@ class Tail:
 
     previous_offset: int = UNKNOWN
     """The state offset of the last event."""
+    previous_time_ms: int = UNKNOWN
     covered_offset: int = UNKNOWN
     """The last `StateEndOffset`."""
     is_closed: bool = False
@@ -350,6 +351,7 @@ class EventLog:
             cleanly_closed=tail.is_closed,
             cause=cause,
             undone_from_offset=tail.undone_from,
+            previous_time_ms=tail.previous_time_ms,
         )
 
     def _lose(self, count: int) -> None:
@@ -432,6 +434,7 @@ def read_tail(log: JournaledLog, serde: Serde, state_offset: int) -> Tail:
             last: Any = known[-1][1]
             if is_last:
                 tail.previous_offset = last.state_offset
+                tail.previous_time_ms = last.time_ms
                 tail.is_closed = isinstance(last, EventLogClosedValue)
                 is_last = False
             if tail.covered_offset == UNKNOWN:

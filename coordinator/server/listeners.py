@@ -123,7 +123,10 @@ class Listeners:
 
     def _apis_of(self, release: str) -> Mapping[int, Api[Any]]:
         """The APIs of a release of Kafka."""
-        return self._apis if release == NEWEST else as_release(self._apis, releases()[release])
+        if release == NEWEST:
+            return self._apis
+        protocols = self._config.groups.group_coordinator_rebalance_protocols
+        return as_release(self._apis, releases()[release].configured(protocols))
 
     def emulate(self, release: str) -> int:
         """Becomes another release of Kafka, as in a rolling upgrade: all connections end. Returns how many these were.

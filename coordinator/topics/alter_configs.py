@@ -44,7 +44,7 @@ class ConfigOp(IntEnum):
     SUBTRACT = 3
 
 
-_OPERATIONS = frozenset(ConfigOp)
+OPERATIONS = frozenset(ConfigOp)
 
 
 class ConfigChange(NamedTuple):
@@ -73,7 +73,7 @@ def incremental(entries: Sequence[ConfigChange], lists: Mapping[str, str], why_n
 
     def plan(current: Mapping[str, str]) -> Changes:
         for entry in entries:
-            if entry.operation not in _OPERATIONS:
+            if entry.operation not in OPERATIONS:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {entry.operation}")
         return {entry.name: _changed(current.get(entry.name), entry, lists, why_not) for entry in entries}
 

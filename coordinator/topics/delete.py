@@ -8,6 +8,7 @@ next line gets an empty one. Internal topics are the coordinator's memory and ca
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -64,8 +65,9 @@ def delete_topics(
     rights: Rights = Rights(),  # noqa: B008 - immutable
     count_mutation: CountMutation = nobody_counts,
     run: Callable[[Iterator[None]], None] = at_once,
+    asked_by: str = "",
 ) -> None:
-    """Calls `reply` when all valid topics are deleted. `run` does the work, which may be in slices.
+    """Calls `reply` when all valid topics are deleted. `run` does the work, which may be in slices. `asked_by`: for people.
 
     The response has the errors of the others:
 
@@ -82,7 +84,9 @@ def delete_topics(
         has_code = api_version >= _DISABLED_SINCE
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST)
     metadata = topics.metadata
-    metadata.when_leading(lambda: run(metadata.steps(_delete(topics, request, reply, rights, count_mutation))))
+    metadata.when_leading(
+        lambda: run(metadata.steps(_delete(topics, request, reply, rights, count_mutation, asked_by)))
+    )
 
 
 def _delete(
@@ -91,6 +95,7 @@ def _delete(
     reply: Callable[[DeleteTopicsResponse], None],
     rights: Rights,
     count_mutation: CountMutation,
+    asked_by: str,
 ) -> Iterator[None]:
     """Validates and deletes a few topics in each step."""
     asked = Counter(wanted(request))
@@ -134,7 +139,7 @@ def _delete(
             result = _Result(found.name, found.topic_id)
             results.append(result)
             left += 1
-            topics.remove(found, lambda error, result=result: finished(result, error))  # type: ignore[misc]
+            topics.remove(found, partial(finished, result), asked_by)
     done()
 
 

@@ -270,12 +270,7 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
         found[name] = value
     for name, value in found.items():
-        if len(value) > VALUE_LENGTH_MAX:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                "The configuration value cannot be added because it exceeds the maximum value size of "
-                f"{VALUE_LENGTH_MAX} bytes.",
-            )
+        check_length(value)
         row = ROWS.get(name)
         if row is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
@@ -300,6 +295,16 @@ def check(overrides: Iterable[tuple[str, str | None]]) -> dict[str, str]:
             "Topic cannot be configured with remote log storage.",
         )
     return found
+
+
+def check_length(value: str) -> None:
+    """Raises INVALID_CONFIG."""
+    if len(value) > VALUE_LENGTH_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{VALUE_LENGTH_MAX} bytes.",
+        )
 
 
 def _long(text: str) -> int:

@@ -69,6 +69,7 @@ def at_once(pieces: Iterator[None]) -> None:
 NO_REPLICA = -1
 DECLARE_AGAIN_MS = 1_000
 """How long after a failure a topic of the configuration is declared again, when servers share the metadata."""
+_DELETIONS_KEPT = 1_000
 _PIECE_PARTITIONS = 200
 """Partitions without a folder that are deleted in about a millisecond."""
 
@@ -125,6 +126,8 @@ class Topics:
         """Whether partitions change their leaders."""
         self.claimed: set[str] = set()
         """Collision keys of the names that are being created or deleted."""
+        self.deletions: dict[str, tuple[int, str]] = {}
+        """Topic -> when a client of this server deleted it (wall clock, ms), and who; of the last ones."""
         self.offline: dict[str, frozenset[int]] = {}
         """Topic -> partitions whose log was damaged at the start."""
         self.on_topics_deleted: Callable[[list[tuple[str, bytes]]], None] = lambda _topics: None
@@ -539,8 +542,8 @@ class Topics:
                 return
             self.create(Topic(name, self.new_topic_id(), self.config.num_partitions), lambda _error: None)
 
-    def remove(self, topic: Topic, done: Done) -> None:
-        """Deletes a topic and its records. Calls `done` when its name is free again."""
+    def remove(self, topic: Topic, done: Done, asked_by: str = "") -> None:
+        """Deletes a topic and its records. Calls `done` when its name is free again. `asked_by`: the client, if one did."""
         done = _once(done)
         key = names.collision_key(topic.name)
         assert key not in self.claimed
@@ -551,6 +554,11 @@ class Topics:
                 self.claimed.discard(key)
                 done(error)
                 return
+            if asked_by:
+                self.deletions.pop(topic.name, None)
+                self.deletions[topic.name] = self.clock.wall_ms(), asked_by
+                if len(self.deletions) > _DELETIONS_KEPT:
+                    del self.deletions[next(iter(self.deletions))]
             self.offline.pop(topic.name, None)
             partitions = self._partitions.pop(topic.name)
             left, is_gone = len(partitions), True

@@ -11,7 +11,7 @@ from coordinator.fastpath.bulk_replay import OFFSET_COMMIT_TYPE
 from coordinator.groups.machine import GroupMachine
 from coordinator.log.batch import BatchHeader, verify, whole_batches
 from coordinator.protocol.codec import DecodeError
-from coordinator.runtime.event_log import START
+from coordinator.runtime.event_log import RELOAD
 from coordinator.runtime.loader import BatchReplayer, Loaded
 from coordinator.runtime.result import Fact, Producer, Result
 from coordinator.runtime.serde import Serde, UnknownRecordVersion
@@ -56,7 +56,7 @@ class WatchedShard(Shard[S]):
         self._replayer = BatchReplayer(self._serde, self.state, self.loaded, self._bulk_replayers)
         self._watching: _WatchingReplayer | None = None
         if self.events is not None:
-            self.events.open(self._offset_written, START)
+            self.events.open(self._offset_written, RELOAD)  # the cluster was not closed
 
     def feed(self, data: bytes) -> None:
         """Replays the complete batches. Raises CorruptBatch, DecodeError, UnknownRecordVersion, UnsupportedCompression."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
+from coordinator.groups.catalog import NO_DELETIONS
 from coordinator.groups.kinds import Kind
 from coordinator.groups.machine import GroupMachine
 from coordinator.groups.settings import GroupsConfig
@@ -62,6 +63,7 @@ class _Topics:
     """The topics of the recorded group."""
 
     version = 1
+    deletions = NO_DELETIONS
 
     def __init__(self, topics: dict[str, int]) -> None:
         self._topics = topics

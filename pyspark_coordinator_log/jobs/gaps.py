@@ -28,7 +28,7 @@ ABOUT_ITSELF = (OPENED, CLOSED)
 ALL_EVENTS = "all"
 OPENING_COLUMNS = (
     *SHARD, "offset", "type", "time_ms", "state_offset", "previous_state_offset", "covered_state_offset",
-    "undone_from_offset", "cleanly_closed", "policy",
+    "undone_from_offset", "cleanly_closed", "policy", "cause", "previous_time_ms",
 )  # fmt: skip
 """Columns needed of these entries."""
 GAPS = pa.schema([

@@ -91,6 +91,7 @@ _FIELDS = (
     ("port", "client_port"),
     ("connection_end", "connection_end"),
     ("principal", "principal"),
+    ("previous_ms", "previous_time_ms"),
 )
 
 

@@ -130,8 +130,8 @@ def rewinds(findings: Findings) -> Iterator[Markup]:
                     moment(each.time_ms),
                     f"{each.step.topic}-{each.step.partition}",
                     f"{each.step.previous:,}",
-                    f"{each.step.offset:,}",
-                    marked(each.records, "warn"),
+                    "none" if each.records is None else f"{each.step.offset:,}",
+                    marked(each.records or 0, "warn"),
                     rewinder(each),
                     each.owner and client_name(each.owner),
                 )

@@ -24,7 +24,6 @@ from coordinator.security.access import (
 )
 from tests.access import servers, table
 from tests.access.cases import CASES, OPEN_CASES
-from tests.access.differences import DIFFERENCES
 from tests.access.probes import PROBES
 from tests.access.rules import TYPES
 
@@ -71,8 +70,7 @@ def test_a_request_is_refused_to_those_to_whom_kafka_refuses_it(row: str, ours, 
     """Each user may do one thing only, or everything but one thing."""
     expected, found = table.long(recorded["matrix"][row]), table.long(ours["matrix"][row])
     differing = {user for user in expected if expected[user] != found[user]}
-    known = DIFFERENCES.get(row)
-    assert bool(differing) == bool(known), "\n".join(
+    assert not differing, "\n".join(
         f"{user}\nKafka {text(expected[user])}\nours {text(found[user])}" for user in sorted(differing)[:3]
     )
 
@@ -81,10 +79,7 @@ def test_a_request_is_refused_to_those_to_whom_kafka_refuses_it(row: str, ours, 
 def test_a_request_about_several_resources_is_answered_as_by_kafka(case, ours, recorded):
     part = "open" if case in OPEN_CASES else "cases"
     expected, found = recorded[part][case.name], ours[part][case.name]
-    if case.name in DIFFERENCES:
-        assert text(found) != text(expected), "listed as a difference"
-    else:
-        assert text(found) == text(expected)
+    assert text(found) == text(expected)
 
 
 @pytest.mark.parametrize("name", [table.row_name(api, version, "") for api, version, _ in table.each_version()])

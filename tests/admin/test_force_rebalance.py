@@ -21,6 +21,7 @@ GROUP = "orders/eu"
 PATH = "/v1/groups/orders%2Feu/rebalance"
 JSON = {"Content-Type": "application/json"}
 REASON = 'racks "moved"'
+ASKED_BY = "; asked for by admin HTTP from 127.0.0.1"
 
 
 def post(server: ServerProcess, body: Any, path: str = PATH, headers: dict[str, str] = JSON) -> tuple[int, Any]:
@@ -69,8 +70,8 @@ def test_a_post_starts_a_rebalance_whose_reason_is_in_view_log_and_metrics(coord
     again = started | {"started": False, "state": "PreparingRebalance", "epoch": None}
     assert post(server, {"reason": "again"}) == (200, again)
     (_, rebalance) = view(server, "/v1/groups/orders%2Feu")["rebalances"]
-    assert (rebalance["cause"], rebalance["reason"], rebalance["member_id"]) == (CAUSE, REASON, "")
-    assert f'cause="{CAUSE}" member_id="" reason="racks \\"moved\\""' in server.log
+    assert (rebalance["cause"], rebalance["reason"], rebalance["member_id"]) == (CAUSE, REASON + ASKED_BY, "")
+    assert f'cause="{CAUSE}" member_id="" reason="racks \\"moved\\"{ASKED_BY}"' in server.log
     assert scrape(server)["coordinator_rebalances_total"][CAUSE, "classic"] == 1
 
 

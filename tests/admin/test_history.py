@@ -60,7 +60,7 @@ def test_the_state_offset_of_an_event_shows_the_group_that_it_was_decided_on(
     events = view(server, "/v1/events/page?group=events&limit=100")["events"]
     left = next(event for event in events if event["type"] == "MemberLeft")
     assert {each["member_id"] for each in at(server, "events", left["state_offset"])["members"]} >= {one.id}
-    assert left["reason"].endswith("a test")
+    assert left["reason"].endswith("a test; asked for by admin HTTP from 127.0.0.1")
 
 
 def test_a_diff_names_what_has_changed_and_nothing_else(server: ServerProcess) -> None:

@@ -116,6 +116,14 @@ def test_an_acknowledgement_may_come_after_the_lock_and_again_if_it_was_not_answ
     assert case.acknowledge(10, A, 0, 9).finding(UNHELD).outcome == "broken"
 
 
+def test_a_record_may_be_acknowledged_as_often_as_its_process_was_sent_it():
+    """The lock ended while it worked, and the record came to the same process again, before it had acknowledged."""
+    case = Case(protocol="share").acquire(4, A, 0, 9).acquire(8, A, 0, 9, delivery=2).copy(9, A, *range(10))
+    case.acknowledge(10, A, 0, 9).copy(11, A, *range(10)).acknowledge(12, A, 0, 9, error="INVALID_RECORD_STATE")
+    assert outcomes(case) == {}
+    assert case.acknowledge(13, A, 0, 9, error="INVALID_RECORD_STATE").finding(UNHELD).outcome == "broken"
+
+
 def test_a_process_that_starts_again_does_not_hold_what_the_one_before_was_sent():
     case = Case(protocol="share").acquire(4, A, 0, 9)
     case.instances[0].runs.append(ProcessRun(pid=300, started_ms=ms(10)))

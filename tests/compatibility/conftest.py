@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.compatibility.members import CLIENTS, Client, Program
+from tests.compatibility.shared_groups import Broker
 from tests.support.admin_client import check_assignments
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
@@ -32,15 +33,16 @@ def program_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(program_folder: Path) -> Iterator[Callable[[Client, ServerProcess], Program]]:
-    """Starts a client program against a server. What real leaders assign is valid: that is verified after each test."""
+def start(program_folder: Path) -> Iterator[Callable[[Client, Broker], Program]]:
+    """Starts a client program against a broker. What real leaders assign is valid: that is verified after each test."""
     servers: set[ServerProcess] = set()
     with ExitStack() as stack:
 
-        def start(client: Client, server: ServerProcess) -> Program:
+        def start(client: Client, server: Broker) -> Program:
             program = Program(client, server.bootstrap, program_folder)
             stack.callback(program.stop)
-            servers.add(server)
+            if isinstance(server, ServerProcess):
+                servers.add(server)
             return program
 
         yield start
@@ -57,10 +59,10 @@ def fresh() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def make_topic(fresh: Callable[[str], str]) -> Callable[[ServerProcess, int], str]:
+def make_topic(fresh: Callable[[str], str]) -> Callable[[Broker, int], str]:
     """Creates a topic with this many partitions."""
 
-    def make(server: ServerProcess, partitions: int, name: str = "topic") -> str:
+    def make(server: Broker, partitions: int, name: str = "topic") -> str:
         topic = fresh(name)
         with Connection(server.bootstrap) as link:
             wanted = {"name": topic, "num_partitions": partitions, "replication_factor": 1}

@@ -31,7 +31,7 @@ class ExtendingLeader:
         while answer["error_code"] == MEMBER_ID_REQUIRED:
             self.member_id = answer["member_id"]
             answer = self.link.call(
-                "JoinGroup", 9, group_id=self.group, session_timeout_ms=30_000, rebalance_timeout_ms=120_000,
+                "JoinGroup", 9, group_id=self.group, session_timeout_ms=300_000, rebalance_timeout_ms=300_000,
                 member_id=self.member_id, protocol_type="consumer",
                 protocols=[{"name": name, "metadata": metadata} for name in self.protocols],
             )  # fmt: skip
@@ -39,7 +39,10 @@ class ExtendingLeader:
         assert answer["leader"] == self.member_id
         self.generation, self.protocol = answer["generation_id"], answer["protocol_name"]
         (described,) = self.link.call("DescribeGroups", 5, groups=[self.group])["groups"]
-        self.names = {each["member_id"]: each["client_id"] for each in described["members"]}
+        ours = {each["member_id"] for each in answer["members"]}  # a later one may have joined before it was described
+        self.names = {
+            each["member_id"]: each["client_id"] for each in described["members"] if each["member_id"] in ours
+        }
 
     def sync(self, shares: Shares, **extension: Any) -> Values:
         """Sends the assignments: nothing for members that `shares` does not name."""

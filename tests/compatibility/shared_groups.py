@@ -1,9 +1,8 @@
 """What tests ask of a group with members of several client libraries: who has what, and that every record is read once."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from tests.compatibility.members import Partition, Program, partitions_of, shared, wait_for_all
-from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
 SETTINGS = {
@@ -16,16 +15,23 @@ SETTINGS = {
 PARTITIONS = 6
 
 
+class Broker(Protocol):
+    """This server, or a Kafka."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 def all_of(*topics: str, count: int = PARTITIONS) -> set[Partition]:
     return {(topic, partition) for topic in topics for partition in range(count)}
 
 
-def listed(server: ServerProcess, group: str) -> dict[str, Any]:
+def listed(server: Broker, group: str) -> dict[str, Any]:
     with Connection(server.bootstrap) as link:
         return next(one for one in link.call("ListGroups", 5)["groups"] if one["group_id"] == group)
 
 
-def wait_to_share(server: ServerProcess, members: list[Program], partitions: set[Partition]) -> None:
+def wait_to_share(server: Broker, members: list[Program], partitions: set[Partition]) -> None:
     """Whether each partition has one owner, each member has some, and no event is outstanding."""
 
     def settled() -> bool:
@@ -51,7 +57,7 @@ def pass_records(producer: Program, members: list[Program], topic: str, prefix: 
         member.call("commit")
 
 
-def describe(server: ServerProcess, group: str) -> dict[str, Any]:
+def describe(server: Broker, group: str) -> dict[str, Any]:
     """By client id: member id, epoch and assignment."""
     with Connection(server.bootstrap) as link:
         (described,) = link.call("ConsumerGroupDescribe", 1, group_ids=[group])["groups"]

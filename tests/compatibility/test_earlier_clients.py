@@ -26,6 +26,8 @@ pytestmark = pytest.mark.thorough
 
 HERE = Path(__file__).parent / "earlier"
 RELEASES = ("2.4.1", "2.8.2", "3.6.2", "3.9.1", "4.1.1")
+PREVIEW = {"group.coordinator.rebalance.protocols": "classic,consumer"}
+"""Switches the preview of consumer groups on."""
 JAVA_CLIENTS = ("2.4.1", "2.8.2", "3.6.2", "3.9.1", KAFKA_VERSION)
 WITHIN_S = 400
 Outcomes = dict[str, Any]
@@ -52,15 +54,20 @@ CLIENTS = {
 }
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(
+    scope="module",
+    params=[*((release, {}) for release in RELEASES), pytest.param(("3.9.1", PREVIEW), id="3.9.1 with its preview")],
+    ids=lambda param: param[0],
+)
 def brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses of this server as a release, and of a broker of the release."""
-    release = request.param.rpartition(".")[0]
-    kafka = EarlierKafka(tmp_path_factory.mktemp("kafka"), request.param)
+    version, settings = request.param
+    kafka = EarlierKafka(tmp_path_factory.mktemp("kafka"), version, settings)
     try:
         kafka.start()
         kafka.wait_until_serving()
-        with ServerProcess(tmp_path_factory.mktemp("ours"), settings={"emulate": release}) as server:
+        settings = settings | {"emulate": version.rpartition(".")[0]}
+        with ServerProcess(tmp_path_factory.mktemp("ours"), settings=settings) as server:
             yield server.bootstrap, kafka.bootstrap
     finally:
         kafka.stop()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.protocol.errors import ErrorCode
 from tests.scenarios.conftest import wait_until_serving
 from tests.support.kafka_broker import KafkaBroker, dump_segments
 from tests.support.record_batch import CONTROL, TRANSACTIONAL, Batch, read_batches
@@ -52,7 +53,8 @@ def produce(link: Connection, batch: Batch, transactional_id: str | None = None)
             "Produce", 12, transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=topics
         )
         error = answer["responses"][0]["partition_responses"][0]["error_code"]
-        if error != 51:  # the markers of the previous transaction are in flight
+        # The partition has no leader yet, or the markers of the previous transaction are in flight.
+        if error not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CONCURRENT_TRANSACTIONS):
             break
     assert error == 0
 

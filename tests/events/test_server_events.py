@@ -83,7 +83,8 @@ def test_a_classic_group_emits_events_from_its_first_member_to_its_last(coordina
         link.call("Heartbeat", 4, group_id="g", generation_id=1, member_id="stranger")
         leaving = [{"member_id": second.member_id, "group_instance_id": None, "reason": "asked to leave"}]
         second.die()
-        link.call("LeaveGroup", 5, group_id="g", members=leaving)
+        with Connection(server.bootstrap, "two") as own:
+            own.call("LeaveGroup", 5, group_id="g", members=leaving)
         wait_for_correct_group(server.bootstrap, [first])
     first.die()
     events = events_after_stop(server)

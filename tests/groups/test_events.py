@@ -201,11 +201,11 @@ def test_the_setting_selects_the_events():
 
 def test_joins_and_leaves_of_classic_members_have_events():
     h = GroupHarness()
-    first = h.join_new_member(client_id="left-side")
+    first = h.join_new_member(client_id="client")
     h.settle()
     (joined,) = h.events_of("MemberJoined")
     assert (joined.group_kind, joined.member_id, joined.epoch) == (Kind.CLASSIC, first, 1)
-    assert (joined.client_id, joined.client_host, joined.group_instance_id) == ("left-side", "/127.0.0.1", None)
+    assert (joined.client_id, joined.client_host, joined.group_instance_id) == ("client", "/127.0.0.1", None)
     h.leave("g", first, reason="shutting down")
     (left,) = h.events_of("MemberLeft")
     assert (left.member_id, left.epoch, left.reason) == (first, 1, "shutting down")
@@ -513,3 +513,14 @@ def test_a_member_that_an_administrator_removes_by_its_instance_id_is_named_with
     assert started.reason == "scale down; asked for by , client on 127.0.0.1"
     h.leave("g", (leader, "i0"))
     assert h.events_of("MemberLeft")[-1].member_id == leader
+
+
+def test_a_member_that_another_client_or_javas_admin_client_removes_was_removed_by_an_administrator():
+    h = GroupHarness()
+    mine, others = (h.join_new_member(client_id=each) for each in ("client", "billing"))
+    h.leave("g", others)
+    assert h.events_of("MemberLeft")[-1].reason == (
+        "an administrator removed a member: no reason given; asked for by , client on 127.0.0.1"
+    )
+    h.leave("g", mine, reason="member was removed by an admin: too slow")
+    assert h.events_of("MemberLeft")[-1].reason.startswith("an administrator removed a member: member was removed by")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import cli
+from coordinator.groups.cause_words import sentence
 from coordinator.groups.group_events import group_event
 from coordinator.groups.rebalance_causes import (
     BACK_ON_ITS_CONNECTION,
@@ -22,6 +23,8 @@ from coordinator.groups.rebalance_causes import (
     union_ms,
 )
 from tests.groups.consumer.consumer_world import INTERVAL_MS, ConsumerHarness, Modern, settle
+from tests.support.admin_client import view
+from tests.support.group_members import Classic
 from tests.support.wire import Connection
 
 HOUR_MS = 3_600_000
@@ -264,6 +267,49 @@ def test_a_rebalance_ends_with_the_process():
     opened = event("EventLogOpened", 50)
     findings = found(joined(1, "a", "x"), started(1, 2, "a"), joined(8, "b", "x"), opened)
     assert findings.rebalancing_ms == 7_000, "until the last event before the restart"
+
+
+def closed_for_a_night(cause):
+    opened = event("EventLogOpened", 100 + 8 * 3600, cause=cause, previous_ms=100_000)
+    events = joined(1, "a", "x"), started(1, 2, "a"), completed(11, 2), started(90, 3, "a"), opened
+    return find_causes("g", events, 0, opened.time_ms + 100_000)
+
+
+def test_the_time_in_which_the_server_was_closed_counts_as_none():
+    findings = closed_for_a_night("start")
+    assert (findings.rebalancing_ms, findings.unrecorded_ms, findings.share) == (20_000, 8 * HOUR_MS, 0.1)
+    assert (
+        "10 % of the last 8 h (without 8 h before a start of the server, in which nothing was recorded) rebalancing"
+        in sentence(findings)
+    )
+    assert closed_for_a_night("resume").unrecorded_ms == 0, "only its event log was"
+
+
+def test_a_restarted_server_and_its_log_agree_on_how_long_it_was_closed(coordinator_process, capsys):
+    server = coordinator_process()
+    for stop in (server.restart, server.terminate):
+        member = Classic(server, "orders")
+        member.join()
+        live = json.loads(why(capsys, "orders", "--bootstrap", server.bootstrap, "--json"))
+        assert view(server, "/v1/groups/orders/why")["unrecorded_ms"] == live["unrecorded_ms"]
+        member.connection.call("LeaveGroup", 3, group_id="orders", members=[{"member_id": member.id}])
+        member.connection.close()
+        stop()
+    from_log = json.loads(why(capsys, "orders", "--log", server.data_dir, "--json"))
+    assert from_log["unrecorded_ms"] == live["unrecorded_ms"] > 0
+
+
+def test_the_report_agrees_on_how_long_the_server_was_closed():
+    group_data = pytest.importorskip("pyspark_coordinator_log.jobs.group_data")
+    joins = {"type": "MemberJoined", "member_id": "a", "client_id": "x", "waited_for": None}
+    openings = [
+        {"type": "EventLogOpened", "waited_for": None, "cause": "start", "previous_time_ms": before, "time_ms": at}
+        | offset
+        for before, at, offset in ((None, 0, {"offset": 0}), (9_000, 60_000, {"offset": 2}))
+    ]
+    events = [joins | {"time_ms": at, "offset": offset} for at, offset in ((1_000, 1), (61_000, 3))]
+    data = group_data.GroupData(group={"group": "g"}, events=events, openings=openings)
+    assert data.findings.unrecorded_ms == 51_000
 
 
 def test_a_rebalance_in_progress_lasts_until_now():

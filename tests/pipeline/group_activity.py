@@ -7,9 +7,9 @@ from typing import Any
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, commit
 
-LONG_SESSIONS = {"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000"}
+LONG_SESSIONS = {"group.consumer.max.session.timeout.ms": "1800000", "group.consumer.session.timeout.ms": "1800000"}
 """Server settings under which silent members stay until the log is read."""
-SESSION_MS = 600_000
+SESSION_MS = 1_800_000
 
 
 def retried(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

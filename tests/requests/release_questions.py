@@ -54,6 +54,13 @@ class Asked:
         (group,) = self.other.call("DescribeGroups", 4, groups=[self.group])["groups"]
         return group
 
+    def consumer_heartbeat(self, member_id: str, epoch: int, topics: list[str] | None = None) -> dict[str, Any]:
+        """Of a member of the consumer protocol; with topics it says everything."""
+        values: dict[str, Any] = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch}
+        if topics is not None:
+            values |= {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": topics, "topic_partitions": []}
+        return self.link.call("ConsumerGroupHeartbeat", 0, **values)
+
     # --- commits ---
 
     def commit(self, version: int, **who: Any) -> str:
@@ -146,6 +153,27 @@ def member_id_without_a_client_id(asked: Asked) -> str:
         return member_id[: -len(str(uuid.UUID(int=0)))]
 
 
+def first_epoch_of_a_consumer_group(asked: Asked) -> str:
+    if not asked.has("ConsumerGroupHeartbeat", 0):
+        return "no consumer groups"
+    joined = asked.consumer_heartbeat("", 0, ["orders"])
+    return str(joined["member_epoch"]) if not joined["error_code"] else error_of(joined)
+
+
+def consumer_that_joins_again(asked: Asked) -> str:
+    if not asked.has("ConsumerGroupHeartbeat", 0):
+        return "no consumer groups"
+    joined = asked.consumer_heartbeat("", 0, ["orders"])
+    if joined["error_code"]:
+        return error_of(joined)
+    member_id, epoch = joined["member_id"], joined["member_epoch"]
+    topics = ["orders", "others"]
+    raised = asked.consumer_heartbeat(member_id, epoch, topics)["member_epoch"]
+    while raised == epoch:  # an assignment may be delayed
+        raised = asked.consumer_heartbeat(member_id, epoch)["member_epoch"]
+    return error_of(asked.consumer_heartbeat(member_id, 0, topics))
+
+
 QUESTIONS: dict[str, Callable[[Asked], str]] = {
     "unknown_instance_is_ignored": heartbeat_with_an_unknown_instance,
     "commit_to_no_group_is_old": commit_of_a_member_of_no_group,
@@ -158,6 +186,8 @@ QUESTIONS: dict[str, Callable[[Asked], str]] = {
     "pending_members_leave_without_a_rebalance": group_whose_pending_member_leaves,
     "states_are_filtered_by_case": groups_of_a_state_in_lower_case,
     "no_client_id_is_null": member_id_without_a_client_id,
+    "epochs_begin_at_0": first_epoch_of_a_consumer_group,
+    "rejoining_is_fenced": consumer_that_joins_again,
 }
 """Behaviour -> the question that shows it."""
 

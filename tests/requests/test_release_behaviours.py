@@ -2,13 +2,14 @@
 
 release_answers.json has what brokers answered: those of the releases where a behaviour ends, and of those that follow.
 test_release_histories.py asks live ones. Here one server in this process becomes one release after the other, also releases
-of tables that lack a behaviour.
+of tables that lack a behaviour. The behaviours of the preview of KIP-848 are shown by stories (tests/scenarios/preview_*.txt).
 """
 
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
@@ -16,11 +17,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.protocol.releases import NEWEST, Behaviours, Release, read_releases, releases
+from coordinator.protocol.releases import NEWEST, PREVIEW_PROTOCOLS, Behaviours, Release, read_releases, releases
 from coordinator.protocol.schema import SCHEMAS
 from coordinator.requests.api_versions import as_release
 from tests.requests.release_questions import QUESTIONS, ask
 from tests.rules.world import World, running
+from tests.scenarios.conftest import OURS, SETTINGS
+from tests.scenarios.conversation import Broker, Conversation, Differs
+from tests.scenarios.story import Story, read_story
 from tests.support.background import Background
 
 TABLE: list[dict[str, Any]] = json.loads((SCHEMAS / "releases" / "releases.json").read_bytes())
@@ -31,19 +35,22 @@ ANSWERS: dict[str, dict[str, str]] = {
 """Release -> behaviour -> what a broker of the release answered to its question."""
 SWITCHED = [(row["release"], behaviour) for row in TABLE for behaviour in row.get("behaviours", {})]
 """Where the table says that a behaviour differs from the next release."""
+OF_PREVIEWS = [(row["release"], each) for row in TABLE for each in row.get("preview", {}).get("behaviours", {})]
+PREVIEW_STORIES = [read_story(path) for path in sorted((Path(__file__).parents[1] / "scenarios").glob("preview_*.txt"))]
+Becoming = Callable[[Release], str]
 Asking = Callable[[Release, str], str]
 
 
-@pytest.fixture(scope="module")
-def as_a_release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    """Asks a server that has become this release the question of a behaviour."""
-    folder, started = tmp_path_factory.mktemp("behaviours"), threading.Event()
+@contextmanager
+def becoming(folder: Path, settings: Sequence[str] = ()) -> Iterator[Becoming]:
+    """A server that becomes a release, and returns its address."""
+    started = threading.Event()
     world: list[World] = []
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
 
     async def serve() -> None:
-        async with running(folder) as server:
+        async with running(folder, settings) as server:
             world.append(server)
             started.set()
             await ended.wait()
@@ -52,32 +59,48 @@ def as_a_release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(serve())
 
-    async def become(release: Release) -> None:
+    async def serve_as(release: Release) -> str:
         server = world[0].server
         server.listeners[0].dispatcher.serve(as_release(server.apis, release), {})
-
-    def asked(release: Release, behaviour: str) -> str:
-        asyncio.run_coroutine_threadsafe(become(release), loop).result(10)
-        return ask(world[0].bootstrap, behaviour)
+        return world[0].bootstrap
 
     thread = Background(run)
     assert started.wait(30)
-    yield asked
+    yield lambda release: asyncio.run_coroutine_threadsafe(serve_as(release), loop).result(10)
     loop.call_soon_threadsafe(ended.set)
     thread.finish()
 
 
-def without(release: str, behaviour: str) -> Release:
+@pytest.fixture(scope="module")
+def as_a_release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """Asks a server that has become this release the question of a behaviour."""
+    with becoming(tmp_path_factory.mktemp("behaviours")) as become:
+        yield lambda release, behaviour: ask(become(release), behaviour)
+
+
+@pytest.fixture(scope="module")
+def previews(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Story, Becoming]]]:
+    """The stories of the preview, each with a server that has its settings."""
+    with ExitStack() as stack:
+        servers = []
+        for story in PREVIEW_STORIES:
+            settings = [f"{name}={value}" for name, value in (OURS | SETTINGS | story.settings).items()]
+            servers.append((story, stack.enter_context(becoming(tmp_path_factory.mktemp("preview"), settings))))
+        yield servers
+
+
+def without(release: str, behaviour: str, *, in_preview: bool = False) -> Release:
     """The release of a table that does not say that the behaviour differs here from the next release."""
     table = deepcopy(TABLE)
     row = next(each for each in table if each["release"] == release)
-    del row["behaviours"][behaviour]
+    del (row["preview"] if in_preview else row)["behaviours"][behaviour]
     return read_releases(table)[release]
 
 
 def test_each_behaviour_has_a_question_and_is_in_the_table() -> None:
     behaviours = {field.name for field in fields(Behaviours)}
-    assert behaviours == QUESTIONS.keys() == {behaviour for _, behaviour in SWITCHED}
+    assert {behaviour for _, behaviour in SWITCHED} == QUESTIONS.keys()
+    assert behaviours == QUESTIONS.keys() | {behaviour for _, behaviour in OF_PREVIEWS}
 
 
 def test_brokers_of_both_sides_of_a_change_were_asked_and_differ() -> None:
@@ -97,3 +120,21 @@ def test_a_behaviour_that_is_taken_out_of_the_table_is_noticed(
     as_a_release: Asking, release: str, behaviour: str
 ) -> None:
     assert as_a_release(without(release, behaviour), behaviour) != ANSWERS[release][behaviour]
+
+
+@pytest.mark.parametrize(("release", "behaviour"), OF_PREVIEWS)
+def test_a_behaviour_that_is_taken_out_of_the_preview_is_noticed(
+    previews: list[tuple[Story, Becoming]], release: str, behaviour: str
+) -> None:
+    """A story that a broker has answered does not hold any more."""
+    lacking = without(release, behaviour, in_preview=True).configured(PREVIEW_PROTOCOLS)
+    with pytest.raises(Differs):
+        for story, become in previews:
+            Conversation(story, Broker(become(lacking), restart=lambda: None)).run()
+
+
+def test_only_the_protocols_of_the_preview_switch_it_on() -> None:
+    release = releases()["3.9"]
+    assert release.configured(("classic", "consumer", "streams")) is release.configured(("classic",)) is release
+    assert release.configured(("consumer", "classic")).refused == frozenset()
+    assert releases()["3.7"].configured(PREVIEW_PROTOCOLS).refused

@@ -68,7 +68,9 @@ def test_a_clean_stop_is_recorded_and_the_next_start_reports_no_gap():
     first, second = world.events_of("EventLogOpened")
     assert (first.run_id, first.node_id, first.policy, first.cause) == ("run-1", 1, "all", "start")
     assert (first.state_offset, first.previous_state_offset, first.covered_state_offset) == (0, -1, -1)
-    assert (second.run_id, second.cleanly_closed) == ("run-2", True)
+    (closed,) = world.events_of("EventLogClosed")
+    assert (second.run_id, second.cleanly_closed, second.previous_time_ms) == ("run-2", True, closed.time_ms)
+    assert first.previous_time_ms == -1
     assert (second.state_offset, second.previous_state_offset, second.covered_state_offset) == (1, 1, 1)
     assert world.event_log.gaps == 0
 

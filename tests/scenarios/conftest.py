@@ -12,6 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.scenarios.conversation import Broker, Brokers
+from tests.support.earlier_kafka import EarlierKafka
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import HeldPort
 from tests.support.server_process import ServerProcess
@@ -44,6 +45,10 @@ OURS = {
 }
 """Kafka would show in the configs of a share group that the intervals were set; waits advance the clock."""
 KAFKAS = ((0, "ready?"), (1, "ready?"), (2, "ready?:AAAAAAAAAAAAAAAAAAAAAQ:0"))
+RELEASES = {"3.9": "3.9.1"}
+"""The patch release that answers a story which sets `emulate`."""
+LATER = ("emulate", "group.share.", "group.streams.")
+"""Settings that it does not get."""
 DIALECTS = ("kip-792", "client-side-assignment")
 
 
@@ -120,6 +125,8 @@ def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]
     """Kafka 4.4 with the given settings; skips with a reason where it cannot run."""
 
     def start(stack: ExitStack, settings: dict[str, str]) -> Broker:
+        if "emulate" in settings:
+            return start_earlier(stack, settings)
         broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), settings)
         stack.callback(broker.stop)
         broker.start()
@@ -131,5 +138,12 @@ def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]
 
         wait_until_serving(broker.bootstrap, KAFKAS)
         return Broker(broker.bootstrap, restart)
+
+    def start_earlier(stack: ExitStack, settings: dict[str, str]) -> Broker:
+        known = {name: value for name, value in settings.items() if not name.startswith(LATER)}
+        broker = EarlierKafka(tmp_path_factory.mktemp("kafka"), RELEASES[settings["emulate"]], known)
+        stack.callback(broker.stop)
+        broker.start().wait_until_serving()
+        return Broker(broker.bootstrap, broker.stop)
 
     yield from one_at_a_time(start)

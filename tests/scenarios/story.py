@@ -30,7 +30,8 @@ which is SIGKILL and a new start on the same data.
 
 At the top: `after: other` starts where the story other.txt ends, with its names, lets, actors and symbols; `names:` lists
 groups and topics that get a fresh real name in each run; `topics: t=2` creates topics first; `set: key=value` requires a
-server with that configuration in addition to conftest.py's; `only: coordinator` marks an extension that Kafka lacks.
+server with that configuration in addition to conftest.py's (with `emulate`, the Kafka is of that release); `only: coordinator`
+marks an extension that Kafka lacks.
 
 Symbols stand for values that differ between runs. `<1>` is a uuid (or the short id that a coordinator makes), in order of
 appearance, so `a-<1>` is a member id derived from client id `a`; `<t>` is the id of topic t; then `<node>`, `<host>`, `<port>`,

@@ -57,7 +57,7 @@ def a_clock_set_back_delays_assignments(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "target_stands", target_stands)
 
 
-@shown_by(3)
+@shown_by(5)
 def a_downgrade_forgets_owners(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(downgrade, "_assignment", lambda *_: b"")
 

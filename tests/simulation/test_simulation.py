@@ -42,7 +42,7 @@ from tests.support.mistakes import Patch, assert_breaks, shown_by
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEEDS = 20
+SEEDS = 12
 SECONDS = 45.0
 
 
@@ -154,7 +154,7 @@ def parking_released_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Parking, "release", lambda self, offset: release(self, offset + 3))
 
 
-@shown_by(2)
+@shown_by(3)
 def sync_covers_later_writes(patch: pytest.MonkeyPatch) -> None:
     """An fdatasync is assumed to cover what was written while it ran."""
     done = Log.sync_done

@@ -22,7 +22,7 @@ from coordinator.transactions.marker_delivery import MarkerDelivery
 from coordinator_lab.simulation import simulator
 from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore
 from coordinator_lab.simulation.plan import draw
-from tests.support.mistakes import assert_breaks, shown_by
+from tests.support.mistakes import assert_breaks
 
 pytestmark = pytest.mark.long
 
@@ -99,7 +99,6 @@ def an_unknown_outcome_is_a_success(patch):
     patch.setattr(EngineWriter, "_appended", hopeful)
 
 
-@shown_by(3)
 def a_snapshot_stands_for_one_piece_too_many(patch):
     cover = MemoryStore.cover
 

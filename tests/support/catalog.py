@@ -12,6 +12,7 @@ class Catalog:
     def __init__(self, topics: Mapping[str, int] | None = None, ids: Mapping[str, bytes] | None = None) -> None:
         self.topics = dict(topics or {})
         self.ids = dict(ids or {})
+        self.deletions: dict[str, tuple[int, str]] = {}
         self._removals: dict[str, int] = {}
 
     @property

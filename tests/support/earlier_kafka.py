@@ -5,9 +5,12 @@ recorded. Where Java or Maven is missing the test skips with a reason.
 """
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from coordinator.config.features import UPGRADE
+from coordinator.protocol.releases import releases
 from tests.support.java_support import java, kafka_classpath
 from tests.support.kafka_broker import FOR_ONE_NODE, STARTED_WITHIN_S, STOPPED_WITHIN_S, new_cluster_id
 from tests.support.ports import HeldPort
@@ -22,9 +25,10 @@ ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 class EarlierKafka:
     """One broker and its folder. `version`: a patch release, such as "2.8.2"."""
 
-    def __init__(self, folder: Path, version: str):
-        self.classpath = kafka_classpath((f"org.apache.kafka:kafka_2.13:{version}",))
+    def __init__(self, folder: Path, version: str, settings: Mapping[str, str] | None = None):
+        self.classpath = _classpath(version)
         self.folder = folder
+        self.settings = dict(settings or {})
         self.has_zookeeper = tuple(map(int, version.split("."))) < (3, 3)
         self._held = [HeldPort(), HeldPort()]
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -45,12 +49,34 @@ class EarlierKafka:
             )
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"Kafka could not format its folder:\n{done.stdout}{done.stderr}"
-        self._run("kafka.Kafka", str(config))
-        wait_until(self._answers, lambda: f"Kafka to start:\n{self.log[-3000:]}", STARTED_WITHIN_S)
+        self._start_broker()
         return self
 
+    def _start_broker(self) -> None:
+        self._run("kafka.Kafka", str(self.folder / "server.properties"))
+        wait_until(self._answers, lambda: f"Kafka to start:\n{self.log[-3000:]}", 3 * STARTED_WITHIN_S)
+
+    def upgrade(self, version: str) -> None:
+        """Stops the broker and starts one of another release on its data and ports. Returns when it answers."""
+        classpath = _classpath(version)
+        _end(self._processes.pop())
+        self.classpath = classpath
+        self._start_broker()
+
+    def finalize(self, release: str) -> None:
+        """Does what `kafka-features.sh upgrade --release-version` does after an upgrade to a release such as "4.1"."""
+        levels = releases()[release].feature_levels.items()
+        updates = [{"feature": name, "max_version_level": level, "upgrade_type": UPGRADE} for name, level in levels]
+
+        def is_done() -> bool:
+            with Connection(self.bootstrap) as link:
+                return not link.call("UpdateFeatures", 1, timeout_ms=30_000, feature_updates=updates)["error_code"]
+
+        wait_until(is_done, "features to be finalized")
+
     def _settings(self) -> dict[str, str]:
-        common = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(self.folder / "data"), **FOR_ONE_NODE}
+        common = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(self.folder / "data")}
+        common |= FOR_ONE_NODE | self.settings
         if self.has_zookeeper:
             return common | {"broker.id": "1", "zookeeper.connect": self.metadata_address}
         return common | {
@@ -90,12 +116,20 @@ class EarlierKafka:
         for held in self._held:
             held.release()
         for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(STOPPED_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _end(process)
+
+
+def _classpath(version: str) -> str:
+    return kafka_classpath((f"org.apache.kafka:kafka_2.13:{version}",))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOPPED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _serves(link: Connection) -> bool:

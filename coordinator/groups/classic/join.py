@@ -27,6 +27,7 @@ Checks come in Kafka's order. Where clients cannot rely on Kafka's behaviour thi
 refused, and so is an id that was handed to a dynamic member and comes back with an instance id.
 """
 
+from coordinator.groups.catalog import with_deletions
 from coordinator.groups.classic.group import ClassicGroup, find_classic_group
 from coordinator.groups.classic.join_attempt import JoinAttempt
 from coordinator.groups.classic.member import ClassicMember
@@ -251,6 +252,8 @@ def _rejoin(
         # Kafka leaves it without an answer.
         refusal = join_error(earlier.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         update.answer(earlier, refusal)
-    cause = Cause(what, member.member_id, attempt.client_reason)
+    since_ms = group.rebalances[-1].started_ms if group.rebalances else 0
+    reason = with_deletions(attempt.client_reason, groups.catalog, group.subscribed_topics or (), since_ms)
+    cause = Cause(what, member.member_id, reason)
     prepare_or_continue_rebalance(groups, group, cause, attempt.now_ms, update)
     return None

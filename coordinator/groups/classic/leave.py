@@ -8,6 +8,7 @@ However many members a batch removes, the group reacts once, when all of them ar
 
 from collections.abc import Sequence
 
+from coordinator.groups.administration import REMOVED, asked_by, asked_for
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.rebalance import MEMBERS_NAMED_MAX, prepare_or_continue_rebalance
 from coordinator.groups.classic.responses import join_error, sync_error
@@ -25,8 +26,19 @@ from coordinator.runtime.result import RequestContext, Result
 
 BATCH_SINCE = 3
 Identity = LeaveGroupRequest.MemberIdentity
-REMOVED = "an administrator removed a member"
 MemberResult = LeaveGroupResponse.MemberResponse
+_BY_JAVAS_ADMIN = "member was removed by an admin"
+"""How the reasons of Java's admin client begin, which names dynamic members by their member id."""
+
+
+def removal_reason(leaving: Identity, client_id: str, context: RequestContext) -> str | None:
+    """Why an administrator removes a member of this client, and who asked for it; None: it leaves by itself.
+
+    A consumer names its member id, under its own client id.
+    """
+    reason = leaving.reason or ""
+    is_its_own = leaving.member_id and client_id == (context.client_id or "")
+    return None if is_its_own and not reason.startswith(_BY_JAVAS_ADMIN) else asked_for(reason, asked_by(context))
 
 
 def identities(request: LeaveGroupRequest, api_version: int) -> list[Identity]:
@@ -54,22 +66,27 @@ def leave(
     ids = [_member_id(group, each) for each in leaving]
     looks_at_pending = context.behaviours.pending_members_leave_without_a_rebalance
     pending = set(group.pending_joins) if group and looks_at_pending else set()
+    members = {} if group is None else group.members
+    removals = [
+        removal_reason(each, members[member_id].client_id, context) if member_id in members else None
+        for each, member_id in zip(leaving, ids, strict=True)
+    ]
     results = [
         MemberResult(
             each.member_id,
             each.group_instance_id,
-            _leave_one(groups, group, each, member_id, context.behaviours, now_ms, update),
+            _leave_one(groups, group, each, member_id, removal, context.behaviours, now_ms, update),
         )
-        for each, member_id in zip(leaving, ids, strict=True)
+        for each, member_id, removal in zip(leaving, ids, removals, strict=True)
     ]
     left = [
-        (member_id, each)
-        for member_id, each, result in zip(ids, leaving, results, strict=True)
+        (member_id, each, removal)
+        for member_id, each, removal, result in zip(ids, leaving, removals, results, strict=True)
         if result.error_code == ErrorCode.NONE
     ]
     if group is not None and left:
-        only_pending = looks_at_pending and all(member_id in pending for member_id, _ in left)
-        _react(groups, group, left, only_pending, context, now_ms, update)
+        only_pending = looks_at_pending and all(member_id in pending for member_id, _, _ in left)
+        _react(groups, group, left, only_pending, now_ms, update)
     return update.result(leave_response(results, context.api_version))
 
 
@@ -85,6 +102,7 @@ def _leave_one(
     group: ClassicGroup | None,
     leaving: Identity,
     member_id: str,
+    removal: str | None,
     behaviours: Behaviours,
     now_ms: int,
     update: GroupUpdate,
@@ -105,9 +123,8 @@ def _leave_one(
             return error.code
     instance_id = group.members[member_id].group_instance_id
     remove_member(group, member_id, now_ms, update)
-    update.facts.append(
-        member_left(group.group_id, Kind.CLASSIC, member_id, instance_id, group.generation, leaving.reason)
-    )
+    reason = leaving.reason if removal is None else f"{REMOVED}: {removal}"
+    update.facts.append(member_left(group.group_id, Kind.CLASSIC, member_id, instance_id, group.generation, reason))
     return ErrorCode.NONE
 
 
@@ -126,26 +143,23 @@ def remove_member(group: ClassicGroup, member_id: str, now_ms: int, update: Grou
 def _react(
     groups: Groups,
     group: ClassicGroup,
-    left: Sequence[tuple[str, Identity]],
+    left: Sequence[tuple[str, Identity, str | None]],
     only_pending: bool,
-    context: RequestContext,
     now_ms: int,
     update: GroupUpdate,
 ) -> None:
-    first_id, first = left[0]
+    """`left`: member id, what the request says, and why an administrator removes the member, if one does."""
+    first_id, first, removal = left[0]
     update.emit(
         "members_left",
         count=len(left),
-        members=[each for each, _ in left[:MEMBERS_NAMED_MAX]],
+        members=[each for each, _, _ in left[:MEMBERS_NAMED_MAX]],
         client_reason=first.reason,
     )
     # Those who only were to join are in no generation: a round that waits for them goes on, and no other one is needed.
     rebalances = group.state is State.PREPARING_REBALANCE if only_pending else group.state is not State.EMPTY
     if rebalances:
         what, reason = "a member left" if len(left) == 1 else f"{len(left)} members left", first.reason
-        if not first.member_id:
-            # Consumers name their member id; only an administrator knows no more than the instance id.
-            what = REMOVED
-            who = f"{context.link.principal}, {context.client_id} on {context.client_host[1:]}"
-            reason = f"{reason or 'no reason given'}; asked for by {who}"
+        if removal is not None:
+            what, reason = REMOVED, removal
         prepare_or_continue_rebalance(groups, group, Cause(what, first_id, reason), now_ms, update)

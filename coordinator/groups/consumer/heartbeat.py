@@ -33,6 +33,7 @@ from coordinator.groups.events import acknowledged, delivered
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import RequestContext, Result, Timer
 
 MEMBER_ID_REQUIRED_SINCE = 1
@@ -63,19 +64,20 @@ def consumer_group_heartbeat(
 
 
 def _heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
-    _check(groups, request, context.api_version)
+    _check(groups, request, context)
     group_id, epoch = request.group_id, request.member_epoch
     if epoch < 0:
         update = existing_to_leave(ConsumerUpdate, groups, group_id, now_ms)
         leave(update, request.member_id, request.instance_id, epoch)
         return update.result(ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=epoch))
     if epoch == JOINING_EPOCH:
-        update = groups.migration.update_to_join(groups, group_id, request.member_id, now_ms)
+        update = groups.migration.update_to_join(groups, group_id, request.member_id, context.behaviours, now_ms)
     else:
         update = existing(ConsumerUpdate, groups, group_id, now_ms)
     member_id = request.member_id or short_id(context.fresh_id)
-    fence_size(update.group, groups.config.group_consumer_max_size, "consumer", member_id, request.instance_id)
-    return _advance(update, request, context, _member_before(update, request, member_id))
+    successor = None if context.behaviours.successors_need_a_place else request.instance_id
+    fence_size(update.group, groups.config.group_consumer_max_size, "consumer", member_id, successor)
+    return _advance(update, request, context, _member_before(update, request, member_id, context.behaviours))
 
 
 def _cached(
@@ -213,11 +215,11 @@ def _merge_request(
     return replace(old, **changes) if changes else old  # type: ignore[arg-type]  # each under its field's name
 
 
-def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
+def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
     """Refuses requests that are invalid in every state. Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if not request.member_id and (
-        api_version >= MEMBER_ID_REQUIRED_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH
+        context.api_version >= MEMBER_ID_REQUIRED_SINCE or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH
     ):
         raise invalid("MemberId can't be empty.")
     if not request.group_id:
@@ -232,6 +234,8 @@ def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, api_version: 
             raise invalid("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+        if not request.subscribed_topic_names and context.behaviours.joining_without_topics_is_invalid:
+            raise invalid("SubscribedTopicNames must be set in first request.")
     if request.server_assignor is not None and request.server_assignor not in groups.assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -240,7 +244,9 @@ def _check(groups: Groups, request: ConsumerGroupHeartbeatRequest, api_version: 
         )
 
 
-def _member_before(update: ConsumerUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str) -> ConsumerMember:
+def _member_before(
+    update: ConsumerUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str, behaviours: Behaviours
+) -> ConsumerMember:
     """The member as it was before this heartbeat: one of the group, or one that joins it.
 
     Raises UNRELEASED_INSTANCE_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
@@ -248,7 +254,9 @@ def _member_before(update: ConsumerUpdate, request: ConsumerGroupHeartbeatReques
     if request.member_epoch == JOINING_EPOCH:
         if request.instance_id is not None:
             return join(update, member_id, request.instance_id, speaks_classic=False)
-        return update.group.member_or_new(member_id)
+        member = update.group.member_or_new(member_id)
+        if not (behaviours.rejoining_is_fenced and member.previous_member_epoch > JOINING_EPOCH):
+            return member
 
     def owns_no_more(member: ConsumerMember) -> bool:
         owned = _owned(request)

@@ -125,10 +125,11 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
         removed, added = self._topics_changed(old, new, regex_dropped=regex_dropped)
         new_hash = metadata_hash(group, removed, added, self.groups.catalog, is_known=is_known)
         group.soft.catalog_version = self.groups.catalog.version
+        reason = None
         if not cause and new_hash != group.metadata_hash:
-            cause = "a subscribed topic changed"
+            cause, reason = "a subscribed topic changed", self.deletions(group.subscribed)
         if cause:
-            self.raise_epoch(new_hash, cause, new.member_id)
+            self.raise_epoch(new_hash, cause, new.member_id, reason)
         if group.has_partition_metadata:
             self.records.append(records.partition_metadata_tombstone(self.group_id))
 

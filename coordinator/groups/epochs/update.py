@@ -12,10 +12,11 @@ streams/update.py add the steps of their heartbeats.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
+from coordinator.groups.catalog import with_deletions
 from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import LEAVING_FOR_A_WHILE_EPOCH, ModernMember
 from coordinator.groups.epochs.soft_state import Rebalance
@@ -149,6 +150,11 @@ class ModernUpdate(GroupUpdate, ABC, Generic[Group, Member, Part]):
     @abstractmethod
     def _raise_epoch_without(self, members: Sequence[Member], cause: str, reason: str | None = None) -> None:
         """Writes the group epoch of the group without these members, and other records that their removal needs."""
+
+    def deletions(self, names: Container[str]) -> str | None:
+        """Which of these topics were deleted since the last rebalance began, and who asked for it."""
+        rebalances = self.group.soft.rebalances
+        return with_deletions(None, self.groups.catalog, names, rebalances[-1].started_ms if rebalances else 0)
 
     def start_rebalance(self, cause: str, reason: str | None) -> None:
         """Raises the group's epoch although nothing has changed; a later heartbeat computes a target for it."""

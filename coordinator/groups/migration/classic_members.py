@@ -26,8 +26,9 @@ ones, their heartbeats also compute a target that is due, unlike in Kafka, where
 
 from dataclasses import replace
 
+from coordinator.groups.administration import REMOVED
 from coordinator.groups.classic.join_attempt import JoinAttempt
-from coordinator.groups.classic.leave import Identity, MemberResult, identities, leave_response
+from coordinator.groups.classic.leave import Identity, MemberResult, identities, leave_response, removal_reason
 from coordinator.groups.classic.responses import join_error
 from coordinator.groups.consumer.group import (
     NO_PARTITIONS,
@@ -69,6 +70,7 @@ from coordinator.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from coordinator.protocol.releases import Behaviours
 from coordinator.protocol.subscription import Subscription, parse_subscription
 from coordinator.runtime.result import RequestContext, Result
 
@@ -98,12 +100,15 @@ def join(
 
 def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
     request, context, now_ms = attempt.request, attempt.context, attempt.now_ms
-    if groups.config.group_consumer_migration_policy == DISABLED:
+    behaviours = context.behaviours
+    is_disabled = groups.config.group_consumer_migration_policy == DISABLED
+    if is_disabled and not behaviours.classic_members_always_join:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     is_new = not request.member_id
     member_id = short_id(context.fresh_id) if is_new else request.member_id
     instance_id = request.group_instance_id
-    fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, instance_id)
+    successor = None if behaviours.successors_need_a_place else instance_id
+    fence_size(group, groups.config.group_consumer_max_size, "consumer", member_id, successor)
     _check_protocols(group, attempt)
     if is_new and instance_id is None and context.api_version >= MEMBER_ID_REQUIRED_SINCE:
         return Result(join_error(context.api_version, ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -112,7 +117,8 @@ def _join(groups: Groups, group: ConsumerGroup, attempt: JoinAttempt) -> Result:
         old = group.members.get(member_id) or ConsumerMember(member_id=member_id)
     else:
         holder = _holder(group, request.member_id, instance_id)
-        if holder is not None and may_downgrade_replacing(groups, group, holder):
+        may_downgrade = not behaviours.static_members_turn_classic_alone
+        if holder is not None and may_downgrade and may_downgrade_replacing(groups, group, holder):
             if not is_new:
                 _fence_claimed_generation(request, holder)
             return _turn_classic(update, holder, member_id, _subscription(attempt), attempt)
@@ -363,12 +369,15 @@ def leave(
     """
     update = ConsumerUpdate(groups, group, now_ms)
     gone: dict[str, ConsumerMember] = {}
+    removals: list[str] = []
     results: list[MemberResult] = []
     for each in identities(request, context.api_version):
         code = ErrorCode.NONE
         try:
-            member = _leaving(group, each)
+            member = _leaving(group, each, context.behaviours)
             if member.member_id not in gone:
+                removal = removal_reason(each, member.client_id, context)
+                removals += () if removal is None else (removal,)
                 update.facts.append(
                     member_left(
                         group.group_id,
@@ -376,7 +385,7 @@ def leave(
                         member.member_id,
                         member.instance_id,
                         member.member_epoch,
-                        each.reason,
+                        each.reason if removal is None else f"{REMOVED}: {removal}",
                     )
                 )
             gone[member.member_id] = member
@@ -386,11 +395,13 @@ def leave(
                 groups, group.group_id, each.member_id, each.group_instance_id, -1, error, "LeaveGroup"
             )
         results.append(MemberResult(each.member_id, each.group_instance_id, code))
-    update.remove(list(gone.values()), "a member left")
+    update.remove(list(gone.values()), REMOVED if removals else "a member left", next(iter(removals), None))
     return update.result(leave_response(results, context.api_version))
 
 
-def _leaving(group: ConsumerGroup, each: Identity) -> ConsumerMember:
+def _leaving(group: ConsumerGroup, each: Identity, behaviours: Behaviours) -> ConsumerMember:
+    if behaviours.only_classic_members_leave_by_name:
+        return _classic_member(group, each.member_id, each.group_instance_id)
     if each.group_instance_id is None:
         return member_of(group, each.member_id)
     member_id = each.member_id or group.static_members.get(each.group_instance_id, "")

@@ -7,13 +7,16 @@ from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.migration.downgrade import downgrade_without, may_downgrade_without
 from coordinator.groups.migration.upgrade import group_to_join
 from coordinator.groups.state import Groups
+from coordinator.protocol.releases import Behaviours
 
 
 class Conversions:
     """Online migration between the classic and the consumer protocol, both ways."""
 
-    def update_to_join(self, groups: Groups, group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
-        return group_to_join(groups, group_id, member_id, now_ms)
+    def update_to_join(
+        self, groups: Groups, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int
+    ) -> ConsumerUpdate:
+        return group_to_join(groups, group_id, member_id, behaviours, now_ms)
 
     def downgrades_without(self, update: ConsumerUpdate, leaving: Sequence[ConsumerMember]) -> bool:
         if not may_downgrade_without(update.groups, update.group, leaving):

@@ -35,10 +35,11 @@ from coordinator.groups.settings import BIDIRECTIONAL, UPGRADE
 from coordinator.groups.state import Groups
 from coordinator.protocol.codec import DecodeError
 from coordinator.protocol.errors import ErrorCode, KafkaError
+from coordinator.protocol.releases import Behaviours
 from coordinator.protocol.subscription import Subscription, TopicPartitions, parse_assignment, parse_subscription
 
 
-def group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) -> ConsumerUpdate:
+def group_to_join(groups: Groups, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int) -> ConsumerUpdate:
     """An update of the consumer group that this member joins: existing, new, or converted from a classic group.
 
     Raises: GROUP_ID_NOT_FOUND (a group of another kind that cannot be converted), GROUP_MAX_SIZE_REACHED (`limit.groups`).
@@ -52,14 +53,18 @@ def group_to_join(groups: Groups, group_id: str, member_id: str, now_ms: int) ->
     if other is not None and classic is None:
         raise groups.not_found(group_id, Kind.CONSUMER)
     if classic is None or classic.is_empty:
-        update = ConsumerUpdate(groups, ConsumerGroup(group_id, NO_FENCE), now_ms)
+        group = ConsumerGroup(group_id, NO_FENCE)
+        if behaviours.epochs_begin_at_0:
+            group.set_group_epoch(0, 0, NO_FENCE)
+            group.set_target_epoch(0, 0)
+        update = ConsumerUpdate(groups, group, now_ms)
         if classic is None:
             groups.admit(group_id)
         else:
             update.replace(groups, classic, Kind.CONSUMER, update.group_epoch, member_id)
         return update
     _check_upgrade_allowed(groups, classic)
-    return _upgrade(groups, classic, member_id, now_ms)
+    return _upgrade(groups, classic, member_id, behaviours, now_ms)
 
 
 def _check_upgrade_allowed(groups: Groups, classic: ClassicGroup) -> None:
@@ -79,10 +84,12 @@ def _refused(classic: ClassicGroup, why: str) -> KafkaError:
     )
 
 
-def _upgrade(groups: Groups, classic: ClassicGroup, joining_id: str, now_ms: int) -> ConsumerUpdate:
+def _upgrade(
+    groups: Groups, classic: ClassicGroup, joining_id: str, behaviours: Behaviours, now_ms: int
+) -> ConsumerUpdate:
     group_id = classic.group_id
     epoch = max(classic.generation, EPOCH_AT_FIRST)
-    members = _members(groups.catalog, classic, epoch)
+    members = _members(groups.catalog, classic, epoch, behaviours)
     held = {member.member_id: _names(groups.catalog, member) for member in members}
     fence = classic.fence.converted(epoch, held)
     group = ConsumerGroup(group_id, fence)
@@ -131,7 +138,7 @@ def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
     update.disarm(resync_key(classic))
 
 
-def _members(catalog: Catalog, classic: ClassicGroup, epoch: int) -> list[ConsumerMember]:
+def _members(catalog: Catalog, classic: ClassicGroup, epoch: int, behaviours: Behaviours) -> list[ConsumerMember]:
     """The members with the partitions that they hold; each partition is held by one member."""
     readings = []
     for member in classic.members.values():
@@ -140,7 +147,9 @@ def _members(catalog: Catalog, classic: ClassicGroup, epoch: int) -> list[Consum
             assignment = parse_assignment(member.assignment)
         except DecodeError:
             raise _refused(classic, "the embedded consumer protocol is malformed") from None
-        if assignment.user_data:
+        if not member.assignment and behaviours.upgrade_needs_assignments:
+            raise _refused(classic, "the embedded consumer protocol is malformed")
+        if assignment.user_data and not behaviours.upgrade_drops_user_data:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"Cannot upgrade classic group {classic.group_id} to consumer group because an unsupported custom "

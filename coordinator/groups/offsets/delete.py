@@ -21,6 +21,7 @@ from itertools import chain, islice
 from coordinator.groups.classic.records import new_group_metadata
 from coordinator.groups.group import Group
 from coordinator.groups.offsets.records import GroupTombstones, offset_commit_tombstone
+from coordinator.groups.offsets.rewound import deleted_facts
 from coordinator.groups.offsets.value import NO_TOPIC_ID
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode, KafkaError
@@ -62,19 +63,16 @@ def delete(groups: Groups, request: OffsetDeleteRequest, context: RequestContext
         if not subscribed:
             requested = ((topic.name, each.partition_index) for each in topic.partitions)
             deleted.update((key, None) for key in requested if key in committed or key in pending)
+    facts = (*_facts(len(deleted), "OffsetDelete"), *deleted_facts(groups, group, deleted, context))
     is_left_empty = topics and group.is_empty and not pending and deleted.keys() >= committed.keys()
     if is_left_empty and context.behaviours.offset_delete_ends_an_empty_group:
-        return _end(groups, group, deleted, OffsetDeleteResponse(topics=topics))
+        # Before Kafka 4.0 an empty group ends with its last offset.
+        tombstones, disarmed = groups.end(group)
+        everything = GroupTombstones()
+        everything.add(group.group_id, deleted, tombstones)
+        return Result(OffsetDeleteResponse(topics=topics), everything, disarmed, facts=facts)
     records = _delete(groups, group, deleted, now_ms)
-    return Result(OffsetDeleteResponse(topics=topics), records, facts=_facts(len(deleted), "OffsetDelete"))
-
-
-def _end(groups: Groups, group: Group, deleted: Mapping[tuple[str, int], None], reply: OffsetDeleteResponse) -> Result:
-    """Before Kafka 4.0 an empty group ends with its last offset."""
-    tombstones, disarmed = groups.end(group)
-    records = GroupTombstones()
-    records.add(group.group_id, dict(deleted), tombstones)
-    return Result(reply, records, disarmed, facts=_facts(len(deleted), "OffsetDelete"))
+    return Result(OffsetDeleteResponse(topics=topics), records, facts=facts)
 
 
 def topics_deleted(topic_ids: Mapping[str, bytes], run: RunPieces, groups: Groups, now_ms: int) -> Result:

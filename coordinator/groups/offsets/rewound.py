@@ -7,12 +7,16 @@ says who committed, whose partition it was, and from where to where the offset w
 A commit without a member id is an administrator's if the group has members at other times (kafka-consumer-groups
 --reset-offsets, an admin client): Kafka accepts it only while the group is empty. A group that never had members has consumers
 that assign partitions to themselves.
+
+A deletion of offsets leaves the same event, because members begin by their auto.offset.reset then.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
-from coordinator.groups.events import OFFSETS_RESET, OFFSETS_REWOUND
+from coordinator.groups.events import OFFSETS_RESET, OFFSETS_REWOUND, event_only
+from coordinator.groups.group import Group
 from coordinator.groups.offsets.pending import Partition
 from coordinator.groups.offsets.records import OffsetCommits
 from coordinator.groups.offsets.value import NO_TOPIC_ID, decode, read_offset
@@ -23,8 +27,13 @@ from coordinator.runtime.result import Fact, MessageEvent, RequestContext
 BY_MEMBER = "a member committed an earlier offset"
 BY_ADMINISTRATOR = "an administrator reset the offsets"
 BY_CONSUMER = "a consumer without a group committed an earlier offset"
+DELETED = "an administrator deleted the offsets"
+NO_OFFSET = -1
+"""The committed offset of a partition whose offset was deleted."""
 _NAMED_MAX = 10
 """Partitions that a line of the server's log names."""
+_DELETED_NAMED_MAX = 200
+"""Partitions that the event of a deletion names: a group may have many thousands."""
 
 
 def go_back(groups: Groups, group_id: str, partitions: Iterable[Partition], offsets: Iterable[int]) -> bool:
@@ -86,3 +95,28 @@ def rewound_facts(groups: Groups, request: Any, records: OffsetCommits, context:
     )
     event = MessageEvent(OffsetsRewoundKey(group_id), value) if groups.emits_refused else None
     return (Fact(OFFSETS_RESET if cause is BY_ADMINISTRATOR else OFFSETS_REWOUND, fields, event),)
+
+
+def deleted_facts(
+    groups: Groups, group: Group, partitions: Iterable[Partition], context: RequestContext
+) -> tuple[Fact, ...]:
+    """A fact if an administrator deletes committed offsets of the group; call it before the tombstones are replayed."""
+    committed = groups.offsets.by_group.get(group.group_id, {})
+    topics: dict[str, OffsetsRewoundValue.TopicOffsets] = {}
+    for topic, index in islice((each for each in partitions if each in committed), _DELETED_NAMED_MAX):
+        topic_id = groups.catalog.topic_id(topic) or NO_TOPIC_ID
+        entry = topics.setdefault(topic, OffsetsRewoundValue.TopicOffsets(topic, topic_id, []))
+        (previous,) = read_offset(committed[topic, index])
+        entry.partitions.append(OffsetsRewoundValue.PartitionOffset(index, NO_OFFSET, previous, None))
+    if not topics or not groups.emits_refused:
+        return ()
+    value = OffsetsRewoundValue(
+        group_kind=group.kind,
+        cause=DELETED,
+        member_id="",
+        client_id=context.client_id,
+        client_host=context.client_host,
+        principal=context.link.principal,
+        topics=list(topics.values()),
+    )
+    return (event_only(MessageEvent(OffsetsRewoundKey(group.group_id), value)),)

@@ -61,7 +61,7 @@ class ShareUpdate(ModernUpdate[ShareGroup, ShareMember, Partitions]):
         group, catalog = self.group, self.groups.catalog
         if new is not old:
             self.records.append(records.member_metadata(self.group_id, new))
-        cause = ""
+        cause, reason = "", None
         if new.topics != old.topics:
             cause = "a member's subscription changed" if old.member_epoch else "a member joined"
         elif group.target_epoch >= group.group_epoch and self._has_unassigned():
@@ -70,10 +70,10 @@ class ShareUpdate(ModernUpdate[ShareGroup, ShareMember, Partitions]):
         if cause or group.soft.catalog_version != catalog.version:
             new_hash = topics_hash(catalog, names)
             group.soft.catalog_version = catalog.version
-            if new_hash != group.metadata_hash:
-                cause = cause or "a subscribed topic changed"
+            if not cause and new_hash != group.metadata_hash:
+                cause, reason = "a subscribed topic changed", self.deletions(names)
             if cause:
-                self._raise_epoch(new_hash, cause, new.member_id)
+                self._raise_epoch(new_hash, cause, new.member_id, reason)
         target_epoch, part = self._retarget(new)
         stepped = self._reconcile(new, target_epoch, part, has_changed=bool(cause))
         self._initialize(names)

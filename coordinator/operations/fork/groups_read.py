@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coordinator.fastpath.bulk_replay import bulk_replayers
+from coordinator.groups.catalog import NO_DELETIONS
 from coordinator.groups.classic.group import ClassicGroup
 from coordinator.groups.classic.records import VERSION
 from coordinator.groups.group import Group
@@ -78,6 +79,7 @@ class _NoTopics:
     """A catalog without topics: a replay does not ask for any."""
 
     version = 0
+    deletions = NO_DELETIONS
 
     def topic_names(self) -> Sequence[str]:
         return ()

@@ -126,8 +126,8 @@ function waits(event, who) {
 
 function rewound(event) {
   const partitions = event.topics.flatMap((topic) => topic.partitions.map((each) => ({ name: `${topic.topic_name}-${each.partition}`, ...each })));
-  const first = partitions.slice(0, 3).map((each) => `${each.name} ${each.previous_offset} to ${each.committed_offset}`).join(", ");
-  const records = partitions.reduce((sum, each) => sum + each.previous_offset - each.committed_offset, 0);
+  const first = partitions.slice(0, 3).map((each) => `${each.name} ${each.previous_offset} to ${each.committed_offset < 0 ? "none" : each.committed_offset}`).join(", ");
+  const records = partitions.reduce((sum, each) => sum + (each.committed_offset < 0 ? 0 : each.previous_offset - each.committed_offset), 0);
   return `${first}${partitions.length > 3 ? ` and ${partitions.length - 3} more` : ""}; ${count(records, "record")} again`;
 }
 

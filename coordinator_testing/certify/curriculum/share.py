@@ -1,5 +1,6 @@
 """Share groups (KIP-932): members that die with records, locks that end, acknowledgements that are lost or refused."""
 
+import asyncio
 from typing import Unpack
 
 from coordinator.rules.model import Entry
@@ -205,8 +206,8 @@ async def delivery_limit_reached(stage: Stage) -> None:
     for delivery in range(1, _LIMIT + 1):
         await _delivered(stage, delivery, mark)  # of two instances, the second may get what the first was killed with
         members = [await stage.member_of(each) for each in stage.instances]
-        for each in stage.instances:
-            await stage.kill(each)
+        # Together, or the second may be given what the first was killed with, a moment before its own end.
+        await asyncio.gather(*(stage.kill(each) for each in stage.instances))
         for member_id in members:
             await stage.remove_if_member(member_id)
         if delivery == _LIMIT:

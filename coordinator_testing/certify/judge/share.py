@@ -265,20 +265,24 @@ def acknowledged_unheld(promise: str, history: History) -> Finding:
 
 
 def _unheld(deliveries: Deliveries, partition: int) -> Iterator[tuple[Acknowledged, str]]:
-    """Those for records that the process never had, or had done with. One whose lock has ended need not know it yet."""
-    holds: dict[tuple[tuple[int, int], int], Acknowledged | None] = {}
-    """Process and offset -> how it was done with; None: it holds the record."""
+    """Those for records that the process never had, or had done with. One whose lock has ended need not know it yet: it may
+    acknowledge a record as often as it was sent it.
+    """
+    sent = Counter[tuple[tuple[int, int], int]]()
+    """Process and offset -> how often the process was sent the record and has not done with it."""
+    done: dict[tuple[tuple[int, int], int], Acknowledged] = {}
     for each in deliveries.in_order(partition):
         if isinstance(each, Sent):
-            holds.update(dict.fromkeys((each.run, offset) for offset in range(each.first, each.last + 1)))
+            sent.update((each.run, offset) for offset in range(each.first, each.last + 1))
             continue
         key = each.run, each.offset
-        if key not in holds:
+        if key not in sent:
             yield each, "which the process was not sent"
-        elif (before := holds[key]) is not None:
-            yield each, f"after {cite(before.entry)} had done so"
+        elif not sent[key]:
+            yield each, f"after {cite(done[key].entry)} had done so"
         elif each.type != RENEW and each.is_answered and each.error not in _REPEATED:
-            holds[key] = each
+            sent[key] -= 1
+            done[key] = each
 
 
 def progress(promise: str, history: History) -> Finding:

@@ -380,6 +380,14 @@ def test_an_instance_id_is_taken_over_after_its_holder_left_for_a_while():
     assert (request.error.name, request.reply.error_message) == ("UNKNOWN_MEMBER_ID", "Instance id other is unknown.")
 
 
+def test_who_takes_over_an_instance_id_with_more_topics_shares_nothing_with_its_predecessor():
+    h = ConsumerHarness(group_consumer_assignment_interval_ms=0)
+    h.join_modern(member_id="a", instance="i")
+    h.beat(member_id="a", epoch=-2, instance="i")
+    request = h.join_modern(member_id="b", instance="i", topics=("t", "u"))
+    assert h.assigned(request) == {"t": [0, 1, 2, 3], "u": [0, 1]}
+
+
 def test_a_member_that_stays_away_too_long_is_removed():
     h = ConsumerHarness()
     h.join_modern(instance="i")
@@ -435,3 +443,27 @@ def test_the_causes_of_rebalances_and_the_members_waited_for_are_kept_and_emitte
     assert [each.cause for each in group.past_rebalances] == [each.cause for each in group.soft.rebalances]
     h.restart()
     assert (h.consumer().last_rebalance, h.consumer().past_rebalances) == (None, [])
+
+
+def test_what_a_member_no_longer_subscribes_to_goes_to_the_others():
+    h = ConsumerHarness(group_consumer_assignment_interval_ms=0)
+    a, b = Modern(h, "a"), Modern(h, "b")
+    settle(h, [a, b])
+    h.beat(member_id="a", epoch=a.epoch, topics=("u",))
+    parts = {
+        member_id: {key: set(part) for key, part in each.items()} for member_id, each in h.consumer().target.items()
+    }
+    assert parts == {"a": {h.id_of("u"): {0, 1}}, "b": {h.id_of("t"): {0, 1, 2, 3}}}
+
+
+def test_a_member_in_an_unknown_state_must_start_again_without_partitions():
+    """Its record was written by a newer Kafka."""
+    h = ConsumerHarness()
+    h.join_modern()
+    h.records[-1].value.state = 99
+    h.restart()
+    h.advance(INTERVAL_MS)
+    h.join_modern(member_id="n")
+    assert h.beat(epoch=2).error is ErrorCode.FENCED_MEMBER_EPOCH
+    request = h.join_modern()
+    assert (request.error, request.reply.member_epoch) == (ErrorCode.NONE, 3)

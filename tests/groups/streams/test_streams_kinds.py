@@ -10,6 +10,7 @@ from coordinator.groups.streams.group import find_streams_group
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import ConsumerGroupHeartbeatRequest, OffsetCommitKey, OffsetCommitValue
 from coordinator.requests import consumer_group_heartbeat as consumer_api
+from coordinator.runtime.internal_request import InternalRequest
 from coordinator.runtime.result import Record, Result
 from tests.groups.streams.streams_world import DELAY_MS, StreamsHarness
 
@@ -107,7 +108,7 @@ def test_a_deleted_streams_group_leaves_nothing(h):
     h.arrive()
     h.write(OFFSET)
     h.beat("m", -1)
-    result = delete_groups(h.groups, ["g"], None, h.now_ms)
+    result = delete_groups(h.groups, ["g"], InternalRequest(None, print), h.now_ms)
     h._apply(result)
     assert h.groups.by_id.get("g") is None
     assert h.durable() == h.durable(h.records)
