@@ -35,6 +35,8 @@ class SharedShard:
         """The epoch of the claim by which another worker had the log when it was copied; 0: there is no copy."""
         self._next_sequence = 0
         """Of the first piece that is not copied."""
+        self._last_hash = 0
+        """Of the last part or piece that was read of the log."""
         self._lengths: list[int] = []
         """Of what was read of the log."""
 
@@ -106,8 +108,7 @@ class SharedShard:
         self._lengths, self._next_sequence = [], 0
         async with aclosing(engine.read(self.name, claim)) as reading:  # type: ignore[type-var]
             async for sequence, batches in reading:
-                self._append(batches)
-                self._next_sequence = sequence + 1
+                self._append(sequence, batches)
                 unflushed_bytes += len(batches)
                 if unflushed_bytes >= FLUSH_BYTES:
                     log.flush()
@@ -115,25 +116,31 @@ class SharedShard:
         log.flush()
 
     async def _read_on(self, engine: Engine, end: float = inf) -> bool:
-        """Copies the pieces that follow, up to a sequence. Returns whether all are there. Raises as `copy`."""
-        for sequence, batches in await engine.tail(self.name, self._next_sequence):
+        """Copies the pieces that follow, up to a sequence. Returns whether all are there. Raises as `copy`.
+
+        The last piece that was read must be there still. A failover of the engine may have lost it, with the claim by which it
+        was appended, and others may have its sequence and their claim its epoch.
+        """
+        pieces = await engine.tail(self.name, max(self._next_sequence - 1, 0))
+        if self._next_sequence:
+            hashes = [hash(batches) for _, batches in pieces]
+            if self._last_hash not in hashes:
+                return False
+            del pieces[: hashes.index(self._last_hash) + 1]
+        for sequence, batches in pieces:
             if sequence == self._next_sequence < end:
-                self._append(batches)
-                self._next_sequence += 1
+                self._append(sequence, batches)
         self.log.flush()
         return self._next_sequence == end
 
     def continues(self, owner: Owner | None) -> bool:
-        """Whether the copy may be continued by who claims the log from this owner: nobody else has claimed it since.
-
-        An append that was seen and then lost, as in a failover, ends the claim by which it was made. So no other piece
-        has its sequence unless somebody has claimed the log.
-        """
+        """Whether the copy may be continued by who claims the log from this owner: nobody else has claimed it since."""
         return owner is not None and 0 < self.copied_epoch == owner.epoch - (owner.worker is None)
 
-    def _append(self, batches: bytes) -> None:
+    def _append(self, sequence: int, batches: bytes) -> None:
         self.log.append_replayed(batches)
         self._lengths.append(len(batches))
+        self._next_sequence, self._last_hash = sequence + 1, hash(batches)
 
     async def _replay(self, engine: Engine, claim: Claim) -> None:
         copied_epoch, self.copied_epoch = self.copied_epoch, 0

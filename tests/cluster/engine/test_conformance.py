@@ -272,6 +272,9 @@ async def test_anybody_reads_the_tail_of_a_log(connect):
     assert await writer.append(pieces(claim, b"a", b"b", b"c")) == frozenset()
     assert await reader.tail(LOG, 1) == [(1, b"b"), (2, b"c")]
     assert await reader.tail(LOG, 3) == []
+    assert await reader.tail(LOG, 2) == [(2, b"c")]
+    assert await writer.append(pieces(claim, b"d", first=3)) == frozenset()
+    assert await reader.tail(LOG, 2) == [(2, b"c"), (3, b"d")]
 
 
 async def read(engine, log):
@@ -289,6 +292,7 @@ async def test_anybody_reads_a_log_from_its_newest_snapshot_on(connect):
     await writer.snapshot(claim, 3, parts_of([b"ab", b"c"]))
     assert await read(reader, LOG) == [(2, b"ab"), (2, b"c"), (3, b"d")]
     assert await reader.tail(LOG, 1) == [(3, b"d")]
+    assert await reader.tail(LOG, 3) == [(3, b"d")]
     assert await writer.append(pieces(claim, b"e", first=4)) == frozenset()
     assert await reader.append(pieces(await claim_one(reader, LOG, worker(2)), b"f")) == frozenset()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 from typing import Any, cast
 
 import pytest
@@ -119,6 +120,37 @@ async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
             await eventually(lambda group=group: fetch(client, group, "t"), (0, number))
         assert moving
         assert replayed == []
+
+
+async def test_a_copy_of_what_the_engine_has_lost_is_not_served(tmp_path, monkeypatch):
+    """A failover may take back the end of a log, and the epochs say nothing of it when another worker has written since."""
+    monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
+    monkeypatch.setattr(ownership, "DRAIN_S", 600.0)
+    async with workers(tmp_path, PATIENT) as world:
+        first, second = await world.start(1, 2)
+        await world.until_spread()
+        assert await create_topic(first, "t") == 0
+        await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+        groups = (f"group-{number}" for number in itertools.count())
+        shard_of = first.server.groups.shard_of
+        group = next(each for each in groups if world.owner(shard_of(each).index) is second)
+        for offset in (1, 2):
+            assert await commit(await second.client(), group, "t", offset) == 0
+        name = f"__consumer_offsets-{shard_of(group).index}"
+        copy, pieces, replayed = SharedShard.copy, world.store.logs[name].pieces, []
+
+        async def replace_what_is_copied(shard, engine, epoch):
+            await copy(shard, engine, epoch)
+            if shard.name == name:
+                last = max(pieces)  # the base offset comes first, and no checksum covers it
+                pieces[last] = pieces[last][:8] + pieces[last - 1][8:]
+
+        monkeypatch.setattr(SharedShard, "copy", replace_what_is_copied)
+        spy_on_replays(first, replayed)
+        await world.stop(second)
+        client = await first.client()
+        await eventually(lambda: fetch(client, group, "t"), (0, 1))
+        assert [claim.log for claim in replayed] == [name]
 
 
 async def test_of_logs_that_are_claimed_together_the_shortest_is_replayed_first(tmp_path):
