@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, EngineSettings, Fenced, Piece, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, EngineSettings, Fenced, Piece, Worker, claim_one
 from coordinator.cluster.workers.joining import CLUSTER_LOG
 from coordinator.log.batch import BatchHeader
 from coordinator.log.recovery import DamagedLog
@@ -74,7 +74,7 @@ class _Import:
     async def run(self, folders: list[LogFolder]) -> Imported:
         if await self._engine.owners():
             raise JournalFailed("the journal is not empty: name another --journal-cluster, or remove what it has")
-        identity = await self._engine.claim(CLUSTER_LOG, self._worker, seen=0)
+        identity = await claim_one(self._engine, CLUSTER_LOG, self._worker, seen=0)
         logs = [each for each in folders if topic_of(each.name)]
         records = 0
         for each in logs:
@@ -86,7 +86,7 @@ class _Import:
 
     async def _copy(self, folder: LogFolder) -> int:
         """Appends a log; returns its number of records. The folder is read in a thread, which waits for each append."""
-        claim = await self._engine.claim(folder.name, self._worker, seen=0)
+        claim = await claim_one(self._engine, folder.name, self._worker, seen=0)
         loop, noted = asyncio.get_running_loop(), folder.checkpoint
         start_offset = 0 if noted is None else noted.start_offset
         gathered: list[bytes] = []

@@ -21,7 +21,7 @@ from pathlib import Path
 import uvloop
 
 from coordinator.cluster.engine.address import EngineAddress, engine_for
-from coordinator.cluster.engine.engine import Claim, Engine, EngineSettings, Piece, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, EngineSettings, Piece, Worker, claim_one
 from coordinator.cluster.engine.local.engine import LocalEngine
 from coordinator.cluster.engine.postgresql import sql
 from coordinator.cluster.engine.postgresql.engine import PostgresqlEngine
@@ -87,7 +87,7 @@ class Owned:
 
 
 async def measure_appends(engine: Engine, logs: int, records: int, ends: dict[str, int]) -> None:
-    owned = Owned(engine, [await engine.claim(log, WORKER) for log in LOGS[:logs]], ends)
+    owned = Owned(engine, [await claim_one(engine, log, WORKER) for log in LOGS[:logs]], ends)
     batches = Batches(records)
     times: list[float] = []
     warm, end = time.perf_counter() + 1, time.perf_counter() + 1 + SECONDS
@@ -108,7 +108,7 @@ async def measure_appends(engine: Engine, logs: int, records: int, ends: dict[st
 
 async def compare_with_one_log(engine: PostgresqlEngine) -> None:
     """The statement for any number of logs beside one that knows a single log, in turns."""
-    claim = await engine.claim(LOGS[0], WORKER)
+    claim = await claim_one(engine, LOGS[0], WORKER)
     connection = await engine._primary.connect(is_durable=True)  # noqa: SLF001 - its own connection, to compare with
     sequence, data = claim.next_sequence, Batches(RECORDS_IN_PIECE).at(0)
     times: dict[str, list[float]] = {"any number of logs": [], "one log": []}
@@ -140,13 +140,13 @@ async def parts() -> AsyncIterator[bytes]:
 
 async def measure_replay(engine: Engine) -> None:
     batches = Batches(RECORDS_IN_PIECE)
-    owned = Owned(engine, [await engine.claim(REPLAYED_LOG, WORKER)], {})
+    owned = Owned(engine, [await claim_one(engine, REPLAYED_LOG, WORKER)], {})
     for _ in range(REPLAYED // RECORDS_IN_PIECE // 100):
         await owned.append(batches, 100)
     await timed_replay(engine, f"{REPLAYED:,} records as pieces of {RECORDS_IN_PIECE}")
     if isinstance(engine, LocalEngine):
         return  # the supervisor compacts its logs itself
-    claim = await engine.claim(REPLAYED_LOG, WORKER)
+    claim = await claim_one(engine, REPLAYED_LOG, WORKER)
     begun = time.perf_counter()
     await engine.snapshot(claim, claim.next_sequence, parts())
     print(f"| snapshot of as many, with the removal of the pieces | {time.perf_counter() - begun:.2f} |")
@@ -155,10 +155,10 @@ async def measure_replay(engine: Engine) -> None:
 
 async def timed_replay(engine: Engine, name: str) -> None:
     begun = time.perf_counter()
-    claim = await engine.claim(REPLAYED_LOG, WORKER)
+    claim = await claim_one(engine, REPLAYED_LOG, WORKER)
     claimed_at = time.perf_counter()
     found = 0
-    async for data in engine.replay(claim):
+    async for _, data in engine.read(claim.log, claim):
         found += len(data)
     print(f"| claim | {claimed_at - begun:.4f} |")
     print_replay(name, found, time.perf_counter() - claimed_at)

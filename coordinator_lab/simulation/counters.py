@@ -12,6 +12,9 @@ each assumes that the other one is dead. If fencing leaves only one of them in c
 Each commit has a unique name as its metadata, so that a read shows which commit it sees. Workers use either protocol at
 random: versions 0-4 of TxnOffsetCommit after AddOffsetsToTxn, or version 5, which adds the group implicitly (KIP-890). A
 worker that gets no response starts over.
+
+So does one that waits for too long: an open transaction that moves to a server whose wall clock is an hour behind stays open
+for that hour, as in Kafka, unless a worker starts over.
 """
 
 from dataclasses import dataclass
@@ -39,6 +42,8 @@ _FENCED = {
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTION_ABORTABLE,
 }
+_STABLE_WITHIN_S = 60.0
+"""How long a reader waits for a stable offset, as a consumer (`default.api.timeout.ms`). Transactions time out far earlier."""
 _KNOWS_ABORTABLE = 4
 _ADDS_ITSELF = 5
 
@@ -131,8 +136,9 @@ class CounterReader(Client):
         raise NoResponse
 
     async def read(self, group: str) -> int:
-        """The stable offset; -1 if there is none. Raises NoResponse."""
+        """The stable offset; -1 if there is none. Raises NoResponse, also if it is not stable in time."""
         version = self.random.choice([7, 8, 9])
+        deadline_s = self.world.loop.time() + _STABLE_WITHIN_S
         while True:
             known = self.count.known
             if version == 7:
@@ -149,6 +155,8 @@ class CounterReader(Client):
                 self.on_error("OffsetFetch", answered.error_code)
             partition = answered.topics[0].partitions[0]
             if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                if self.world.loop.time() > deadline_s:
+                    raise NoResponse
                 await self.think()
                 continue
             if partition.error_code:

@@ -9,7 +9,7 @@ sender is paused or dead, as packets do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -142,14 +142,6 @@ class MemoryStore:
                 log.pieces[sequence] = data
         return frozenset(refused)
 
-    def page(self, claim: Claim, sequence: int) -> list[bytes] | None:
-        """Pieces from a sequence on; None if the claim is fenced."""
-        if not self.holds(claim):
-            return None
-        pieces = self.logs[claim.log].pieces
-        until = min(sequence + PAGE_PIECES, claim.next_sequence)
-        return [pieces[number] for number in range(sequence, until)]
-
     def tail(self, name: str, sequence: int) -> list[tuple[int, bytes]]:
         log = self.logs.get(name) or _Log()
         return [(number, data) for number, data in log.pieces.items() if number >= sequence]
@@ -159,15 +151,12 @@ class MemoryStore:
         log = self.logs.get(name) or _Log()
         return log.covered, log.next_sequence, list(log.parts)
 
-    def pieces_now(self, name: str, sequence: int, until: int) -> list[bytes] | None:
+    def page(self, name: str, sequence: int, until: int) -> list[bytes] | None:
         """A page of pieces from a sequence on; None if a snapshot has replaced some of them."""
         log = self.logs[name]
         if sequence < log.covered:
             return None
         return [log.pieces[number] for number in range(sequence, min(sequence + PAGE_PIECES, until))]
-
-    def snapshot_parts(self, claim: Claim) -> list[bytes] | None:
-        return list(self.logs[claim.log].parts) if self.holds(claim) else None
 
     def cover(self, claim: Claim, upto: int, parts: list[bytes]) -> bool:
         """Replaces the snapshot and removes the pieces that it covers."""
@@ -241,43 +230,33 @@ class MemoryEngine:
         self._is_closed = True
         self._store.listeners.pop(self._notified, None)
 
-    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        claim = await self._run("claim", lambda: self._store.claim(log, worker, seen))
-        if claim is None:
-            raise Fenced(f"{log}: the epoch is not {seen} any more")
-        return claim
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        def claim() -> dict[str, Claim | None]:
+            return {log: self._store.claim(log, worker, epoch) for log, epoch in seen.items()}
 
-    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        for part in self._unless_fenced(claim, await self._run("replay", lambda: self._store.snapshot_parts(claim))):
-            yield part
-        sequence = claim.covered
-        while sequence < claim.next_sequence:
-            page = self._unless_fenced(claim, await self._run("replay", partial(self._store.page, claim, sequence)))
-            sequence += len(page)
-            for data in page:
-                yield data
+        claims = await self._run("claim", claim)
+        return {log: each or Fenced(f"{log}: the epoch is not {seen[log]} any more") for log, each in claims.items()}
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         return await self._run("tail", lambda: self._store.tail(log, sequence))
 
-    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+    async def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
+        if claim is not None:
+            self._ended.refuse(claim)
         sequence, until, parts = await self._run("read", lambda: self._store.extent(log))
+        if claim is not None:
+            if sequence != claim.covered:
+                raise EngineUnavailable(f"{log}: a newer snapshot is there")
+            until = claim.next_sequence
         for part in parts:
             yield sequence - 1, part
         while sequence < until:
-            page = await self._run("read", partial(self._store.pieces_now, log, sequence, until))
+            page = await self._run("read", partial(self._store.page, log, sequence, until))
             if page is None:
                 raise EngineUnavailable(f"{log}: a snapshot has replaced what was to be read")
             for data in page:
                 yield sequence, data
                 sequence += 1
-
-    def _unless_fenced(self, claim: Claim, answer: list[bytes] | None) -> list[bytes]:
-        if answer is None:
-            self._ended.end([claim])
-        self._ended.refuse(claim)
-        assert answer is not None
-        return answer
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         return await self._ended.append(pieces, lambda living: self._run("append", partial(self._store.append, living)))

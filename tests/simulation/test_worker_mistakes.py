@@ -110,17 +110,17 @@ def a_snapshot_stands_for_one_piece_too_many(patch):
 
 
 def a_replay_ignores_the_snapshot(patch):
-    replay = MemoryEngine.replay
+    read = MemoryEngine.read
 
-    async def without_snapshot(self, claim: Claim):
-        parts = len(self._store.logs[claim.log].parts)
-        async for data in replay(self, claim):
+    async def without_snapshot(self, log: str, claim: Claim | None = None):
+        parts = len(self._store.logs[log].parts)
+        async for each in read(self, log, claim):
             if parts:
                 parts -= 1
             else:
-                yield data
+                yield each
 
-    patch.setattr(MemoryEngine, "replay", without_snapshot)
+    patch.setattr(MemoryEngine, "read", without_snapshot)
 
 
 def a_shard_forgets_what_it_has_replayed(patch):

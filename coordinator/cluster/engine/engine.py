@@ -10,11 +10,12 @@ The rules for its caller:
   and from then on always the same.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-_LEAVING, _WANTS = MARKS = "LEAVING://", "WANTS://"
+_LEAVING, _WANTS, _READY = MARKS = "LEAVING://", "WANTS://", "READY://"
 """What the entries of `Worker.listeners` begin with that are no listeners. To a version that does not know them they are."""
 
 
@@ -41,10 +42,19 @@ class Worker(NamedTuple):
         marks = [each.removeprefix(_WANTS) for each in self.listeners.split(",") if each.startswith(_WANTS)]
         return {log: int(number) for log, _, number in (mark.rpartition(":") for mark in marks)}
 
-    def marked(self, *, is_leaving: bool, wants: Mapping[str, int]) -> "Worker":
+    @property
+    def ready(self) -> set[str]:
+        """The logs of others that it has copied, so that it can serve their shards a moment after it has claimed them."""
+        marks = [each.removeprefix(_READY) for each in self.listeners.split(",") if each.startswith(_READY)]
+        return {mark.removesuffix(":0") for mark in marks}
+
+    def marked(
+        self, *, is_leaving: bool = False, wants: Mapping[str, int] = MappingProxyType({}), ready: Iterable[str] = ()
+    ) -> "Worker":
         """The same worker with these marks."""
         entries = [each for each in self.listeners.split(",") if each and not each.startswith(MARKS)]
         entries += [f"{_WANTS}{log}:{number}" for log, number in wants.items()] + [f"{_LEAVING}:0"] * is_leaving
+        entries += [f"{_READY}{log}:0" for log in sorted(ready)]
         return self._replace(listeners=",".join(entries))
 
 
@@ -58,6 +68,11 @@ class Claim(NamedTuple):
     """The sequence of the first piece that this claim appends. Replay yields everything before it."""
     covered: int
     """The first sequence that the newest snapshot does not cover; the pieces from here to `next_sequence` are the tail."""
+
+    @property
+    def tail(self) -> int:
+        """How many pieces are to be replayed behind the snapshot."""
+        return self.next_sequence - self.covered
 
 
 class Summary(NamedTuple):
@@ -138,18 +153,13 @@ class Engine(Protocol):
         Raises: EngineRefused, with `reads_only` also if there is no such cluster; EngineUnavailable. The engine is closed then.
         """
 
-    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        """Takes a log over: from now on every older epoch is fenced. Waits for appends of the old owner that are under way.
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """Takes logs over: from now on every older epoch is fenced. Waits for appends of old owners that are under way.
 
-        `seen`: the epoch that `owners` had (0 for a log that nobody has claimed yet). If the log has another one by now,
-        somebody else was quicker, and nothing changes.
-        Raises: Fenced (see `seen`); LogFailed; EngineUnavailable: the log may be claimed, so claim it again.
-        """
-
-    def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        """Yields the parts of the newest complete snapshot, then the data of each piece behind it, in order.
-
-        Raises: Fenced; EngineUnavailable.
+        `seen`: log -> the epoch that `owners` had (0 for a log that nobody has claimed yet); None: whatever it is. If a log has
+        another one by now, somebody else was quicker, and its owner stays.
+        Returns each log's claim, or its error: Fenced (see `seen`); LogFailed; EngineUnavailable: the log may be claimed, so
+        claim it again. Raises: EngineUnavailable, which is that of every log.
         """
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
@@ -159,11 +169,12 @@ class Engine(Protocol):
         takes snapshots of a log that others follow leaves its last piece out, so that they notice it.
         """
 
-    def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+    def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
         """Yields the parts of the newest complete snapshot, then the pieces behind it, as far as they are there now, in order.
 
-        Each comes with its sequence; a part comes with that of the last piece which the snapshot stands for. Anybody may read;
-        it takes no claim. Raises: EngineUnavailable, also if a newer snapshot has replaced what was still to be read.
+        Each comes with its sequence; a part comes with that of the last piece which the snapshot stands for. Anybody may read.
+        `claim`: this worker's, of that log, which reads what was there when it was claimed: all of it, and nothing else.
+        Raises: Fenced, only with a claim; EngineUnavailable, also if a newer snapshot has replaced what was still to be read.
         """
 
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
@@ -201,6 +212,14 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Closes all connections. What is under way has an unknown outcome."""
+
+
+async def claim_one(engine: Engine, log: str, worker: Worker, seen: int | None = None) -> Claim:
+    """The claim of one log. Raises what `Engine.claim_all` returns or raises."""
+    found = (await engine.claim_all(worker, {log: seen}))[log]
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 async def no_parts() -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """One log that the supervisor keeps for the workers: who has it, and what of it is under way."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -46,8 +46,6 @@ class KeptLog(Claimed):
     def __init__(self, log: JournaledLog, make_writer: MakeWriter) -> None:
         super().__init__()
         self.log = log
-        self.claimed_end = log.end_offset
-        """The end of the log when it was claimed: what a replay yields."""
         self._writer: LogWriter = make_writer(log, self._on_durable, self._on_failure)
         self._under_way: deque[_UnderWay] = deque()
         self._starts: deque[int] = deque()
@@ -134,21 +132,16 @@ class KeptLog(Claimed):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def replay(self) -> Iterator[bytes]:
-        """What was in the log when it was claimed: the pieces, of which the oldest are one. Raises OSError, DamagedLog."""
-        next_offset = self.log.start_offset
-        for _, data in pages(self.log, self.claimed_end, self._starts):
-            next_offset = list(headers(data))[-1].next_offset
-            yield data
-        if next_offset < self.claimed_end:
-            # Compaction has removed the last batches. The owner goes on behind them.
-            yield empty_batch(self.claimed_end - 1)
-
     def read(self) -> Iterator[tuple[int, bytes]]:
         """The durable pieces, of which the oldest are one, and their sequences. Raises OSError, DamagedLog."""
-        before = self._first_sequence - 1
-        for count, data in pages(self.log, self.log.durable_offset, self._starts):
+        before, starts = self._first_sequence - 1, list(self._starts)
+        end_offset, next_offset = self.log.durable_offset, self.log.start_offset
+        for count, data in pages(self.log, end_offset, starts):
+            next_offset = list(headers(data))[-1].next_offset
             yield before + count, data
+        if next_offset < end_offset:
+            # Compaction has removed the last batches. Whoever claims the log goes on behind them.
+            yield before + bisect_left(starts, end_offset), empty_batch(end_offset - 1)
 
     def tail(self, sequence: int) -> list[tuple[int, bytes]]:
         """The durable pieces from a sequence on, of which the oldest are one. Raises OSError, DamagedLog."""
@@ -185,12 +178,12 @@ class KeptLog(Claimed):
 
 
 def _batches(log: Log, start: int, end: int) -> bytes:
-    """The batches of one piece, of which compaction leaves few. Raises OSError, DamagedLog."""
+    """The batches of one piece, of which compaction leaves few, or an empty one. Raises OSError, DamagedLog."""
     found, offset = b"", max(start, log.start_offset)
     while offset < end and (part := log.read(offset, PAGE_BYTES, offset_end=end)):
         found += part
         offset = list(headers(part))[-1].next_offset
-    return found
+    return found or empty_batch(end - 1)
 
 
 def _end_offset(data: bytes, offset: int) -> int:

@@ -127,17 +127,14 @@ class Store:
         if isinstance(log, KeptLog) and log.log.failed is not None:
             raise LogFailed(f"{name} cannot be written: {log.log.failed}")
         epoch = self._next_epoch(log, worker)
-        if not isinstance(log, KeptLog):
-            done(Claim(name, epoch, log.next_sequence, log.covered))
-            return
-        kept = log
 
         def settled() -> None:
-            if kept.epoch == epoch:
-                kept.claimed_end = kept.log.durable_offset
-            done(Claim(name, epoch, kept.next_sequence, kept.covered))
+            done(Claim(name, epoch, log.next_sequence, log.covered))
 
-        kept.when_idle(settled)
+        if isinstance(log, KeptLog):
+            log.when_idle(settled)
+        else:
+            settled()
 
     def _next_epoch(self, log: Claimed, worker: Worker | None) -> int:
         try:
@@ -232,15 +229,6 @@ class Store:
             _log.error("event=append_failed log=%s reason=%s", name, error)
 
     # --- reading ------------------------------------------------------------------------------------------------------
-
-    def replay(self, name: str, epoch: int) -> Iterator[bytes]:
-        """What the owner of a log replays. Raises Fenced; while it is read, OSError, DamagedLog."""
-        log = self._held(name, epoch)
-        return log.replay() if isinstance(log, KeptLog) else iter(())
-
-    def check_owner(self, name: str, epoch: int) -> None:
-        """Raises Fenced if the claim is not the newest."""
-        self._held(name, epoch)
 
     def tail(self, name: str, sequence: int) -> list[tuple[int, bytes]]:
         """The pieces of a log from a sequence on. Raises OSError, DamagedLog."""

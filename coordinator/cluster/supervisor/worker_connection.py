@@ -5,7 +5,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from coordinator.cluster.engine.engine import EngineUnavailable, Fenced, Worker
 from coordinator.cluster.engine.local import wire
@@ -19,16 +19,6 @@ _log = logging.getLogger(__name__)
 Answer = Callable[[Any], None]
 
 
-class _Replay(NamedTuple):
-    """A log that a worker reads page by page."""
-
-    log: str
-    epoch: int | None
-    """Of the claim that must be the newest; None: anybody may read."""
-    frames: Generator[bytes, None, None]
-    """Encoded pieces."""
-
-
 class WorkerConnection(asyncio.Protocol):
     """One connection. Requests are answered in any order."""
 
@@ -38,7 +28,8 @@ class WorkerConnection(asyncio.Protocol):
         self._on_note = on_note
         self._reader = wire.FrameReader()
         self._transport: asyncio.Transport | None = None
-        self._replays: dict[int, _Replay] = {}
+        self._reads: dict[int, Generator[bytes, None, None]] = {}
+        """The logs that the worker reads page by page: encoded pieces."""
         self.closed = asyncio.Event()
         self._asked: dict[str, Callable[[dict[str, Any], Answer], None]] = {
             "claim": self._claim,
@@ -48,9 +39,8 @@ class WorkerConnection(asyncio.Protocol):
             "leave": self._leave,
             "workers": self._workers,
             "owners": self._owners,
-            "replay": self._replay,
             "read": self._read,
-            "end_replay": self._end_replay,
+            "end_read": self._end_read,
             "note": self._note,
         }
 
@@ -74,8 +64,8 @@ class WorkerConnection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         """Called by the loop: the worker is dead."""
         self._transport = None
-        for number in list(self._replays):
-            self._close_replay(number)
+        for number in list(self._reads):
+            self._close_read(number)
         self._store.members.disconnected(self)
         self.closed.set()
 
@@ -104,7 +94,7 @@ class WorkerConnection(asyncio.Protocol):
         fields = json.loads(request.body)
         name = fields["do"]
         if name == "page":
-            self._write(wire.frame(wire.DATA, number, self._page(fields["replay"])))
+            self._write(wire.frame(wire.DATA, number, self._page(fields["number"])))
         elif name == "tail":
             pieces = self._store.tail(fields["log"], fields["sequence"])
             found = [WirePiece("", 0, sequence, data) for sequence, data in pieces]
@@ -160,44 +150,30 @@ class WorkerConnection(asyncio.Protocol):
         self._on_note(fields["name"], fields["value"])
         answer(None)
 
-    # --- replays ------------------------------------------------------------------------------------------------------
-
-    def _replay(self, fields: dict[str, Any], answer: Answer) -> None:
-        log, epoch = fields["log"], fields["epoch"]
-        pieces = ((0, data) for data in self._store.replay(log, epoch))
-        answer(self._begin_replay(log, epoch, pieces))
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, fields: dict[str, Any], answer: Answer) -> None:
-        answer(self._begin_replay(fields["log"], None, self._store.read(fields["log"])))
-
-    def _begin_replay(self, log: str, epoch: int | None, pieces: Iterator[tuple[int, bytes]]) -> int:
-        number = max(self._replays, default=0) + 1
-        self._replays[number] = _Replay(log, epoch, _frames(pieces))
-        return number
+        number = max(self._reads, default=0) + 1
+        self._reads[number] = _frames(self._store.read(fields["log"]))
+        answer(number)
 
     def _page(self, number: int) -> bytes:
-        """The next bytes of a replay; none at its end. Raises Fenced, OSError, DamagedLog; then it has ended."""
-        replay = self._replays.get(number)
-        if replay is None:
-            return b""
+        """The next bytes of a log; none at its end. Raises OSError, DamagedLog; then it has ended."""
+        data = b""
         try:
-            if replay.epoch is not None:
-                self._store.check_owner(replay.log, replay.epoch)
-            data = next(replay.frames, b"")
-        except BaseException:
-            self._close_replay(number)
-            raise
-        if not data:
-            self._close_replay(number)
+            data = next(self._reads[number], b"") if number in self._reads else b""
+        finally:
+            if not data:
+                self._close_read(number)
         return data
 
-    def _end_replay(self, fields: dict[str, Any], _answer: Answer) -> None:
-        self._close_replay(fields["replay"])
+    def _end_read(self, fields: dict[str, Any], _answer: Answer) -> None:
+        self._close_read(fields["number"])
 
-    def _close_replay(self, number: int) -> None:
-        replay = self._replays.pop(number, None)
-        if replay is not None:
-            replay.frames.close()
+    def _close_read(self, number: int) -> None:
+        frames = self._reads.pop(number, None)
+        if frames is not None:
+            frames.close()
 
 
 def _frames(pieces: Iterator[tuple[int, bytes]]) -> Generator[bytes, None, None]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from coordinator.cluster.engine.engine import Engine, Fenced, Piece, Worker
+from coordinator.cluster.engine.engine import Engine, Fenced, Piece, Worker, claim_one
 from coordinator.log.batch import split
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.messages import Message
@@ -102,7 +102,7 @@ async def check_data_plane(engine: Engine, worker: Worker, *, has_local_data: bo
         )
     if has_local_data and (owner is None or owner.worker is None or owner.worker.id != worker.id):
         try:
-            await engine.claim(LOCAL_DATA_LOG, worker, seen=0 if owner is None else owner.epoch)
+            await claim_one(engine, LOCAL_DATA_LOG, worker, seen=0 if owner is None else owner.epoch)
         except Fenced as error:
             raise CannotJoin("another worker with data.plane=local was quicker: set data.plane=none") from error
 
@@ -114,7 +114,7 @@ async def _cluster_id(engine: Engine, worker: Worker, new_id: Callable[[], str])
         if pieces:
             return pieces[0][1].decode()
         with suppress(Fenced):  # another worker was quicker, so there is something to read
-            claim = await engine.claim(CLUSTER_LOG, worker)
+            claim = await claim_one(engine, CLUSTER_LOG, worker)
             await engine.append([Piece(claim, claim.next_sequence, new_id().encode())])
 
 
@@ -143,7 +143,7 @@ async def _metadata(
         if not records:
             return pieces
         with suppress(Fenced):  # as above
-            claim = await engine.claim(METADATA_FOLDER, worker)
+            claim = await claim_one(engine, METADATA_FOLDER, worker)
             if not await engine.tail(METADATA_FOLDER, pieces[-1][0] + 1 if pieces else 0):
                 await engine.append([Piece(claim, claim.next_sequence, _batch(records, end_offset, now_ms()))])
 

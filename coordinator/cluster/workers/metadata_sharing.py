@@ -20,7 +20,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker, no_parts
+from coordinator.cluster.engine.engine import (
+    Claim,
+    Engine,
+    EngineUnavailable,
+    Fenced,
+    Owner,
+    Worker,
+    claim_one,
+    no_parts,
+)
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.cluster import Workers
 from coordinator.cluster.workers.tasks import end
@@ -152,10 +161,10 @@ class MetadataSharing:
     async def _compact(self) -> None:
         """Shortens the log if that is due. Nothing of this worker is under way. Raises Fenced, EngineUnavailable."""
         claim = self._journal.claim_of(self._log)
-        if claim is None or claim.next_sequence - claim.covered < self._pieces_max:
+        if claim is None or claim.tail < self._pieces_max:
             return
         batches = sum(1 for _ in self._topics.registry.snapshot(self._worker.node_id))
-        if claim.next_sequence - claim.covered < self._pieces_max + batches:
+        if claim.tail < self._pieces_max + batches:
             return
         self._topics.metadata.write_again(self._worker.node_id)
         await self._settle()
@@ -164,7 +173,7 @@ class MetadataSharing:
             # The registry is in the piece of this sequence, whole, because what a turn writes to a log is one piece.
             await self._engine.snapshot(held, claim.next_sequence, no_parts())
             self._journal.covered(self._log, claim)
-            _log.info("event=metadata_compacted pieces=%d", claim.next_sequence - claim.covered)
+            _log.info("event=metadata_compacted pieces=%d", claim.tail)
 
     async def _release(self) -> None:
         """Lets others write. Raises EngineUnavailable: the log may still be claimed, by this worker."""
@@ -194,5 +203,5 @@ class MetadataSharing:
             is_free = owner.worker is None or owner.worker.id == self._worker.id
             if is_free or loop.time() >= patient_until:
                 with suppress(Fenced):  # another one was quicker
-                    return await self._engine.claim(METADATA_FOLDER, self._worker, seen=owner.epoch)
+                    return await claim_one(self._engine, METADATA_FOLDER, self._worker, seen=owner.epoch)
             await asyncio.sleep(LOOK_S)

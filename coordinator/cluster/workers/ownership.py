@@ -3,8 +3,9 @@
     beat    six times in the engine's time-out; the lease is renewed with each. The answer shows whether a report was missed
     look    twice a second and when the engine reports a change, such as a worker that is dead. Only then it is asked who lives
             and who has what: an idle worker costs its engine nothing but beats
-    take    a shard without a living owner: all that are missing are claimed, and the shortest logs are replayed first
-    give    shards of this worker that another should have: a few at a time, and the next ones when that has them
+    take    shards without a living owner: all are claimed together, and the shortest logs are replayed first
+    copy    the logs that this worker should have and another has; what is copied it marks
+    give    shards of this worker that another should have and has copied: a few together, and the next ones when that has them
     release what the engine says that this worker has, although it lost the claim, if another should have it
     leave   when clients cannot reach this worker: every shard, in order; it comes back when they can. Likewise for a while when
             its disk takes no copy of a log, if there are others, who would wait for it otherwise
@@ -18,11 +19,11 @@ A worker that comes back after that has no claims any more. It beats, looks and 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Worker
+from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, Owner, Worker
 from coordinator.cluster.workers.assignment import assign
 from coordinator.cluster.workers.cluster import NAMED_MS, Workers
 from coordinator.cluster.workers.lease import Lease
@@ -42,10 +43,12 @@ TAKING_S = 0.05
 """How long it does not look again while it takes several shards, each of which is a change."""
 UNFIT_MS = 10_000
 """How long a worker stays away whose disk takes no copy of a log."""
-CLAIMED_AT_ONCE = 8
-"""Shards whose logs are claimed at the same time."""
-GIVEN_AT_ONCE = 2
+COPIED_AT_ONCE = 2
+"""Logs that are copied at the same time."""
+GIVEN_AT_ONCE = 8
 """Shards that this worker has released and nobody has taken yet, unless it releases all of them."""
+PATIENCE_MS = 2_000
+"""How long a worker waits for another to copy a log that it should have."""
 DRAIN_S = 5.0
 """How long an orderly stop waits for the others to take the shards. Docker kills after 10 s what has not stopped."""
 DRAIN_POLL_S = 0.01
@@ -95,12 +98,15 @@ class Ownership:
         self._tasks: list[asyncio.Task[None]] = []
         self._moves: dict[str, asyncio.Task[None]] = {}
         self._reachability = Reachability(cluster, self._on_reachability, dead_after_ms)
-        self._claiming = asyncio.Semaphore(CLAIMED_AT_ONCE)
         self._turns = turns
         self._unfit_until_ms = 0
         """Until when this worker stays away from shards, because it could not take one."""
         self._given: set[str] = set()
         """The logs that were released, until somebody has them."""
+        self._due: dict[str, int] = {}
+        """Log of this worker -> since when another should have it."""
+        self._copies: dict[str, asyncio.Task[None]] = {}
+        """Logs that are being copied."""
         self._term = 0
         """Grows when the lease is over: what was claimed in an earlier term may be another worker's."""
         lease.on_over = self._yield
@@ -127,11 +133,9 @@ class Ownership:
     async def stop(self) -> None:
         """Gives every shard to the others, what they do not take in time all at once, and leaves."""
         await self._drain()
-        await end([*self._tasks, *self._moves.values()])
-        given = await asyncio.gather(*(each.give("the server stops") for each in self._shards.values() if each.is_held))
-        self._cluster.held.clear()
+        await end([*self._tasks, *self._moves.values(), *self._copies.values()])
         try:
-            await self._engine.release([claim for claims in given for claim in claims])
+            await self._give([each for each in self._shards.values() if each.is_held], "the server stops")
             await self._engine.leave(self._worker)
         except EngineUnavailable as error:
             _log.warning("event=not_released reason=%s", error)
@@ -144,7 +148,8 @@ class Ownership:
         wanted, leaving = self._worker.wants, self._worker.is_leaving if is_leaving is None else is_leaving
         if wants:
             wanted[wants] = 1 + max(each.wants.get(wants, 0) for each in (self._worker, *self._cluster.living))
-        self._worker = self._cluster.me = self._worker.marked(is_leaving=leaving, wants=wanted)
+        ready = [name for name, shard in self._shards.items() if shard.continues(self._cluster.owners.get(name))]
+        self._worker = self._cluster.me = self._worker.marked(is_leaving=leaving, wants=wanted, ready=ready)
         await self._beat()
         self._changed.set()
 
@@ -255,7 +260,8 @@ class Ownership:
         self._cluster.on_seen()
 
     async def _look(self) -> None:
-        self._drop_lost()
+        # An append may have ended claims.
+        self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
         # Those who died are forgotten after a time that no engine reports. A worker that is away does not beat.
         if self._is_outdated or self._cluster.silent or self._is_away:
             await self._see()
@@ -269,6 +275,7 @@ class Ownership:
         self._take_missing(wanted)
         self._release_lost(wanted)
         self._give_some(wanted)
+        await self._copy_some(wanted)
         if not self._moves:
             self._first_round.set()
 
@@ -276,14 +283,8 @@ class Ownership:
         """Gives every shard to the others, and is none of the living until this worker is fit again."""
         is_cut_off = self._reachability.is_cut_off
         reason = "clients cannot connect" if is_cut_off else "the disk takes no copy of a log"
-        for log in sorted(self._cluster.held):
-            if log not in self._moves:
-                self._move(log, self._give(self._shards[log], reason))
+        self._move(sorted(self._cluster.held - self._moves.keys()), self._give, reason)
         await self._engine.leave(self._worker)
-
-    def _drop_lost(self) -> None:
-        """Forgets the claims that an append has ended."""
-        self._cluster.held = {name for name, shard in self._shards.items() if shard.is_held}
 
     def _drop_fenced(self) -> None:
         """Drops shards of which the engine has a newer claim. Without an append this worker would not learn it."""
@@ -322,47 +323,83 @@ class Ownership:
         return wanted
 
     def _take_missing(self, wanted: Mapping[str, str]) -> None:
-        for log, worker_id in wanted.items():
-            shard = self._shards[log]
-            is_mine = worker_id == self._worker.id and not shard.is_held
-            if is_mine and log not in self._moves and self._cluster.owner_of(log) in {None, self._worker}:
-                owners = self._cluster.owners
-                seen = {name: owners[name].epoch if name in owners else 0 for name in shard.names}
-                self._move(log, self._take(shard, seen))
+        logs = [
+            log
+            for log, worker_id in wanted.items()
+            if worker_id == self._worker.id and log not in self._moves and not self._shards[log].is_held
+            if self._cluster.owner_of(log) in {None, self._worker}
+        ]
+        self._move(logs, self._claim, self._cluster.owners)
 
     def _release_lost(self, wanted: Mapping[str, str]) -> None:
         """Releases what this worker has in the engine only, because it lost the claim, and what another should have now."""
-        for log, owner in self._cluster.owners.items():
-            is_mine = owner.worker is not None and owner.worker.id == self._worker.id
-            if is_mine and wanted.get(log, self._worker.id) != self._worker.id:
-                shard = self._shards[log]
-                if not shard.is_held and log not in self._moves:
-                    self._move(log, self._engine.release([Claim(log, owner.epoch, 0, 0)]))
+        mine = self._worker.id
+        claims = [
+            Claim(log, owner.epoch, 0, 0)
+            for log, owner in self._cluster.owners.items()
+            if owner.worker is not None and owner.worker.id == mine and wanted.get(log, mine) != mine
+            if not self._shards[log].is_held and log not in self._moves
+        ]
+        self._move([claim.log for claim in claims], lambda _shards: self._engine.release(claims))
 
     def _give_some(self, wanted: Mapping[str, str]) -> None:
         mine, owners = self._worker.id, self._cluster.owners
 
-        def is_given(log: str) -> bool:
-            is_free = log in owners and owners[log].worker is None
-            return log in self._moves or (is_free and wanted.get(log, mine) != mine)
+        free = {
+            log for log, worker_id in wanted.items() if worker_id != mine and log in owners and not owners[log].worker
+        }
+        self._given &= free | self._moves.keys()
+        now_ms, held = self._now_ms(), sorted(self._cluster.held - self._moves.keys())
+        self._due = {log: self._due.get(log, now_ms) for log in held if wanted.get(log, mine) != mine}
+        copied = {worker.id: worker.ready for worker in self._cluster.living}
+        late_ms = now_ms - PATIENCE_MS
+        due = [log for log, since_ms in self._due.items() if since_ms <= late_ms or log in copied.get(wanted[log], ())]
+        lacking = [log for log in held if log not in self._due and self._shards[log].lacks_events]
+        for logs, reason in (due, "another worker should have it"), (lacking, "its event log is to be taken, too"):
+            some = logs[: GIVEN_AT_ONCE - len(self._given)]
+            self._given.update(some)
+            self._move(some, self._give, reason)
 
-        self._given = set(filter(is_given, self._given))
-        for log in sorted(self._cluster.held):
-            if len(self._given) >= GIVEN_AT_ONCE:
-                return
-            is_another_s = wanted.get(log, mine) != mine
-            if (is_another_s or self._shards[log].lacks_events) and log not in self._moves:
-                self._given.add(log)
-                reason = "another worker should have it" if is_another_s else "its event log is to be taken, too"
-                self._move(log, self._give(self._shards[log], reason))
+    async def _copy_some(self, wanted: Mapping[str, str]) -> None:
+        """Copies what others have and this worker should have, and lets them know. Raises EngineUnavailable."""
+        cluster, owners = self._cluster, self._cluster.owners
+        logs = [
+            log
+            for log, worker_id in wanted.items()
+            if worker_id == self._worker.id and cluster.owner_of(log) not in {None, self._worker}
+            if log not in self._moves and not self._shards[log].continues(owners[log])
+        ]
+        missing = [log for log in logs if log not in self._copies]
+        for log in missing[: COPIED_AT_ONCE - len(self._copies)]:
+            self._copies[log] = asyncio.create_task(self._copy(self._shards[log], owners[log].epoch))
+        ready = {name for name, shard in self._shards.items() if shard.continues(owners.get(name))}
+        if len(ready - self._worker.ready) >= (1 if not logs else GIVEN_AT_ONCE) or (not ready and self._worker.ready):
+            await self.mark()
+
+    async def _copy(self, shard: SharedShard, epoch: int) -> None:
+        try:
+            await self._turns.idle.wait()
+            await shard.copy(self._engine, epoch)
+        except Exception as error:  # noqa: BLE001 - who gives the shard does not wait for ever
+            _log.warning("event=shard_not_copied log=%s reason=%s", shard.name, error)
+            await asyncio.sleep(LOOK_S)
+        finally:
+            del self._copies[shard.name]
+            self._changed.set()
 
     # --- moves --------------------------------------------------------------------------------------------------------
 
-    def _move(self, log: str, move: Any) -> None:
-        task = self._moves[log] = asyncio.create_task(move)
+    def _move(self, logs: Sequence[str], move: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Runs `move(shards, ...)`, if there are some."""
+        if not logs:
+            return
+        task = asyncio.create_task(move([self._shards[log] for log in logs], *arguments))
+        self._moves |= dict.fromkeys(logs, task)
 
         def done(ended: asyncio.Task[None]) -> None:
-            del self._moves[log]
+            for log in logs:
+                if self._moves.get(log) is ended:
+                    del self._moves[log]
             self._is_outdated = True
             error = None if ended.cancelled() else ended.exception()
             if error is None:
@@ -371,42 +408,75 @@ class Ownership:
                 reason = (
                     "another worker was quicker" if isinstance(error, Fenced) else f"{type(error).__name__}: {error}"
                 )
-                _log.warning("event=shard_not_moved log=%s reason=%s", log, reason)
+                _log.warning("event=shard_not_moved log=%s reason=%s", ",".join(logs), reason)
                 if isinstance(error, OSError):
                     self._unfit_until_ms = self._now_ms() + UNFIT_MS
                     self._changed.set()
 
         task.add_done_callback(done)
 
-    async def _take(self, shard: SharedShard, seen: Mapping[str, int]) -> None:
+    async def _claim(self, shards: Sequence[SharedShard], owners: Mapping[str, Owner]) -> None:
+        """Claims the logs of shards in two round trips, and begins to take those that it has got.
+
+        `owners`: who is to be replaced, all of the same moment. So of two workers that claim at the same time, only one gets
+        both logs of a shard. Until they are replayed, requests get COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        began_ms, term = self._now_ms(), self._term
+        await end(self._copies.get(shard.name) for shard in shards)
         with self._turns.taking():
-            async with self._claiming:
-                began_ms, term = self._now_ms(), self._term
-                claims = await shard.claim_logs(
-                    self._engine, self._worker, seen, lambda: self._cluster.held.add(shard.name)
-                )
-            with self._cluster.replaying(claims.pieces):
-                try:
-                    await self._turns.begin(claims.pieces)
-                except asyncio.CancelledError:
-                    shard.drop("the server stops")
-                    raise
-                try:
-                    await shard.replay(self._engine, claims)
+            states = await self._claim_all([shard.name for shard in shards], owners)
+            claimed = [shard for shard in shards if isinstance(states[shard.name], Claim)]
+            for shard in claimed:
+                if not shard.continues(owners.get(shard.name)):
+                    shard.copied_epoch = 0
+                shard.shard.await_log()
+                self._cluster.held.add(shard.name)
+            try:
+                events = await self._claim_all([shard.events_name for shard in claimed if shard.events_name], owners)
+            except BaseException:
+                for shard in claimed:
+                    shard.drop("the event log could not be claimed")
+                raise
+            for log, state in sorted(states.items(), key=lambda each: getattr(each[1], "tail", 0)):
+                self._move([log], self._take, state, events.get(self._shards[log].events_name), began_ms, term)
+            await asyncio.sleep(0)  # so that all are being taken
+
+    async def _claim_all(self, logs: Sequence[str], owners: Mapping[str, Owner]) -> dict[str, Claim | BaseException]:
+        seen = {log: owners[log].epoch if log in owners else 0 for log in logs}
+        return await self._engine.claim_all(self._worker.marked(), seen) if seen else {}
+
+    async def _take(
+        self,
+        shards: Sequence[SharedShard],
+        state: Claim | BaseException,
+        events: Claim | BaseException | None,
+        began_ms: int,
+        term: int,
+    ) -> None:
+        """Replays a shard. `state`, `events`: the claims of its logs, or why this worker has none."""
+        if isinstance(state, BaseException):
+            raise state
+        [shard] = shards
+        try:
+            with self._turns.taking(), self._cluster.replaying(state.tail):
+                async with self._turns.replaying:
+                    await shard.replay(self._engine, state, events)
                     if term != self._term:
                         shard.drop("the lease was over while the shard was taken")
                         return
                     while shard.shard.status is Status.LOADING:  # noqa: ASYNC110 - a load goes on in slices
                         await asyncio.sleep(0.001)
-                finally:
-                    self._turns.end()
-            taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
-            _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
-            self._on_taken(taken)
+        except BaseException as error:
+            shard.drop(f"the log cannot be read: {error!r}")
+            raise
+        taken = TakeOver(shard.name, shard.shard.loaded.records, self._now_ms() - began_ms)
+        _log.info("event=shard_taken log=%s records=%d ms=%d", *taken)
+        self._on_taken(taken)
 
-    async def _give(self, shard: SharedShard, reason: str) -> None:
-        claims = await shard.give(reason)
-        self._cluster.held.discard(shard.name)
+    async def _give(self, shards: Sequence[SharedShard], reason: str) -> None:
+        given = await asyncio.gather(*(shard.give(reason) for shard in shards))
+        self._cluster.held.difference_update(shard.name for shard in shards)
+        claims = [claim for claims in given for claim in claims]
         if claims:
             await self._engine.release(claims)
-            _log.info("event=shard_given log=%s", shard.name)
+            _log.info("event=shards_given logs=%s", ",".join(claim.log for claim in claims))

@@ -99,7 +99,7 @@ class Snapshots:
             shard.snapshot_bytes = sum(segment.size_bytes for segment in segments)
         _log.info(
             "event=snapshot_taken log=%s pieces=%d bytes=%d",
-            name, durable.next_sequence - durable.covered, shard.snapshot_bytes,
+            name, durable.tail, shard.snapshot_bytes,
         )  # fmt: skip
 
     async def _compact(self, shard: SharedShard) -> None:

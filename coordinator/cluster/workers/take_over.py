@@ -1,35 +1,19 @@
 """One log changes its worker: claim, replay, load; or hand over and release."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import aclosing
+from math import inf
+from typing import Any
 
-from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, Worker, no_parts
+from coordinator.cluster.engine.engine import Claim, Engine, LogFailed, Owner, no_parts
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.shared_events import SharedEventLog
 from coordinator.log.journaled_log import JournaledLog
 from coordinator.runtime.shard import Shard
 
-_log = logging.getLogger(__name__)
-
 FLUSH_BYTES = 1 << 20
 """How much of a replayed log is in memory at most before it is written to the local segments."""
 POLL_S = 0.002
-
-
-class Claims(NamedTuple):
-    """What this worker has claimed of a shard."""
-
-    state: Claim
-    events: Claim | None
-    """None: it has no event log, or one that has failed."""
-
-    @property
-    def pieces(self) -> int:
-        """The length of the tail that is to be replayed."""
-        return self.state.next_sequence - self.state.covered
 
 
 class SharedShard:
@@ -43,12 +27,18 @@ class SharedShard:
         self.shard = shard
         self.events = events
         self._journal = journal
-        self.is_moving = False
-        """Whether it is being taken or given."""
         self.snapshot_bytes = 0
         """How many bytes of the local log the newest snapshot in the engine stands for."""
         self._first_sequences: dict[int, int] = {}
         """Base offset of a segment -> sequence of the first piece in it."""
+        self.copied_epoch = 0
+        """The epoch of the claim by which another worker had the log when it was copied; 0: there is no copy."""
+        self._next_sequence = 0
+        """Of the first piece that is not copied."""
+        self._last_hash = 0
+        """Of the last part or piece that was read of the log."""
+        self._lengths: list[int] = []
+        """Of what was read of the log."""
 
     @property
     def log(self) -> JournaledLog:
@@ -70,9 +60,9 @@ class SharedShard:
         return self.log.size_bytes - self.snapshot_bytes
 
     @property
-    def names(self) -> list[str]:
-        """The logs of the shard, in the order in which they are claimed."""
-        return [self.name] if self.events is None or not self.events.exists() else [self.name, self.events.name]
+    def events_name(self) -> str:
+        """The name of the event log, which is claimed after that of the state; empty: there is none, or none yet."""
+        return "" if self.events is None or not self.events.exists() else self.events.name
 
     @property
     def lacks_events(self) -> bool:
@@ -80,77 +70,84 @@ class SharedShard:
         events = self.events
         return self.is_held and events is not None and events.exists() and not (events.is_held or events.has_failed)
 
-    async def claim_logs(
-        self, engine: Engine, worker: Worker, seen: Mapping[str, int], on_claimed: Callable[[], None]
-    ) -> Claims:
-        """Claims the logs. `replay` follows, or `drop`; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
-
-        `seen`: log -> the epoch of the owner that is to be replaced, all of the same moment. So of two workers that take the
-        shard at the same time, only one gets both logs. It has no event log if there were none yet.
-        Raises Fenced if another worker was quicker, EngineUnavailable or OSError. Then the shard serves nothing.
-        """
-        claim = await engine.claim(self.name, worker, seen=seen[self.name])
-        self.shard.await_log()
-        on_claimed()
-        with self._giving_up_on_error():
-            return Claims(claim, await self._claim_events(engine, worker, seen))
-
-    async def replay(self, engine: Engine, claims: Claims) -> None:
+    async def replay(self, engine: Engine, state: Claim, events: Claim | BaseException | None) -> None:
         """Reads the logs from the engine, and begins to load the shard from them.
 
-        Raises Fenced, EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then the shard serves nothing.
+        `events`: the claim of the event log, or why there is none; None: there is no event log. Raises that error, Fenced,
+        EngineUnavailable, OutcomeUnknown, OSError or CorruptBatch. Then `drop` must follow.
         """
-        with self._giving_up_on_error():
-            await self._replay(engine, claims.state)
-            of_events = await self._take_events(engine, claims.events)
-        self._first_sequences = {each.base_offset: claims.state.covered for each in self.log.segments[:1]}
-        self._journal.hold(self.log, claims.state, on_segment=self._first_sequences.__setitem__)
+        await self._replay(engine, state)
+        of_events = None
+        if self.events is not None and events is not None:
+            try:
+                if isinstance(events, BaseException):
+                    raise events
+                of_events = await self.events.take(engine, events, self.log.end_offset)
+            except LogFailed as error:  # which keeps nobody from the shard
+                await self.events.fail(error)
+        self._first_sequences = {each.base_offset: state.covered for each in self.log.segments[:1]}
+        self._journal.hold(self.log, state, on_segment=self._first_sequences.__setitem__)
         if self.events is not None and of_events is not None:
             self.events.hold(engine, of_events, beside=self.log)
         self.shard.take_over()
 
-    @contextmanager
-    def _giving_up_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self.shard.give_up(f"the log cannot be read: {error!r}")
-            raise
+    async def copy(self, engine: Engine, epoch: int) -> None:
+        """Copies the log of another worker, who has it by a claim of this epoch, so that little is left to be replayed.
 
-    async def _claim_events(self, engine: Engine, worker: Worker, seen: Mapping[str, int]) -> Claim | None:
-        """None: there is no event log, or it has failed, which keeps nobody from the shard."""
-        if self.events is None or self.events.name not in seen:
-            return None
-        try:
-            return await engine.claim(self.events.name, worker, seen=seen[self.events.name])
-        except LogFailed as error:
-            await self.events.fail(error)
-            return None
+        Raises EngineUnavailable, OSError or CorruptBatch.
+        """
+        self.copied_epoch = 0
+        await self._read(engine, None)
+        await self._read_on(engine)
+        self.copied_epoch = epoch
 
-    async def _take_events(self, engine: Engine, claim: Claim | None) -> Claim | None:
-        if self.events is None or claim is None:
-            return None
-        try:
-            return await self.events.take(engine, claim, self.log.end_offset)
-        except LogFailed as error:
-            await self.events.fail(error)
-            return None
+    async def _read(self, engine: Engine, claim: Claim | None) -> None:
+        """Reads the log from its beginning. Raises as `copy`; with a claim Fenced, too."""
+        log, unflushed_bytes = self.log, 0
+        log.begin_again()
+        self._lengths, self._next_sequence = [], 0
+        async with aclosing(engine.read(self.name, claim)) as reading:  # type: ignore[type-var]
+            async for sequence, batches in reading:
+                self._append(sequence, batches)
+                unflushed_bytes += len(batches)
+                if unflushed_bytes >= FLUSH_BYTES:
+                    log.flush()
+                    unflushed_bytes = 0
+        log.flush()
+
+    async def _read_on(self, engine: Engine, end: float = inf) -> bool:
+        """Copies the pieces that follow, up to a sequence. Returns whether all are there. Raises as `copy`.
+
+        The last piece that was read must be there still. A failover of the engine may have lost it, with the claim by which it
+        was appended, and others may have its sequence and their claim its epoch.
+        """
+        pieces = await engine.tail(self.name, max(self._next_sequence - 1, 0))
+        if self._next_sequence:
+            hashes = [hash(batches) for _, batches in pieces]
+            if self._last_hash not in hashes:
+                return False
+            del pieces[: hashes.index(self._last_hash) + 1]
+        for sequence, batches in pieces:
+            if sequence == self._next_sequence < end:
+                self._append(sequence, batches)
+        self.log.flush()
+        return self._next_sequence == end
+
+    def continues(self, owner: Owner | None) -> bool:
+        """Whether the copy may be continued by who claims the log from this owner: nobody else has claimed it since."""
+        return owner is not None and 0 < self.copied_epoch == owner.epoch - (owner.worker is None)
+
+    def _append(self, sequence: int, batches: bytes) -> None:
+        self.log.append_replayed(batches)
+        self._lengths.append(len(batches))
+        self._next_sequence, self._last_hash = sequence + 1, hash(batches)
 
     async def _replay(self, engine: Engine, claim: Claim) -> None:
-        log = self.log
-        log.begin_again()
-        unflushed_bytes = 0
-        lengths: list[int] = []
-        async for batches in engine.replay(claim):
-            log.append_replayed(batches)
-            lengths.append(len(batches))
-            unflushed_bytes += len(batches)
-            if unflushed_bytes >= FLUSH_BYTES:
-                log.flush()
-                unflushed_bytes = 0
-        log.flush()
+        copied_epoch, self.copied_epoch = self.copied_epoch, 0
+        if not copied_epoch or not await self._read_on(engine, claim.next_sequence):
+            await self._read(engine, claim)
         # What comes before the pieces is the snapshot. An engine that joins pieces compacts the log itself.
-        pieces = claim.next_sequence - claim.covered
+        log, lengths, pieces = self.log, self._lengths, claim.tail
         self.snapshot_bytes = sum(lengths[: len(lengths) - pieces] if len(lengths) >= pieces else lengths)
         if log.gap_end:
             log.checkpoint.write(clean_offset=log.gap_end)

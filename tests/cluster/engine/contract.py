@@ -19,7 +19,7 @@ async def parts_of(data: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def replayed(engine: Engine, claim: Claim) -> list[bytes]:
-    return [data async for data in engine.replay(claim)]
+    return [data async for _, data in engine.read(claim.log, claim)]
 
 
 def pieces(claim: Claim, *data: bytes, first: int | None = None) -> list[Piece]:

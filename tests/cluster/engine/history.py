@@ -11,7 +11,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from coordinator.cluster.engine.engine import Claim, Engine, EngineUnavailable, Fenced, OutcomeUnknown, Piece, Worker
+from coordinator.cluster.engine.engine import (
+    Claim,
+    Engine,
+    EngineUnavailable,
+    Fenced,
+    OutcomeUnknown,
+    Piece,
+    Worker,
+    claim_one,
+)
 
 PIECES_IN_PART = 50
 
@@ -25,7 +34,7 @@ def epoch_of(text: bytes) -> int:
 
 
 async def replayed_pieces(engine: Engine, claim: Claim) -> list[bytes]:
-    return [text async for data in engine.replay(claim) for text in data.split(b"\n") if text]
+    return [text async for _, data in engine.read(claim.log, claim) for text in data.split(b"\n") if text]
 
 
 async def in_parts(texts: list[bytes]) -> AsyncGenerator[bytes, None]:
@@ -80,7 +89,7 @@ class Appender:
         """Claims a log until it has it; compares what it replays with the record, and returns it."""
         while True:
             try:
-                claim = await self.engine.claim(log, self.worker)
+                claim = await claim_one(self.engine, log, self.worker)
                 found = await replayed_pieces(self.engine, claim)
             except (EngineUnavailable, Fenced):
                 await asyncio.sleep(0.01)

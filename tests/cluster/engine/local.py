@@ -34,16 +34,11 @@ class BatchedEngine:
     async def append(self, pieces: Sequence[Piece]) -> frozenset[str]:
         return await self.engine.append([piece._replace(data=batch(piece.data, piece.sequence)) for piece in pieces])
 
-    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        async for batches in self.engine.replay(claim):
-            for data in texts(batches):
-                yield data
-
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         return [(number, data) for number, batches in await self.engine.tail(log, sequence) for data in texts(batches)]
 
-    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
-        async for sequence, batches in self.engine.read(log):
+    async def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
+        async for sequence, batches in self.engine.read(log, claim):
             for data in texts(batches):
                 yield sequence, data
 

@@ -9,7 +9,7 @@ import socket
 import sys
 
 from coordinator.cluster.engine.address import EngineAddress, engine_for
-from coordinator.cluster.engine.engine import Engine, EngineSettings, OutcomeUnknown, Piece
+from coordinator.cluster.engine.engine import Engine, EngineSettings, OutcomeUnknown, Piece, claim_one
 from tests.cluster.engine.contract import worker
 from tests.cluster.engine.history import text_of
 from tests.cluster.engine.local import over
@@ -22,7 +22,7 @@ def say(text: str) -> None:
 
 async def own(engine: Engine, log: str) -> str:
     """Appends until the claim ends; returns why."""
-    claim = await engine.claim(log, worker(1))
+    claim = await claim_one(engine, log, worker(1))
     say(f"claimed {claim.epoch} {claim.next_sequence}")
     sequence = claim.next_sequence
     while True:

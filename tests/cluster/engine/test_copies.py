@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.cluster.engine.engine import Engine, EngineSettings
+from coordinator.cluster.engine.engine import Engine, EngineSettings, claim_one
 from coordinator.cluster.workers.joining import CLUSTER_LOG
 from coordinator.operations import log_check
 from coordinator.operations.journal_access import JournalFailed
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.snapshots
 
 async def filled(engine: Engine) -> None:
     """A compacted state, and events of which the beginning was deleted."""
-    identity = await engine.claim(CLUSTER_LOG, worker(1))
+    identity = await claim_one(engine, CLUSTER_LOG, worker(1))
     assert not await engine.append(pieces(identity, b"cluster-of-the-test"))
-    state = await engine.claim(STATE, worker(1))
+    state = await claim_one(engine, STATE, worker(1))
     assert not await engine.append(pieces(state, *(batch(offset, "a", "b") for offset in range(0, 10, 2))))
     await engine.snapshot(state, 4, parts_of([batch(3, "b") + batch(6, "a", "b")]))
-    events = await engine.claim(EVENTS, worker(1))
+    events = await claim_one(engine, EVENTS, worker(1))
     assert not await engine.append(pieces(events, *(batch(offset, "g") for offset in range(6))))
     await engine.snapshot(events, 3, parts_of([]))
 
@@ -47,7 +47,7 @@ async def test_logs_go_from_an_engine_into_a_folder_and_from_there_into_another_
     assert (brought.logs, brought.records) == (2, 8)
     assert await other.tail(CLUSTER_LOG, 0) == [(0, b"cluster-of-the-test")]
     for log, wanted in ((STATE, [3, 6, 7, 8, 9]), (EVENTS, [3, 4, 5])):
-        data = b"".join(await replayed(other, await other.claim(log, worker(2))))
+        data = b"".join(await replayed(other, await claim_one(other, log, worker(2))))
         assert offsets(data) == wanted
 
 
@@ -59,10 +59,10 @@ async def test_an_engine_that_nobody_has_used_is_not_copied(connect, tmp_path):
 
 async def test_only_the_logs_that_are_wanted_are_copied(connect, tmp_path):
     engine = await connect()
-    identity = await engine.claim(CLUSTER_LOG, worker(1))
+    identity = await claim_one(engine, CLUSTER_LOG, worker(1))
     await engine.append(pieces(identity, b"cluster"))
     for log in (STATE, EVENTS):
-        claim = await engine.claim(log, worker(1))
+        claim = await claim_one(engine, log, worker(1))
         assert not await engine.append(pieces(claim, batch(0, "g")))
     await copy_logs(engine, tmp_path, lambda logs: [log for log in logs if log == EVENTS])
     assert RealDisk().list(str(tmp_path)) == [EVENTS, "meta.properties"]

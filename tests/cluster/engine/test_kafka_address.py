@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.client.login.sasl import Sasl
 from coordinator.cluster.engine.address import EngineAddress, engine_for
-from coordinator.cluster.engine.engine import EngineRefused, EngineSettings
+from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, claim_one
 from coordinator.cluster.engine.kafka.address import PROTOCOLS, cluster_address
 from tests.cluster.engine.contract import pieces, worker
 from tests.support.ports import HeldPort
@@ -101,7 +101,7 @@ async def test_a_worker_is_known_to_the_cluster(guarded, pem, protocol, account,
         EngineAddress(f"kafka://{account}{guarded[protocol]}?security.protocol={protocol}{options}"), SETTINGS
     )
     await engine.open()
-    claim = await engine.claim("a-0", worker(1))
+    claim = await claim_one(engine, "a-0", worker(1))
     assert await engine.append(pieces(claim, b"known")) == frozenset()
     assert (await engine.tail("a-0", 0))[-1][1] == b"known"
     await engine.close()

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineRefused, EngineUnavailable, OutcomeUnknown
+from coordinator.cluster.engine.engine import EngineRefused, EngineUnavailable, OutcomeUnknown, claim_one
 from coordinator.cluster.engine.kafka.cluster import Partition
 from coordinator.cluster.engine.kafka.producers import UNLOCKED
 from coordinator.cluster.engine.kafka.records import PIECE, Head, encode
@@ -113,7 +113,7 @@ async def test_a_leader_that_is_gone_loses_nothing(connect_kafka, kafka_cluster,
 async def test_a_worker_starts_while_a_broker_is_away(connect_kafka, kafka_cluster):
     """Its topics have three replicas, of which two are enough. A cluster of two brokers is refused before there are any."""
     engine = await connect_kafka(append_timeout_ms=PATIENT_MS)
-    await engine.claim(LOGS[0], worker(1))
+    await claim_one(engine, LOGS[0], worker(1))
     broker = kafka_cluster.brokers[0]
     broker.kill()
 
@@ -123,7 +123,7 @@ async def test_a_worker_starts_while_a_broker_is_away(connect_kafka, kafka_clust
     try:
         await until(is_away)
         other = await connect_kafka(append_timeout_ms=PATIENT_MS)
-        taken = await other.claim(LOGS[0], worker(2))
+        taken = await claim_one(other, LOGS[0], worker(2))
         assert await other.append(pieces(taken, b"new")) == frozenset()
         with pytest.raises(EngineRefused, match="the cluster has 2 brokers, and 3 are needed"):
             await connect_kafka(cluster="another")
@@ -134,16 +134,16 @@ async def test_a_worker_starts_while_a_broker_is_away(connect_kafka, kafka_clust
 
 async def test_nothing_is_acknowledged_while_one_broker_is_alone(connect_kafka, kafka_cluster):
     engine, other = await connect_kafka(append_timeout_ms=1_500), await connect_kafka(append_timeout_ms=PATIENT_MS)
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     leader = await leader_of(engine, kafka_cluster, LOGS[0])
     with paused(*(broker for broker in kafka_cluster.brokers if broker is not leader)):
         with pytest.raises(OutcomeUnknown):
             await engine.append(pieces(claim, b"unknown"))
         assert await engine.append(pieces(claim, b"behind it", first=1)) == {LOGS[0]}
         with pytest.raises(EngineUnavailable):
-            await engine.claim(LOGS[0], worker(1))
+            await claim_one(engine, LOGS[0], worker(1))
     await all_in_sync(other)
-    taken = await other.claim(LOGS[0], worker(2))
+    taken = await claim_one(other, LOGS[0], worker(2))
     assert await replayed(other, taken) in ([], [b"unknown"])
     assert await other.append(pieces(taken, b"new")) == frozenset()
 
@@ -151,10 +151,10 @@ async def test_nothing_is_acknowledged_while_one_broker_is_alone(connect_kafka, 
 async def test_an_old_owner_leaves_nothing_behind_the_second_lock(connect_kafka):
     """Once the new owner has appended, the leader refuses the batches of the old one."""
     old, new = await connect_kafka(), await connect_kafka()
-    claim = await old.claim(LOGS[0], worker(1))
+    claim = await claim_one(old, LOGS[0], worker(1))
     await until(lambda: _is_locked(old))
     assert await old.append(pieces(claim, b"a")) == frozenset()
-    taken = await new.claim(LOGS[0], worker(2))
+    taken = await claim_one(new, LOGS[0], worker(2))
     await until(lambda: _is_locked(new))
     assert await new.append(pieces(taken, b"b")) == frozenset()
     partition = old._topics.pieces_of(LOGS[0])
@@ -177,13 +177,13 @@ async def test_what_an_old_owner_leaves_without_a_second_lock_does_not_count(con
     for engine in (old, new):
         monkeypatch.setattr(engine._cluster, "is_apache", False)
         monkeypatch.setattr(engine._producers, "of", _no_producer)
-    claim = await old.claim(LOGS[0], worker(1))
-    taken = await new.claim(LOGS[0], worker(2))
+    claim = await claim_one(old, LOGS[0], worker(1))
+    taken = await claim_one(new, LOGS[0], worker(2))
     assert await old.append(pieces(claim, b"late")) == {LOGS[0]}
     assert await new.append(pieces(taken, b"new")) == frozenset()
     assert await new.append(pieces(taken, b"er", first=1)) == frozenset()
     assert await new.tail(LOGS[0], 0) == [(0, b"new"), (1, b"er")]
-    again = await old.claim(LOGS[0], worker(1))
+    again = await claim_one(old, LOGS[0], worker(1))
     assert await replayed(old, again) == [b"new", b"er"]
 
 
@@ -194,13 +194,13 @@ async def _no_producer(_log):
 async def test_a_batch_that_arrives_twice_counts_once(connect_kafka):
     """As a retry or a network may repeat it, without any help of the brokers."""
     engine = await connect_kafka()
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     owned = engine._owned_logs[LOGS[0]]
     batch = encode([(owned.head(PIECE, owned.expected, 0, 0), b"once")])
     for _ in range(3):
         [written] = (await engine._partitions.write_once({owned.partition: batch}, "appends")).values()
         assert written.code is ErrorCode.NONE
-    taken = await engine.claim(LOGS[0], worker(1))
+    taken = await claim_one(engine, LOGS[0], worker(1))
     assert taken.next_sequence == 1
     assert await replayed(engine, taken) == [b"once"]
     assert claim.epoch + 1 == taken.epoch
@@ -208,17 +208,17 @@ async def test_a_batch_that_arrives_twice_counts_once(connect_kafka):
 
 async def test_a_piece_larger_than_a_batch_counts_as_a_whole(connect_kafka):
     engine = await connect_kafka()
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     data = [b"first", bytes(range(256)) * 12_000, b"last"]
     assert await engine.append(pieces(claim, *data)) == frozenset()
     owned = engine._owned_logs[LOGS[0]]
     half = encode([(Head(PIECE, claim.epoch, owned.expected, -1, 3, 3, 0, 2), b"the other half never came")])
     await engine._partitions.write(owned.partition, half)
-    taken = await engine.claim(LOGS[0], worker(1))
+    taken = await claim_one(engine, LOGS[0], worker(1))
     assert taken.next_sequence == 3
     assert await replayed(engine, taken) == data
     await engine.snapshot(taken, 3, parts_of([*data]))
-    assert await replayed(engine, await engine.claim(LOGS[0], worker(1))) == data
+    assert await replayed(engine, await claim_one(engine, LOGS[0], worker(1))) == data
 
 
 def has_topic(link, name):
@@ -249,13 +249,13 @@ async def test_topics_that_do_not_keep_what_they_are_given_are_refused(
     """At the start, and by a claim of a log whose topic somebody else has made."""
     kafka = pytest.importorskip("confluent_kafka.admin")
     engine = await connect_kafka()
-    await engine.claim(LOGS[0], worker(1))
+    await claim_one(engine, LOGS[0], worker(1))
     admin = kafka.AdminClient({"bootstrap.servers": kafka_cluster.bootstrap, "log_level": 0})
     topics = [engine._topics.pieces_of(log).topic for log in LOGS[:2]]
     config = {"retention.ms": "-1", "retention.bytes": "-1", "min.insync.replicas": "2"} | {setting: value}
     admin.create_topics([kafka.NewTopic(topics[1], 1, 3, config=config)])[topics[1]].result()
     with pytest.raises(EngineUnavailable, match=text):
-        await engine.claim(LOGS[1], worker(1))
+        await claim_one(engine, LOGS[1], worker(1))
     for broker in kafka_cluster.brokers:  # a new topic reaches the metadata of each of them at its own time
         with Connection(broker.bootstrap) as link:
             wait_until(partial(has_topic, link, topics[1]), "the topic in the metadata of every broker")
@@ -276,7 +276,7 @@ async def test_the_control_topic_stays_short_and_keeps_the_owners(connect_kafka,
     for name, value in (("TRIM_RECORDS", 20), ("KEPT_MS", 1), ("MARK_MS", 1)):
         monkeypatch.setattr(control, name, value)
     engine = await connect_kafka(beat_timeout_ms=100)
-    await engine.claim(LOGS[0], worker(1))
+    await claim_one(engine, LOGS[0], worker(1))
     first = Partition(f"{engine._settings.cluster}-control", 0)
 
     async def is_trimmed():

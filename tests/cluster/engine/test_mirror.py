@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.cluster.engine.engine import Engine, EngineSettings
+from coordinator.cluster.engine.engine import Engine, EngineSettings, claim_one
 from coordinator.cluster.workers.joining import CLUSTER_LOG
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.operations import journal_access, log_check
@@ -29,10 +29,10 @@ class Journal:
         self.next = 0
 
     async def begin(self, cluster_id: bytes = b"cluster-of-the-test") -> "Journal":
-        identity = await self.engine.claim(CLUSTER_LOG, worker(1))
+        identity = await claim_one(self.engine, CLUSTER_LOG, worker(1))
         assert not await self.engine.append(pieces(identity, cluster_id))
-        self.state = await self.engine.claim(STATE, worker(1))
-        self.events = await self.engine.claim(EVENTS, worker(1))
+        self.state = await claim_one(self.engine, STATE, worker(1))
+        self.events = await claim_one(self.engine, EVENTS, worker(1))
         return self
 
     async def grow(self, count: int = 1) -> None:

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineRefused, EngineUnavailable, OutcomeUnknown
+from coordinator.cluster.engine.engine import EngineRefused, EngineUnavailable, OutcomeUnknown, claim_one
 from tests.cluster.engine.contract import pieces, replayed, worker
 from tests.cluster.engine.history import Appender, Record
 
@@ -50,32 +50,32 @@ async def appended(record: Record, count: int) -> None:
 
 async def test_nothing_is_acknowledged_while_no_standby_confirms(connect_postgresql, postgresql_cluster):
     engine = await connect_postgresql()
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     with paused(postgresql_cluster.standbys):
         append = asyncio.create_task(engine.append(pieces(claim, b"waits")))
         await until(lambda: postgresql_cluster.primary.sql(WAITING) == "1")
         assert not append.done()
     assert await append == frozenset()
-    assert await replayed(engine, await engine.claim(LOGS[0], worker(1))) == [b"waits"]
+    assert await replayed(engine, await claim_one(engine, LOGS[0], worker(1))) == [b"waits"]
 
 
 async def test_an_append_without_an_answer_in_time_ends_its_claims(connect_postgresql, postgresql_cluster):
     engine, other = await connect_postgresql(append_timeout_ms=300), await connect_postgresql()
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     with paused(postgresql_cluster.standbys):
         with pytest.raises(OutcomeUnknown):
             await engine.append(pieces(claim, b"unknown"))
         assert await engine.append(pieces(claim, b"behind it", first=1)) == {LOGS[0]}
         with pytest.raises(EngineUnavailable):
-            await engine.claim(LOGS[0], worker(1))
+            await claim_one(engine, LOGS[0], worker(1))
     # The statement was waiting for a standby, so it is there in the end; nothing stands behind it.
-    assert await replayed(other, await other.claim(LOGS[0], worker(2))) == [b"unknown"]
+    assert await replayed(other, await claim_one(other, LOGS[0], worker(2))) == [b"unknown"]
 
 
 async def test_a_cancelled_wait_for_the_standbys_is_not_a_success(connect_postgresql, postgresql_cluster):
     """PostgreSQL reports such a commit as done, with a warning that it is local."""
     engine = await connect_postgresql()
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with paused(postgresql_cluster.standbys):
         append = asyncio.create_task(engine.append(pieces(claim, b"local")))
@@ -83,12 +83,12 @@ async def test_a_cancelled_wait_for_the_standbys_is_not_a_success(connect_postgr
         postgresql_cluster.primary.sql(cancel)
         with pytest.raises(OutcomeUnknown, match="canceling wait for synchronous replication"):
             await append
-    assert await replayed(engine, await engine.claim(LOGS[0], worker(1))) == [b"local"]
+    assert await replayed(engine, await claim_one(engine, LOGS[0], worker(1))) == [b"local"]
 
 
 async def test_a_terminated_connection_ends_the_claims_and_is_made_again(connect_postgresql, postgresql_cluster):
     engine = await connect_postgresql()
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'coordinator'"
     postgresql_cluster.primary.sql(end)
     with pytest.raises(OutcomeUnknown):
@@ -130,7 +130,7 @@ async def test_a_setting_that_is_lost_while_it_runs_ends_the_claims(
         await asyncio.wait_for(appender.append_until_fenced(), 30)
         assert appender.record.unknown == 1
         with pytest.raises(EngineUnavailable):
-            await appender.engine.claim(LOGS[0], worker(1))
+            await claim_one(appender.engine, LOGS[0], worker(1))
         with pytest.raises((EngineUnavailable, EngineRefused)):
             await connect_postgresql()
     finally:
@@ -241,7 +241,7 @@ async def test_a_paused_primary_that_was_replaced_acknowledges_nothing_that_is_l
     for log, acknowledged in late.acknowledged.items():
         record.acknowledged[log] += acknowledged
     with pytest.raises(EngineUnavailable):
-        await stays.engine.claim(LOGS[0], worker(1))
+        await claim_one(stays.engine, LOGS[0], worker(1))
     # Both accept writes now. A new connection, of this worker or of another, goes to the one of the higher timeline.
     cluster.primary.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'coordinator'")
     for appender in (follows, Appender(await connect(append_timeout_ms=2_000), worker(3), record)):

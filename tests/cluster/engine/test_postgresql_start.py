@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cluster.engine.address import EngineAddress, engine_for
-from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Owner
+from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Owner, claim_one
 from tests.cluster.engine.contract import worker
 from tests.support.postgresql import ADMIN, ADMIN_PASSWORD, PASSWORD, Cluster
 from tests.support.tls import certificates
@@ -39,7 +39,7 @@ async def test_a_server_without_standbys_is_refused_unless_replication_is_option
     with pytest.raises(EngineRefused, match=r"synchronous_standby_names is empty.*journal.replication"):
         await opened(alone.url())
     engine = await opened(alone.url(), replication="optional")
-    assert (await engine.claim(LOG, worker(1))).epoch == 1
+    assert (await claim_one(engine, LOG, worker(1))).epoch == 1
     await engine.close()
 
 
@@ -67,7 +67,7 @@ async def test_a_server_whose_answers_are_not_durable_is_refused(alone, name, va
 async def test_clusters_of_different_names_share_a_database_and_nothing_else(alone):
     first = await opened(alone.url(), replication="optional", cluster="east")
     second = await opened(alone.url(), replication="optional", cluster="west")
-    await first.claim(LOG, worker(1))
+    await claim_one(first, LOG, worker(1))
     await first.beat(worker(1))
     assert await first.owners() == {LOG: Owner(1, worker(1))}
     assert await second.owners() == {}
@@ -88,7 +88,7 @@ async def test_the_role_needs_its_own_schema_and_nothing_more(alone):
     alone.primary.sql("CREATE ROLE least LOGIN PASSWORD 'secret'; CREATE SCHEMA least AUTHORIZATION least")
     url = alone.url(user="least", password="secret")
     engine = await opened(url, replication="optional", cluster="least")
-    assert (await engine.claim(LOG, worker(1))).epoch == 1
+    assert (await claim_one(engine, LOG, worker(1))).epoch == 1
     await engine.close()
     with pytest.raises(EngineRefused, match=r"CREATE SCHEMA .other. AUTHORIZATION"):
         await opened(url, replication="optional", cluster="other")

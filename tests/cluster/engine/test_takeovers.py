@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineSettings
+from coordinator.cluster.engine.engine import EngineSettings, claim_one
 from coordinator_lab.simulation.loop import SimulatedLoop
 from coordinator_lab.simulation.memory_engine import MemoryEngine, MemoryStore, Unreliable
 from tests.cluster.engine.conftest import LONG
@@ -53,10 +53,10 @@ async def test_a_replay_is_bounded_by_its_snapshot(connect):
         await appender.take(LOGS[0])
         for _ in range(40):
             await appender.append_once()
-        claim = await engine.claim(LOGS[0], worker(1))
+        claim = await claim_one(engine, LOGS[0], worker(1))
         appender.claims[LOGS[0]], appender.next[LOGS[0]] = claim, claim.next_sequence
         await appender.snapshot(LOGS[0])
-    claim = await engine.claim(LOGS[0], worker(1))
+    claim = await claim_one(engine, LOGS[0], worker(1))
     assert (claim.covered, claim.next_sequence) == (120, 120)
     # 120 pieces in parts of 50, and no tail.
-    assert len([part async for part in engine.replay(claim)]) == 3
+    assert len([part async for part in engine.read(claim.log, claim)]) == 3

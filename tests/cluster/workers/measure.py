@@ -4,6 +4,7 @@
     python -m tests.cluster.workers.measure --journals embedded,postgresql      some of them
     python -m tests.cluster.workers.measure --faults 0                          commits only
     python -m tests.cluster.workers.measure --faults 0 --set coordinator.events=none      and without events
+    python -m tests.cluster.workers.measure --seconds 0 --faults 0 --restarts 1    how long clients wait in rolling restarts
     python -m tests.cluster.workers.measure --journals postgresql --seconds 0 --commits 50000,200000,1000000
                                                                         take-overs after so many commits
 
@@ -50,6 +51,8 @@ FAULTS = ("kill -9", "SIGSTOP", "cut off from the engine", "cut off from clients
 TOPICS = ("__consumer_offsets-", "__transaction_state-")
 SHARDS = 50
 ASKED_EVERY_S = 0.01
+COMMITTED_EVERY_S = 0.02
+CLIENTS = 16
 TAKEN_WITHIN_S = 30.0
 CLUSTER = "measured"
 """One for all measurements of a journal, because making hundreds of topics takes Kafka longer than to measure it."""
@@ -399,6 +402,99 @@ async def measure_take_overs(journal: Journal, faults: int, kinds: Sequence[str]
         return found
 
 
+# --- orderly moves ----------------------------------------------------------------------------------------------------
+
+
+class Committing:
+    """Commits of one group all the time, at the worker that has it."""
+
+    def __init__(self, world: World, group: str) -> None:
+        self._world = world
+        self._group = group
+        self._clients: dict[tuple[str, int], Client] = {}
+        self.longest_s = 0.0
+        """Between two acknowledged commits."""
+        self.workers: set[tuple[str, int]] = set()
+        """Those that have acknowledged commits."""
+
+    async def run(self) -> None:
+        """Commits until it is cancelled."""
+        last_s = time.monotonic()
+        where: tuple[str, int] | None = None
+        while True:
+            try:
+                if where is None:
+                    alive = [(each.host, each.port) for each in self._world.workers if each.alive]
+                    found = await find(await self._client(random.choice(alive)), self._group)
+                    where = (found.host, found.port)
+                error = await commit(await self._client(where), self._group, TOPIC, 1)
+            except (OSError, Closed):
+                self._clients.clear()
+                error = ErrorCode.NETWORK_EXCEPTION
+            if error or where is None:
+                where = None
+                await asyncio.sleep(ASKED_EVERY_S)
+                continue
+            now_s = time.monotonic()
+            self.longest_s, last_s = max(self.longest_s, now_s - last_s), now_s
+            self.workers.add(where)
+            await asyncio.sleep(COMMITTED_EVERY_S)
+
+    async def _client(self, address: tuple[str, int]) -> Client:
+        if address not in self._clients:
+            self._clients[address] = Client(*await asyncio.open_connection(*address), "measure")
+        return self._clients[address]
+
+
+async def silences(world: World, groups: Sequence[str], act: Callable[[], object]) -> list[float]:
+    """The longest time without an acknowledged commit, of each group that has moved when all is spread again."""
+    clients = [Committing(world, group) for group in groups]
+    tasks = [asyncio.create_task(client.run()) for client in clients]
+    await asyncio.sleep(1.0)
+    for client in clients:
+        client.longest_s, client.workers = 0.0, set()
+    await asyncio.to_thread(act)
+    await asyncio.to_thread(wait_until, world.is_spread, lambda: f"an even spread: {world.shards()}", within_s=60.0)
+    await asyncio.sleep(1.0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return [client.longest_s for client in clients if len(client.workers) > 1]
+
+
+async def measure_restarts(journal: Journal, rounds: int) -> dict[str, list[float]]:
+    """Each worker is stopped in order (SIGTERM), and started again when the others have its shards."""
+    from coordinator.protocol.messages import CreateTopicsRequest
+
+    found: dict[str, list[float]] = {"SIGTERM": [], "start": []}
+    with ExitStack() as stack:
+        world = World(journal, max(WORKERS), stack, proxies=False)
+        client = Client(*await asyncio.open_connection(world.workers[0].host, world.workers[0].port), "measure")
+        topic = CreateTopicsRequest.CreatableTopic(TOPIC, 16, -1)
+        await client.call("CreateTopics", 5, topics=[topic], timeout_ms=5_000)
+        client.close()
+        for number in range(rounds * len(world.workers)):
+            wait_until(world.is_spread, lambda: f"an even spread: {world.shards()}", within_s=SPREAD_WITHIN_S)
+            index = number % len(world.workers)
+            groups = await groups_of(world)
+            found["SIGTERM"] += await silences(world, groups[index][:CLIENTS], world.workers[index].terminate)
+            rest = [group for each in groups.values() for group in each][:: SHARDS // CLIENTS]
+            found["start"] += await silences(world, rest, lambda index=index: world.start(index))
+    return found
+
+
+def print_silences(journal: str, found: Mapping[str, Sequence[float]]) -> None:
+    print(f"\nThree workers over {journal}, {SHARDS} shards of groups and {SHARDS} of transactions; seconds without a")
+    print(f"commit of a group that moved, which commits every {COMMITTED_EVERY_S * 1000:.0f} ms:\n")
+    print("| | groups | median | p90 | worst |\n|---|---|---|---|---|")
+    for act, times in found.items():
+        ordered = sorted(times)
+        print(
+            f"| {act} | {len(ordered)} | {statistics.median(ordered):.2f} | {ordered[len(ordered) * 9 // 10]:.2f} |"
+            f" {ordered[-1]:.2f} |"
+        )
+
+
 def print_take_overs(journal: str, found: Mapping[int, Sequence[TakeOver]]) -> None:
     """`found`: by the number of commits before."""
     print(
@@ -437,6 +533,7 @@ def main() -> None:
     parser.add_argument(
         "--commits", default="0", help="how many there shall be before the faults; comma-separated, ascending"
     )
+    parser.add_argument("--restarts", type=int, default=0, help="rolling restarts")
     parser.add_argument("--kinds", default=",".join(FAULTS), help="of faults; comma-separated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of every server; repeatable")
     options = parser.parse_args()
@@ -452,6 +549,8 @@ def main() -> None:
                     row = measure_commits(journal, number, options.seconds)
                     rows.append(row)
                     made += row.commits
+            if options.restarts and journal.ways:
+                print_silences(name, uvloop.run(measure_restarts(journal, options.restarts)))
             if options.faults and journal.ways:
                 found: dict[int, list[TakeOver]] = {}
                 for commits in map(int, options.commits.split(",")):

@@ -125,12 +125,13 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
     """While it reads the tail of another's logs they count; when it serves them nothing is behind."""
     first, second, _, there = await groups_of_two(world)
     shard = first.server.groups.shard_of(there).index
-    replay, goes_on = first.engine.replay, asyncio.Event()
+    read, goes_on = first.engine.read, asyncio.Event()
 
-    async def slow_replay(claim):
-        await goes_on.wait()
-        async for batches in replay(claim):
-            yield batches
+    async def slow_read(log, claim=None):
+        if claim is not None:
+            await goes_on.wait()
+        async for each in read(log, claim):
+            yield each
 
     async def shown():
         _, answer = await asked(first, "GET", "/v1/workers")
@@ -138,8 +139,8 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
         return worker["shards_replaying"], worker["pieces_to_replay"]
 
     assert await shown() == (0, 0)
-    first.engine.replay = slow_replay
-    await world.stop(second)
+    first.engine.read = slow_read
+    second.wire.is_cut = True
     await world.until(lambda: first.server.groups.shards[shard].awaits_log)
     shards, pieces = await shown()
     assert shards >= 1
@@ -149,6 +150,7 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
         while await shown() != (0, 0):  # noqa: ASYNC110 - transactions have shards, too
             await asyncio.sleep(0.01)
     assert len(first.shards) == SHARDS
+    second.wire.is_cut = False
 
 
 async def test_a_drained_worker_gives_its_shards_to_the_others_until_it_resumes(world):

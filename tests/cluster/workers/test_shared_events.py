@@ -195,16 +195,16 @@ async def test_a_take_over_that_gets_one_of_two_logs_is_tried_again(world):
     (only,) = await started(world, 1)
     await commits(only, "g", 1)
     index = shard_of(only, "g")
-    claim, failures = only.engine.claim, 2
+    claim_all, failures = only.engine.claim_all, 2
 
-    async def failing(log, worker, *, seen=None):
+    async def failing(worker, seen):
         nonlocal failures
-        if log == f"{EVENTS}-{index}" and failures:
+        if f"{EVENTS}-{index}" in seen and failures:
             failures -= 1
             raise EngineUnavailable("no answer")
-        return await claim(log, worker, seen=seen)
+        return await claim_all(worker, seen)
 
-    only.engine.claim = failing
+    only.engine.claim_all = failing
     world.store.claim(f"{STATE}-{index}", Worker("another", 7, "elsewhere", 1), None)
     assert await commit(await only.client(), "g", "t", 2) == ErrorCode.NOT_COORDINATOR
     await commits(only, "g", 3)
@@ -225,9 +225,10 @@ async def test_a_long_event_log_is_read_from_its_beginning_after_a_take_over(wor
     (second,) = [WorkerUnderTest(world, 2, (*ALL, small))]
     read, goes_on = second.engine.read, asyncio.Event()
 
-    async def late(log):
-        await goes_on.wait()
-        async for each in read(log):
+    async def late(log, claim=None):
+        if claim is None:
+            await goes_on.wait()
+        async for each in read(log, claim):
             yield each
 
     second.engine.read = late

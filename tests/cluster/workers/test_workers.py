@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+import itertools
+from typing import Any, cast
 
 import pytest
 
-from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Worker
+from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable, Owner, Worker
 from coordinator.cluster.workers import metadata_sharing, ownership
 from coordinator.cluster.workers.cluster import listeners_of
+from coordinator.cluster.workers.take_over import SharedShard
 from coordinator.config.access_control import STANDARD_AUTHORIZER
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import REBALANCE_INTERVAL
@@ -92,7 +95,111 @@ async def test_a_worker_that_stops_serves_each_shard_until_it_is_its_turn_to_mov
         watching.cancel()
         assert 1 <= max(free) <= ownership.GIVEN_AT_ONCE
         assert free[-1] == 0
-        assert first.shards | third.shards == set(range(SHARDS))
+        await world.until(lambda: first.shards | third.shards == set(range(SHARDS)))
+
+
+async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
+    """The worker that takes the shard reads what was appended since; it replays nothing from the beginning."""
+    monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
+    monkeypatch.setattr(ownership, "DRAIN_S", 600.0)
+    async with workers(tmp_path, PATIENT) as world:
+        first, second = await world.start(1, 2)
+        await world.until_spread()
+        assert await create_topic(first, "t") == 0
+        await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+        groups = [f"group-{number}" for number in range(12)]
+        for number, group in enumerate(groups):
+            owner = world.owner(first.server.groups.shard_of(group).index)
+            assert await commit(await owner.client(), group, "t", number) == 0
+        replayed = []
+        spy_on_replays(first, replayed)
+        moving = {index for index in range(SHARDS) if world.owner(index) is second}
+        await world.stop(second)
+        client = await first.client()
+        for number, group in enumerate(groups):
+            await eventually(lambda group=group: fetch(client, group, "t"), (0, number))
+        assert moving
+        assert replayed == []
+
+
+async def test_a_copy_of_what_the_engine_has_lost_is_not_served(tmp_path, monkeypatch):
+    """A failover may take back the end of a log, and the epochs say nothing of it when another worker has written since."""
+    monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
+    monkeypatch.setattr(ownership, "DRAIN_S", 600.0)
+    async with workers(tmp_path, PATIENT) as world:
+        first, second = await world.start(1, 2)
+        await world.until_spread()
+        assert await create_topic(first, "t") == 0
+        await world.until(lambda: all("t" in each.server.topics.registry.topics for each in world.running))
+        groups = (f"group-{number}" for number in itertools.count())
+        shard_of = first.server.groups.shard_of
+        group = next(each for each in groups if world.owner(shard_of(each).index) is second)
+        for offset in (1, 2):
+            assert await commit(await second.client(), group, "t", offset) == 0
+        name = f"__consumer_offsets-{shard_of(group).index}"
+        copy, pieces, replayed = SharedShard.copy, world.store.logs[name].pieces, []
+
+        async def replace_what_is_copied(shard, engine, epoch):
+            await copy(shard, engine, epoch)
+            if shard.name == name:
+                last = max(pieces)  # the base offset comes first, and no checksum covers it
+                pieces[last] = pieces[last][:8] + pieces[last - 1][8:]
+
+        monkeypatch.setattr(SharedShard, "copy", replace_what_is_copied)
+        spy_on_replays(first, replayed)
+        await world.stop(second)
+        client = await first.client()
+        await eventually(lambda: fetch(client, group, "t"), (0, 1))
+        assert [claim.log for claim in replayed] == [name]
+
+
+async def test_of_logs_that_are_claimed_together_the_shortest_is_replayed_first(tmp_path):
+    """A shard with a long log does not keep those with short ones waiting."""
+    async with workers(tmp_path, PATIENT) as world:
+        (first,) = await world.start(1)
+        assert await create_topic(first, "t") == 0
+        for number in range(12):
+            for offset in range(number):
+                assert await commit(await first.client(), f"group-{number}", "t", offset) == 0
+        await world.stop(first)
+        second, replayed = WorkerUnderTest(world, 2, ("data.plane=none",)), []
+        spy_on_replays(second, replayed)
+        world.running.append(await second.start())
+        await world.until(lambda: len(second.shards) == SHARDS)
+        assert len(replayed) >= SHARDS
+        assert [claim.tail for claim in replayed] == sorted(claim.tail for claim in replayed)
+
+
+def spy_on_replays(worker, replayed):
+    """Adds each claim whose log is read from its beginning."""
+    read = worker.engine.read
+
+    def spy(log, claim=None):
+        if claim is not None:
+            replayed.append(claim)
+        return read(log, claim)
+
+    worker.engine.read = spy
+
+
+def test_a_copy_is_continued_only_if_nobody_else_has_claimed_the_log():
+    shard = SharedShard("log", cast(Any, None), cast(Any, None))
+    alive = Worker("a", 1, "host", 1)
+    assert not shard.continues(None)
+    assert not shard.continues(Owner(1, None))
+    shard.copied_epoch = 3
+    assert [shard.continues(Owner(epoch, alive)) for epoch in (2, 3, 4)] == [False, True, False]
+    assert [shard.continues(Owner(epoch, None)) for epoch in (3, 4, 5)] == [False, True, False]
+
+
+def test_the_marks_of_a_worker_are_no_listeners():
+    plain = Worker("a", 1, "host", 1, "INSIDE://host:1")
+    logs = {"__consumer_offsets-3", "__consumer_offsets-12", "__transaction_state-0"}
+    marked = plain.marked(is_leaving=True, wants={"__consumer_offsets-4": 2}, ready=logs)
+    assert (marked.is_leaving, marked.wants, marked.ready) == (True, {"__consumer_offsets-4": 2}, logs)
+    assert listeners_of(marked) == listeners_of(plain)
+    assert marked.marked() == plain
+    assert plain.ready == set()
 
 
 async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
@@ -102,7 +209,7 @@ async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
         async with workers(tmp_path, PATIENT) as world:
             first, second = await world.start(1, 2)
             await world.until_spread()
-            leaving = first.sharing.worker.marked(is_leaving=True, wants={})
+            leaving = first.sharing.worker.marked(is_leaving=True)
             assert leaving.is_leaving
             assert not first.sharing.worker.is_leaving
             assert listeners_of(leaving) == listeners_of(first.sharing.worker)
@@ -210,16 +317,17 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
     """A worker that is stopped in the middle of a replay finishes it when it wakes up, with a claim that may be old."""
     first, second = await world.start(1, 2)
     await world.until_spread()
-    replay, replaying, goes_on = first.engine.replay, asyncio.Event(), asyncio.Event()
+    read, replaying, goes_on = first.engine.read, asyncio.Event(), asyncio.Event()
 
-    async def slow_replay(claim):
-        replaying.set()
-        await goes_on.wait()
-        async for batches in replay(claim):
-            yield batches
+    async def slow_read(log, claim=None):
+        if claim is not None:
+            replaying.set()
+            await goes_on.wait()
+        async for each in read(log, claim):
+            yield each
 
-    first.engine.replay = slow_replay
-    await world.stop(second)
+    first.engine.read = slow_read
+    second.wire.is_cut = True
     await replaying.wait()
     first.engine.owners = unanswered
     first.sharing._lease._until_ms = 0
@@ -228,6 +336,7 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
     goes_on.set()
     await world.until(lambda: not first.sharing._ownership._moves)
     assert not first.shards
+    second.wire.is_cut = False
 
 
 async def test_every_worker_can_change_topics_and_all_see_it(patient_world):

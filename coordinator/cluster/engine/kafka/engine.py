@@ -13,9 +13,8 @@ that is not known any more, and a producer of it that has lost count of its sequ
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
-from typing import NoReturn
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 
 import msgspec
 
@@ -103,17 +102,24 @@ class KafkaEngine:
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
-    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        """The newest claim of a log.
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """The newest claims of logs, which leave in one request to each leader. Raises: EngineUnavailable."""
+        with suppress(EngineUnavailable):  # each log has its own error
+            await self._topics.ensure(map(self._topics.pieces_of, seen))
+        owners: dict[str, Owner] = {}
+        claims = (self._claim(log, worker, epoch, owners) for log, epoch in seen.items())
+        found = dict(zip(seen, await asyncio.gather(*claims, return_exceptions=True), strict=True))
+        await self._control.write(Owners(owners))
+        return found
 
-        Raises: Fenced; EngineUnavailable.
-        """
+    async def _claim(self, log: str, worker: Worker, seen: int | None, owners: dict[str, Owner]) -> Claim:
+        """`owners` gets the claim that counts, whosever it is. Raises: Fenced; EngineUnavailable."""
         partition, epoch = self._topics.pieces_of(log), seen
-        await self._topics.ensure(partition)
+        await self._topics.ensure([partition])
         while True:
             if epoch is None:
                 epoch = (await self._reader.state_before(partition, await self._partitions.end(partition))).epoch
-            owned = await self._try_claim(log, epoch + 1, worker)
+            owned = await self._try_claim(log, epoch + 1, worker, owners)
             if owned is not None:
                 break
             if seen is not None:
@@ -137,8 +143,10 @@ class KafkaEngine:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _try_claim(self, log: str, epoch: int, worker: Worker | None) -> OwnedLog | None:
-        """Writes a claim, and announces whichever claim counts. Returns the log if it is this one."""
+    async def _try_claim(
+        self, log: str, epoch: int, worker: Worker | None, owners: dict[str, Owner]
+    ) -> OwnedLog | None:
+        """Writes a claim. Returns the log if this one counts; `owners` gets whichever does, which is to be announced."""
         partition = self._topics.pieces_of(log)
         mine = ClaimValue(uuid.uuid4().hex, worker)
         written = await self._partitions.write(partition, encode([(Head(CLAIM, epoch), msgspec.json.encode(mine))]))
@@ -146,8 +154,7 @@ class KafkaEngine:
         self._known_ends[log] = max(end, self._known_ends.get(log, 0))
         state = await self._reader.state_before(partition, end)
         is_mine = state.claim is not None and state.claim.id == mine.id
-        owner = None if state.claim is None else state.claim.worker
-        await self._control.write(Owners({log: Owner(state.epoch, owner)}))
+        owners[log] = Owner(state.epoch, None if state.claim is None else state.claim.worker)
         return OwnedLog(log, partition, state, written.offset, end) if is_mine else None
 
     async def release(self, claims: Sequence[Claim]) -> None:
@@ -156,7 +163,14 @@ class KafkaEngine:
         Raises: EngineUnavailable.
         """
         self._ended.end(claims)
-        await asyncio.gather(*(self._try_claim(claim.log, claim.epoch + 1, None) for claim in claims))
+        owners: dict[str, Owner] = {}
+        releases = (self._try_claim(claim.log, claim.epoch + 1, None, owners) for claim in claims)
+        failed = [
+            each for each in await asyncio.gather(*releases, return_exceptions=True) if isinstance(each, Exception)
+        ]
+        await self._control.write(Owners(owners))
+        if failed:
+            raise failed[0]
 
     # --- appends ------------------------------------------------------------------------------------------------------
 
@@ -213,47 +227,35 @@ class KafkaEngine:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        """The parts of the newest snapshot, then the pieces behind it, up to the place of the claim.
+    async def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the newest snapshot and the pieces behind it, each with its sequence; up to the place of the claim.
 
         Raises: Fenced; EngineUnavailable.
         """
-        owned = self._owned_log_of(claim)
-        if claim.covered != owned.covered_upto:
-            await self._explain_hole(claim, "a newer snapshot is there")
-        last = claim.covered - 1
-        try:
-            async with aclosing(self._stored(claim.log, owned.cover, owned.offset, owned.starts)) as stored:
-                async for sequence, data in stored:
-                    last = sequence
-                    yield data
-        except Trimmed as error:
-            await self._explain_hole(claim, str(error))
-        if last + 1 != claim.next_sequence:
-            await self._explain_hole(claim, f"the piece {last + 1} is missing")
-
-    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
-        """The parts of the newest snapshot and the pieces behind it, each with its sequence.
-
-        Raises: EngineUnavailable.
-        """
-        if not await self._topics.exists(log):
+        if claim is None and not await self._topics.exists(log):
             return
         partition = self._topics.pieces_of(log)
-        end = max(await self._partitions.end(partition), self._known_ends.get(log, 0))
+        last = -1 if claim is None else claim.covered - 1
         try:
-            state = await self._reader.state_before(partition, end)
-            cover = None if state.cover == NOWHERE else await self._reader.cover_at(partition, state.cover)
-            async with aclosing(self._stored(log, cover, end, Starts(0, 0))) as stored:
-                async for each in stored:
-                    yield each
+            if claim is None:
+                end = max(await self._partitions.end(partition), self._known_ends.get(log, 0))
+                newest = (await self._reader.state_before(partition, end)).cover
+                cover = None if newest == NOWHERE else await self._reader.cover_at(partition, newest)
+                starts = Starts(0, 0)
+            else:
+                owned = self._owned_log_of(claim)
+                cover, end, starts = owned.cover, owned.offset, owned.starts
+            async with aclosing(
+                self._reader.stored(partition, self._topics.parts_of(log), cover, end, starts)
+            ) as stored:
+                async for last, data in stored:
+                    yield last, data
         except Trimmed as error:
             raise EngineUnavailable(f"{error}; a snapshot has replaced what was to be read") from None
-
-    def _stored(
-        self, log: str, cover: CoverValue | None, end: int, starts: Starts
-    ) -> AsyncGenerator[tuple[int, bytes], None]:
-        return self._reader.stored(self._topics.pieces_of(log), self._topics.parts_of(log), cover, end, starts)
+        if claim is not None and last + 1 != claim.next_sequence:
+            raise EngineUnavailable(
+                f"{log} cannot be loaded: the piece {last + 1} is missing, or a newer snapshot is there"
+            )
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """The pieces of a log from a sequence on, as far as every replica in sync has them.
@@ -263,15 +265,6 @@ class KafkaEngine:
         if not await self._topics.exists(log):
             return []
         return await self._tails.read(self._topics.pieces_of(log), sequence, self._known_ends.get(log, 0))
-
-    async def _explain_hole(self, claim: Claim, hole: str) -> NoReturn:
-        """Raises: Fenced, if a newer owner has removed what is missing; EngineUnavailable, if it is lost."""
-        partition = self._topics.pieces_of(claim.log)
-        state = await self._reader.state_before(partition, await self._partitions.end(partition))
-        if state.epoch > claim.epoch:
-            self._ended.end([claim])
-            raise Fenced(f"{claim.log}: epoch {state.epoch} is newer than {claim.epoch}")
-        raise EngineUnavailable(f"{claim.log} cannot be loaded: {hole}")
 
     def _owned_log_of(self, claim: Claim) -> OwnedLog:
         """Raises: Fenced, if the claim has ended."""
@@ -296,7 +289,7 @@ class KafkaEngine:
         """
         owned = self._owned_log_of(claim)
         of_parts = self._topics.parts_of(claim.log)
-        await self._topics.ensure(of_parts)
+        await self._topics.ensure([of_parts])
         wanted = await write_parts(self._partitions, of_parts, owned, parts, upto, self._batch_bytes(owned))
         cover = await self._cover(claim, owned, wanted)
         await self._partitions.trim(owned.partition, cover.tail)

@@ -133,6 +133,9 @@ class _Cursor(NamedTuple):
     offset: int = 0
     covered: int = 0
     """The first sequence for which no snapshot stands."""
+    last_sequence: int = 0
+    last_offset: int = 0
+    """Where the newest append that was read begins: who follows a log may ask for its last piece again, to compare it."""
 
 
 class Tails:
@@ -146,18 +149,21 @@ class Tails:
     async def read(self, partition: Partition, sequence: int, known_end: int) -> list[tuple[int, bytes]]:
         """The pieces from a sequence on, at least up to the offset `known_end`. Raises: EngineUnavailable."""
         cursor = self._cursors.pop(partition, _Cursor())
-        if cursor.sequence > sequence:
+        if sequence < cursor.last_sequence:
             cursor = _Cursor()
+        if sequence < cursor.sequence or not cursor.offset:
+            cursor = cursor._replace(offset=max(cursor.last_offset, await self._partitions.begin(partition)))
         end = max(await self._partitions.end(partition), known_end)
-        begin = cursor.offset or await self._partitions.begin(partition)
-        joiner, covered = Joiner(), cursor.covered
+        joiner, began_at = Joiner(), cursor.offset
         found: list[tuple[int, bytes]] = []
-        async with aclosing(self._reader.records(partition, begin, end)) as records:
+        async with aclosing(self._reader.records(partition, cursor.offset, end)) as records:
             async for record in records:
                 if record.counts and record.head.kind == PIECE:
-                    found += joiner.add(record, record.value)
+                    began_at = record.offset if record.head.number == 0 else began_at
+                    if complete := joiner.add(record, record.value):
+                        found += complete
+                        cursor = _Cursor(complete[-1][0] + 1, 0, cursor.covered, complete[0][0], began_at)
                 elif record.counts:
-                    covered = cover_value(record).upto
-        behind = found[-1][0] + 1 if found else cursor.sequence
-        self._cursors[partition] = _Cursor(behind, end if joiner.held_from is None else joiner.held_from, covered)
-        return [piece for piece in found if piece[0] >= max(sequence, covered)]
+                    cursor = cursor._replace(covered=cover_value(record).upto)
+        self._cursors[partition] = cursor._replace(offset=end if joiner.held_from is None else joiner.held_from)
+        return [piece for piece in found if piece[0] >= max(sequence, cursor.covered)]

@@ -47,6 +47,9 @@ class Partitions:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._gathered: dict[Partition, bytes] = {}
+        """What is to be written to logs at the end of this turn of the loop."""
+        self._sending: asyncio.Task[dict[Partition, Written]] | None = None
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -128,14 +131,27 @@ class Partitions:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def write(self, partition: Partition, records: bytes, purpose: str = WRITES) -> Written:
-        """Appends a batch, and tries again: it may be there twice, or without an answer. Raises: EngineUnavailable."""
+        """Appends a batch, and tries again: it may be there twice, or without an answer. Raises: EngineUnavailable.
+
+        Batches of one turn of the loop, such as the claims of a dead worker's logs, leave together.
+        """
 
         async def attempt() -> Written:
-            written = (await self.write_once({partition: records}, purpose))[partition]
+            if purpose != WRITES or partition in self._gathered:
+                written = (await self.write_once({partition: records}, purpose))[partition]
+            else:
+                self._gathered[partition] = records
+                self._sending = self._sending or asyncio.create_task(self._send_gathered())
+                # What leaves with others does not end with its own time-out.
+                written = (await asyncio.shield(self._sending))[partition]
             refuse_error(f"Produce to {partition.topic}", written.code)
             return written
 
         return await self._cluster.repeat(attempt, partition)
+
+    async def _send_gathered(self) -> dict[Partition, Written]:
+        gathered, self._gathered, self._sending = self._gathered, {}, None
+        return await self.write_once(gathered, WRITES)
 
     async def write_once(self, records: Mapping[Partition, bytes], purpose: str) -> dict[Partition, Written]:
         """Sends a batch to each partition, one request to each broker. A batch without an answer gets NETWORK_EXCEPTION."""

@@ -8,7 +8,7 @@ Each has one partition:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from coordinator.cluster.engine.engine import EngineRefused, EngineSettings, EngineUnavailable
@@ -78,7 +78,7 @@ class Topics:
                     f"the cluster has {self._cluster.brokers} brokers, and {REPLICAS} are needed so that nothing is lost with"
                     " one; add brokers, or set journal.replication to optional"
                 )
-            await self._make(self.control.topic)
+            await self._make([self.control.topic])
             found = await self._cluster.refresh(None)
         await self._check({name: replicas for name, replicas in found.items() if self._is_mine(name)})
 
@@ -86,21 +86,20 @@ class Topics:
         """Whether a topic that has the prefix is the engine's: another one may be called so by chance."""
         return name == self.control.topic or re.fullmatch(self._names, name) is not None
 
-    async def ensure(self, partition: Partition) -> None:
-        """Makes a topic if it is missing, and checks it once. Raises: EngineUnavailable."""
+    async def ensure(self, partitions: Iterable[Partition]) -> None:
+        """Makes the topics that are missing, and checks each once. Raises: EngineUnavailable."""
+        topics = [each.topic for each in partitions if each.topic not in self._checked]
+        if not topics:
+            return
         try:
-            await self._ensure(partition.topic)
+            found = await self._cluster.refresh(topics)
+            missing = [topic for topic in topics if topic not in found]
+            if missing:
+                await self._make(missing)
+                found |= await self._cluster.repeat(lambda: self._made(missing))
+            await self._check(found)
         except EngineRefused as error:
             raise EngineUnavailable(str(error)) from None
-
-    async def _ensure(self, topic: str) -> None:
-        if topic in self._checked:
-            return
-        found = await self._cluster.refresh([topic])
-        if topic not in found:
-            await self._make(topic)
-            found = await self._cluster.repeat(lambda: self._made(topic))
-        await self._check(found)
 
     async def exists(self, log: str) -> bool:
         """Whether the log was ever claimed."""
@@ -109,36 +108,39 @@ class Topics:
 
     # --- making -------------------------------------------------------------------------------------------------------
 
-    async def _make(self, name: str) -> None:
+    async def _make(self, names: Iterable[str]) -> None:
+        request = CreateTopicsRequest([*map(self._wanted, names)], round(self._cluster.attempt_s * 1000))
+
+        async def ask() -> None:
+            answer = await self._cluster.ask_any("topics", request)
+            for made in answer.topics:
+                if made.error_code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                    continue
+                if not ErrorCode(made.error_code).retriable:
+                    reason = made.error_message or ErrorCode(made.error_code).name
+                    raise EngineRefused(f"the topic {made.name} is missing and cannot be made: {reason}")
+                refuse_error(f"CreateTopics of {made.name}", made.error_code)
+
+        await self._cluster.repeat(ask)
+
+    def _wanted(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         settings = KEPT | TIMED | SMALL_SEGMENTS | (REPLICATED if self._is_replicated else {})
         if name == self.control.topic:
             # It has only what is written again all the time, and workers live while one replica does.
             settings |= {IN_SYNC_MIN: "1"}
-        topic = CreateTopicsRequest.CreatableTopic(
+        return CreateTopicsRequest.CreatableTopic(
             name,
             1,
             REPLICAS if self._is_replicated else -1,
             configs=[CreateTopicsRequest.CreatableTopicConfig(*each) for each in settings.items()],
         )
-        request = CreateTopicsRequest([topic], round(self._cluster.attempt_s * 1000))
 
-        async def ask() -> None:
-            answer = await self._cluster.ask_any("topics", request)
-            made = answer.topics[0]
-            if made.error_code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-                return
-            if not ErrorCode(made.error_code).retriable:
-                reason = made.error_message or ErrorCode(made.error_code).name
-                raise EngineRefused(f"the topic {name} is missing and cannot be made: {reason}")
-            refuse_error(f"CreateTopics of {name}", made.error_code)
-
-        await self._cluster.repeat(ask)
-
-    async def _made(self, topic: str) -> dict[str, int]:
-        """What metadata say about a topic that was just made. Raises: BrokerError, until brokers know it."""
-        found = await self._cluster.refresh([topic])
-        if topic not in found:
-            raise BrokerError(f"the topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    async def _made(self, topics: Collection[str]) -> dict[str, int]:
+        """What metadata say about topics that were just made. Raises: BrokerError, until brokers know them."""
+        found = await self._cluster.refresh(topics)
+        for topic in topics:
+            if topic not in found:
+                raise BrokerError(f"the topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
     # --- checking -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ yields many batches at once. The supervisor compacts the logs itself: a snapshot
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -114,9 +114,11 @@ class LocalEngine(asyncio.Protocol):
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
 
-    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        """The newest claim of a log. Raises: Fenced; LogFailed; EngineUnavailable."""
-        return Claim(log, *(await self.ask("claim", log=log, worker=worker, seen=seen)))
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """The newest claims of logs. The supervisor gets all the requests at once."""
+        asked = (self.ask("claim", log=log, worker=worker, seen=epoch) for log, epoch in seen.items())
+        answers = zip(seen, await asyncio.gather(*asked, return_exceptions=True), strict=True)
+        return {log: each if isinstance(each, BaseException) else Claim(log, *each) for log, each in answers}
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Ends claims. Raises: EngineUnavailable."""
@@ -133,33 +135,34 @@ class LocalEngine(asyncio.Protocol):
         refused: list[str] = json.loads(answer.body) if answer.body else []
         return refused
 
-    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        """The pieces, of which the oldest come together. Raises: Fenced; EngineUnavailable."""
-        async with aclosing(self._pages(await self._of_claim(claim, "replay"))) as found:
-            async for piece in found:
-                yield piece.data
-
     async def _pages(self, number: int) -> AsyncGenerator[WirePiece, None]:
         ended = False
         try:
             while not ended:
-                data = (await self._ask("page", {"replay": number})).body
+                data = (await self._ask("page", {"number": number})).body
                 ended = not data
                 for piece in wire.decode_pieces(data):
                     yield piece
         finally:
             if not ended and self._transport is not None:
-                self._transport.write(wire.json_frame(wire.ASK, 0, {"do": "end_replay", "replay": number}))
+                self._transport.write(wire.json_frame(wire.ASK, 0, {"do": "end_read", "number": number}))
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """Pieces from a sequence on. Those that were appended long ago arrive as one. Raises: EngineUnavailable."""
         body = (await self._ask("tail", {"log": log, "sequence": sequence})).body
         return [(piece.sequence, piece.data) for piece in wire.decode_pieces(body)]
 
-    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
-        """Pieces that were appended long ago, about a megabyte at a time, then those behind them. Raises: EngineUnavailable."""
+    async def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
+        """Pieces that were appended long ago, about a megabyte at a time, then those behind them.
+
+        Raises: Fenced; EngineUnavailable.
+        """
+        if claim is not None:
+            self._ended.refuse(claim)
         async with aclosing(self._pages(await self.ask("read", log=log))) as found:
             async for piece in found:
+                if claim is not None and piece.sequence >= claim.next_sequence:
+                    raise Fenced(f"{log}: another worker has appended")
                 yield piece.sequence, piece.data
 
     async def snapshot(self, claim: Claim, upto: int, parts: AsyncIterator[bytes], begin: int | None = None) -> None:
@@ -171,12 +174,9 @@ class LocalEngine(asyncio.Protocol):
         removes = True
         async for _ in parts:
             removes = False
-        await self._of_claim(claim, "cover", upto=upto, removes=removes, begin=begin)
-
-    async def _of_claim(self, claim: Claim, name: str, /, **fields: Any) -> Any:
         self._ended.refuse(claim)
         try:
-            return await self.ask(name, log=claim.log, epoch=claim.epoch, **fields)
+            await self.ask("cover", log=claim.log, epoch=claim.epoch, upto=upto, removes=removes, begin=begin)
         except Fenced:
             self._ended.end([claim])
             raise

@@ -15,8 +15,8 @@ The next statement connects again, to the primary of the highest timeline seen.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 from coordinator.cluster.engine.address import EngineAddress
 from coordinator.cluster.engine.ended import EndedClaims
@@ -81,19 +81,13 @@ class PostgresqlEngine:
 
     # --- claims and their logs ----------------------------------------------------------------------------------------
 
-    async def claim(self, log: str, worker: Worker, *, seen: int | None = None) -> Claim:
-        """The newest claim of a log.
-
-        Raises: Fenced; EngineUnavailable.
-        """
-        rows = await self._writes.write(sql.CLAIM, log, *worker, seen, self._primary.schema)
-        if not rows:
-            raise Fenced(f"{log}: the epoch is not {seen} any more")
-        epoch = rows[0]["epoch"]
-        [found] = await self._writes.fetch(sql.CLAIMED_LOG, log)
-        if found["epoch"] != epoch:
-            raise Fenced(f"{log}: epoch {found['epoch']} is newer than {epoch}")
-        return Claim(log, epoch, found["next_sequence"], found["covered"])
+    async def claim_all(self, worker: Worker, seen: Mapping[str, int | None]) -> dict[str, Claim | BaseException]:
+        """The newest claims of logs, by one statement. Raises: EngineUnavailable."""
+        rows = await self._writes.write(sql.CLAIM, [*seen], [*seen.values()], *worker, self._primary.schema)
+        epochs = {row["log"]: row["epoch"] for row in rows}
+        claims = [Claim(*row) for row in await self._writes.fetch(sql.CLAIMED_LOGS, [*epochs])]
+        newest = {claim.log: claim for claim in claims if claim.epoch == epochs[claim.log]}
+        return {log: newest.get(log) or Fenced(f"{log}: another epoch than {seen[log]} or newer") for log in seen}
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Ends claims; the database shows their logs without a worker.
@@ -124,19 +118,7 @@ class PostgresqlEngine:
         missing.subtract(row[0] for row in rows)
         return {log for log, count in missing.items() if count}
 
-    # --- replay -------------------------------------------------------------------------------------------------------
-
-    async def replay(self, claim: Claim) -> AsyncIterator[bytes]:
-        """The parts of the newest snapshot, then the pieces behind it.
-
-        Raises: Fenced; EngineUnavailable.
-        """
-        self._ended.refuse(claim)
-        try:
-            async for _, data in self._stored(claim.log, claim.covered, claim.next_sequence):
-                yield data
-        except _Hole:
-            await self._explain_hole(claim)
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     async def tail(self, log: str, sequence: int) -> list[tuple[int, bytes]]:
         """The pieces of a log from a sequence on.
@@ -145,22 +127,26 @@ class PostgresqlEngine:
         """
         return [(number, data) for number, data in await self._reads.fetch(sql.TAIL, log, sequence)]
 
-    async def read(self, log: str) -> AsyncIterator[tuple[int, bytes]]:
+    async def read(self, log: str, claim: Claim | None = None) -> AsyncIterator[tuple[int, bytes]]:
         """The parts of the newest snapshot and the pieces behind it, each with its sequence.
 
-        Raises: EngineUnavailable.
+        Raises: Fenced; EngineUnavailable.
         """
-        [found] = await self._reads.fetch(sql.EXTENT, log)
+        if claim is not None:
+            self._ended.refuse(claim)
+        found = [Claim(*row) for row in await self._reads.fetch(sql.CLAIMED_LOGS, [log])] if claim is None else [claim]
         try:
-            async for each in self._stored(log, *found):
-                yield each
+            for extent in found:
+                async for each in self._stored(extent):
+                    yield each
         except _Hole:
             raise EngineUnavailable(
                 f"{log}: a snapshot has replaced what was to be read, or pieces are missing"
             ) from None
 
-    async def _stored(self, log: str, covered: int, next_sequence: int) -> AsyncIterator[tuple[int, bytes]]:
-        """The parts of the snapshot up to `covered`, and the pieces from there to a sequence. Raises: _Hole."""
+    async def _stored(self, extent: Claim) -> AsyncIterator[tuple[int, bytes]]:
+        """The parts of the snapshot, and the pieces behind it, as far as a claim has found them. Raises: _Hole."""
+        log, _, next_sequence, covered = extent
         if covered:
             head = await self._reads.fetch(sql.NEWEST_SNAPSHOT, log, covered)
             if not head:
@@ -197,14 +183,6 @@ class PostgresqlEngine:
             if ahead is not None:
                 ahead.cancel()
                 ahead.add_done_callback(lambda task: task.cancelled() or task.exception())
-
-    async def _explain_hole(self, claim: Claim) -> NoReturn:
-        """Raises: Fenced, if a newer owner has removed what is missing; EngineUnavailable, if it is lost."""
-        [owner] = await self._writes.fetch(sql.EPOCH, claim.log)
-        if owner["epoch"] != claim.epoch:
-            self._ended.end([claim])
-            raise Fenced(f"{claim.log}: epoch {owner['epoch']} is newer than {claim.epoch}")
-        raise EngineUnavailable(f"{claim.log}: pieces are missing in the database, so it cannot be loaded")
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ Names are looked up in the schema of the cluster, which each connection has as i
 
 The fence is the row of a log in `owner`. An append locks it FOR SHARE if it still has the claim's epoch; a claim updates it. So
 a claim waits for appends that are under way, and every append behind it finds another epoch. Each statement is a transaction
-of its own: between statements nothing is locked, so a worker that is paused blocks nobody. Appends and releases lock several
-rows of `owner`, in the order of the logs' names; every other statement locks one. So no two of them wait for each other.
+of its own: between statements nothing is locked, so a worker that is paused blocks nobody. Appends, claims and releases lock
+several rows of `owner`, in the order of the logs' names; every other statement locks one. So no two of them wait for each
+other.
 
 `piece` has the log and the sequence as its key, so that a piece cannot be there twice.
 """
@@ -56,20 +57,20 @@ _DURABILITY = "current_setting('synchronous_commit'), current_setting('synchrono
 
 CLAIM = f"""
 WITH claimed AS (
-    INSERT INTO owner (log, epoch, worker_id, node_id, host, port, listeners) VALUES ($1, 1, $2, $3, $4, $5, $6)
+    INSERT INTO owner (log, epoch, worker_id, node_id, host, port, listeners)
+    SELECT log, 1, $3, $4, $5, $6, $7 FROM unnest($1::text[]) AS wanted (log) ORDER BY log COLLATE "C"
     ON CONFLICT (log) DO UPDATE
-        SET epoch = owner.epoch + 1, worker_id = $2, node_id = $3, host = $4, port = $5, listeners = $6
-        WHERE $7::bigint IS NULL OR owner.epoch = $7
-    RETURNING epoch)
-SELECT epoch, pg_notify($8, ''), {_DURABILITY} FROM claimed
+        SET epoch = owner.epoch + 1, worker_id = $3, node_id = $4, host = $5, port = $6, listeners = $7
+        WHERE owner.epoch = coalesce(($2::bigint[])[array_position($1, owner.log)], owner.epoch)
+    RETURNING log, epoch)
+SELECT log, epoch, pg_notify($8, ''), {_DURABILITY} FROM claimed
 """
-EXTENT = """
-SELECT covered.upto AS covered,
-       greatest(covered.upto, (SELECT max(sequence) + 1 FROM piece WHERE log = $1)) AS next_sequence
-FROM (SELECT coalesce(max(upto), 0) AS upto FROM snapshot WHERE log = $1) AS covered
+# A statement of its own: one that waited for a lock would still see the logs as they were before.
+CLAIMED_LOGS = """
+SELECT owner.log, epoch, greatest(covered, (SELECT max(sequence) + 1 FROM piece WHERE log = owner.log)), covered
+FROM owner CROSS JOIN LATERAL (SELECT coalesce(max(upto), 0) AS covered FROM snapshot WHERE log = owner.log) AS extent
+WHERE owner.log = ANY($1::text[])
 """
-# A statement of its own: one that waited for a lock would still see the log as it was before.
-CLAIMED_LOG = f"SELECT epoch, covered, next_sequence FROM owner, ({EXTENT}) AS extent WHERE log = $1"
 RELEASE = """
 WITH sent AS (SELECT * FROM unnest($1::text[], $2::bigint[]) AS sent (log, epoch)),
 held AS MATERIALIZED (
@@ -81,7 +82,6 @@ released AS (
 SELECT pg_notify($3, '') FROM released
 """
 OWNERS = "SELECT log, epoch, worker_id, node_id, host, port, listeners FROM owner"
-EPOCH = "SELECT epoch FROM owner WHERE log = $1"
 
 APPEND = f"""
 WITH sent AS (
