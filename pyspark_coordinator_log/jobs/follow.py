@@ -51,6 +51,7 @@ from pyspark_coordinator_log.jobs.files import write_atomically
 from pyspark_coordinator_log.jobs.intervals import (
     CLASSIC_GROUP,
     CURRENT_ASSIGNMENT,
+    FORCED_REBALANCE,
     FORMING_GENERATION,
     GROUP,
     HELD,
@@ -74,7 +75,7 @@ from pyspark_coordinator_log.jobs.sources import (
 from pyspark_coordinator_log.source import FORMAT, DefaultSource
 
 LIVE_TYPES = (
-    CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, FORMING_GENERATION, GROUP_EPOCH, TARGET_EPOCH,
+    CURRENT_ASSIGNMENT, MEMBER_METADATA, CLASSIC_GROUP, FORMING_GENERATION, FORCED_REBALANCE, GROUP_EPOCH, TARGET_EPOCH,
     STREAMS_ASSIGNMENT, STREAMS_METADATA, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH,
 )  # fmt: skip
 """Types of state records that a later batch may need."""

@@ -5,35 +5,50 @@ given to others could commit with it, and no fence would see that. The log shows
 generation (ClassicGroupGeneration), or where a group's record repeats a number: a Kafka that took the log over after a crash
 may have done that, because it knows no forming generations.
 
-A static member is the same member under each of its member ids. A group that is deleted, or converted to another kind, starts
-again from its first generation. Compaction may have removed the record that shows this, so records before `complete_from` are
-not compared.
+A static member is the same member under each of its member ids. When an administrator evicts a member, the record is written
+again without it, with a ClassicGroupForcedRebalance behind it: from there on the generation has fewer members. A group that is
+deleted, or converted to another kind, starts again from its first generation. Compaction may have removed the record that shows
+this, so records before `complete_from` are not compared.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pyspark_coordinator_log.jobs.intervals import CLASSIC_GROUP, FORMING_GENERATION, GROUP, SHARD, readable
+from pyspark_coordinator_log.jobs.intervals import (
+    CLASSIC_GROUP,
+    FORCED_REBALANCE,
+    FORMING_GENERATION,
+    GROUP,
+    SHARD,
+    readable,
+)
 
 
 def repeated_generations(state: DataFrame, complete_from: DataFrame) -> DataFrame:
-    """One row per record whose content differs from that of the first record with the number of its generation.
+    """One row per record whose content differs from that of the first record with the number of its generation, or of the
+    last one that an eviction wrote.
 
     `complete_from`: (log_id, shard, complete_from).
     """
     in_order = Window.partitionBy(*GROUP).orderBy("offset")
-    same_number = Window.partitionBy(*GROUP, "life", "generation").orderBy("offset")
+    number = (*GROUP, "life", "generation")
+    same_number = Window.partitionBy(*number).orderBy("offset")
+    since_eviction = Window.partitionBy(*number, "evictions").orderBy("offset")
+    is_forced = (F.lead("type").over(in_order) == FORCED_REBALANCE) & ~F.lead("tombstone").over(in_order)
+    adds_nothing = F.size(F.array_except("members", F.lag("members").over(same_number))) == 0
+    evicts = F.coalesce(F.col("is_forced") & adds_nothing, F.lit(False))
     ends = (F.col("type") == CLASSIC_GROUP) & F.col("tombstone")
     return (
         readable(state)
-        .where(F.col("type").isin(CLASSIC_GROUP, FORMING_GENERATION))
+        .where(F.col("type").isin(CLASSIC_GROUP, FORMING_GENERATION, FORCED_REBALANCE))
         .select(*GROUP, "type", "offset", "timestamp_ms", "tombstone", "generation", "leader", "protocol", "members")
-        .withColumn("life", F.sum(ends.cast("int")).over(in_order))
-        .where(~F.col("tombstone") & (F.col("generation") > 0))
+        .withColumns({"life": F.sum(ends.cast("int")).over(in_order), "is_forced": is_forced})
+        .where((F.col("type") != FORCED_REBALANCE) & ~F.col("tombstone") & (F.col("generation") > 0))
         .join(F.broadcast(complete_from.select(*SHARD, "complete_from")), list(SHARD), "left")
         .where(F.col("offset") >= F.coalesce("complete_from", F.lit(0)))
+        .withColumn("evictions", F.sum(evicts.cast("int")).over(same_number))
         .withColumn("content", _content())
-        .withColumn("first", F.first(F.struct("offset", "content")).over(same_number))
+        .withColumn("first", F.first(F.struct("offset", "content")).over(since_eviction))
         .where(F.col("content") != F.col("first.content"))
         .select(*GROUP, "offset", "timestamp_ms", "generation", "content", "first")
     )

@@ -37,6 +37,7 @@ STREAMS_ASSIGNMENT = "StreamsGroupCurrentMemberAssignment"
 STREAMS_METADATA = "StreamsGroupMemberMetadata"
 CLASSIC_GROUP = "GroupMetadata"
 FORMING_GENERATION = "ClassicGroupGeneration"
+FORCED_REBALANCE = "ClassicGroupForcedRebalance"
 ACQUIRED = "struct<epoch: int, from_offset: bigint, from_ms: bigint, recorded: int, begin_is_known: boolean>"
 """How an ownership began. Null in a complete history, where it follows from earlier rows; `follow` carries it along for rows
 whose predecessors it has dropped.

@@ -127,6 +127,10 @@ class History:
         return self._record(type="ClassicGroupGeneration", group_kind="classic", generation=generation, epoch=generation,
                             leader=members[0], protocol="range", protocol_type="consumer", members=rows)  # fmt: skip
 
+    def forced(self, generation: int) -> int:
+        """The record that the group must rebalance after this generation."""
+        return self._record(type="ClassicGroupForcedRebalance", group_kind="classic", generation=generation)
+
     def offset(self, partition: int, committed: int | None, *, producer: int = -1) -> int:
         offset = self.end
         self.end += 1

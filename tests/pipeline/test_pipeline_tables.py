@@ -242,6 +242,30 @@ def test_ordinary_generations_are_not_given_out_twice(spark):
     assert rows(found, "epoch", "members") == {(1, 2), (3, 2), (4, 0)}, "a forming generation is not one that began"
 
 
+def test_an_eviction_gives_no_generation_out_twice_but_hides_no_other(spark):
+    """Evicted are the leader of generation 1, and a member of the forming generation 2; 3 and 4 are given to others, too."""
+    h = History()
+    h.forming(1, ["a", "b"])
+    h.generation(1, {"a": [0], "b": [1]})
+    h.generation(1, {"b": [1]})
+    h.forced(1)
+    h.forming(2, ["b", "c", "d"])
+    h.forming(2, ["b", "d"])
+    h.forced(2)
+    h.generation(3, {"b": [0], "d": [1]})
+    by_crash = h.generation(3, {"b": [0, 1]})
+    h.forced(3)
+    h.generation(4, {"b": [0], "d": [1]})
+    unforced = h.generation(4, {"b": [0]})
+    h.generation(5, {"b": [0], "d": [1]})
+    h.generation(5, {"d": [1]})
+    h.forced(5)
+    back = h.generation(5, {"b": [0], "d": [1]})
+    state, _ = h.frames(spark)
+    found = invariants.generation_twice(state, complete_from(spark))
+    assert rows(found, "offset") == {(by_crash,), (unforced,), (back,)}
+
+
 def test_commits_of_streams_groups_are_judged_by_their_events(spark):
     h = History()
     streams_commit = {"group_kind": "streams", "policy": "assignment-epoch"}
