@@ -1,7 +1,8 @@
 """The log of a real server with real clients: rebalances and owners match the clients' callbacks.
 
 Members join, leave and are killed, one at a time. After each step the test waits until every partition has an owner again and
-notes what each client reports. PIPELINE_REBALANCES=200 in the environment makes it a long run.
+notes what each client reports. At the end an administrator evicts all members. PIPELINE_REBALANCES=200 in the environment makes
+it a long run.
 """
 
 import json
@@ -10,10 +11,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tests.compatibility.members import CLIENTS, Program, shared, wait_for_all
+from tests.support.admin_client import act, view
 from tests.support.server_process import ServerProcess
 from tests.support.wire import Connection
 
@@ -94,13 +97,16 @@ class GroupLife:
 @pytest.fixture(scope="module")
 def real_runs(tmp_path_factory) -> Any:
     folder = tmp_path_factory.mktemp("real-run")
-    settings = {"group.consumer.session.timeout.ms": 6_000,
+    settings = {"admin.control.enable": True, "group.consumer.session.timeout.ms": 6_000,
                 "group.consumer.min.session.timeout.ms": 500, "group.consumer.heartbeat.interval.ms": 500,
                 "group.consumer.min.heartbeat.interval.ms": 100}  # fmt: skip
     with ServerProcess(folder, settings=settings) as server, ThreadPoolExecutor() as pool:
         runs = [GroupLife(server.bootstrap, folder, protocol) for protocol in ("classic", "consumer")]
         try:
             list(pool.map(lambda each: each.live(REBALANCES), runs))
+            for group in (each.group for each in runs):
+                for member in view(server, f"/v1/groups/{group}")["members"]:
+                    act(server, f"/v1/groups/{group}/members/{quote(member['member_id'], safe='')}/evict")
         finally:
             for each in runs:
                 each.end()
