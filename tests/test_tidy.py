@@ -59,6 +59,14 @@ def test_no_file_names_a_package_index_or_a_path_of_one_machine():
         assert not re.search(machine, text), f"{path} names a path of one machine"
 
 
+def test_what_a_command_has_left_behind_is_no_file_of_the_project():
+    """Files in the top folder are known by name; elsewhere only programs of containers and of CI have no ending."""
+    names = [path.relative_to(REPOSITORY) for path in tracked()]
+    top = {str(path) for path in names if len(path.parts) == 1 and path.suffix not in {".md", ".toml", ".yml"}}
+    assert top <= {".dockerignore", ".gitignore", "Dockerfile", "LICENSE", "MANIFEST.in", "Makefile", "setup.py"}
+    assert {path.parts[0] for path in names if len(path.parts) > 1 and not path.suffix} <= {".ci", "container"}
+
+
 def test_nothing_outside_the_repository_is_used():
     outside = "../" + "shared"
     assert [path for path, text in texts() if outside in text] == []
