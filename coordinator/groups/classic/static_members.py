@@ -48,14 +48,19 @@ def replace_static_member(
     attempt.apply_to(member)
     replace_in_resync(groups, group, old.member_id, new_id, update)
     update.timers.append(member.session_timer)
+    behaviours, state, api_version = attempt.context.behaviours, group.state, attempt.context.api_version
     update.emit("static_member_replaced", member_id=new_id, replaced=old.member_id)
     _emit_replacement(group, old, new_id, attempt, update)
-    if group.state is State.STABLE and select_protocol(group) == group.protocol_name:
+    if state is State.STABLE and select_protocol(group) == group.protocol_name:
         update.records += completed_generation(group, group.fence)
-        return _current_generation(group, new_id, leader_before, attempt.context.api_version)
+        return _current_generation(group, new_id, leader_before, api_version)
     update.records += renamed_member(group, old.member_id, new_id)
+    if (state is State.STABLE and behaviours.static_members_return_with_any_protocol) or (
+        state is State.COMPLETING_REBALANCE and behaviours.static_members_return_to_a_round
+    ):
+        return _current_generation(group, new_id, leader_before, api_version)
     group.park_join(member, attempt.context, attempt.now_ms)
-    if group.state is State.PREPARING_REBALANCE:
+    if state is State.PREPARING_REBALANCE:
         form_generation_if_all_joined(groups, group, attempt.now_ms, update)
     else:
         cause = Cause("a static member came back", new_id, attempt.client_reason)
