@@ -42,8 +42,9 @@ NOT_IMITATED: dict[str, dict[str, set[int]]] = {
     "find_coordinator": {"3.0-3.9": {10}},
     "leave_old_versions": {"3.4": {20}},
     "list_offsets_by_time": {"2.4-2.8": {9}},
+    "offset_delete": {"2.4-2.5": {20}},
     "offset_for_leader_epoch": {"2.4-2.7": {3, 4}},
-    "txn_offset_commit_metadata_size": {"2.4-3.6": {4, 6}},
+    "txn_offset_commit_metadata_size": {"2.5-3.6": {4, 6}},
     "txn_offsets_are_taken_back": {"3.7-3.8": {7, 9, 16, 21, 22}},
     "txn_offsets_wait_for_the_marker": {"3.7-3.9": {8}, "3.0-3.4": {11, 12}},
 }
