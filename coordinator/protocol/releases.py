@@ -65,7 +65,7 @@ class Behaviours:
     upgrade_needs_assignments: bool = False
     """A classic group becomes a consumer group only if each member has an assignment."""
     absent_members_hold_places: bool = False
-    """Of `group.max.size` each member takes a place, although it has yet to rejoin; one with an id that it was given takes none."""
+    """A member that has yet to rejoin takes a place of `group.max.size`; one that joins with an id it was given needs none."""
     completing_groups_refuse_heartbeats: bool = False
     """Heartbeat answers REBALANCE_IN_PROGRESS while the group is CompletingRebalance."""
     static_members_return_to_a_round: bool = False

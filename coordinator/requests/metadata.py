@@ -234,7 +234,12 @@ def _topics_by_name(
             hides_invalid = exchange.behaviours.invalid_names_are_unknown and not creates
             error = invalid if is_invalid and not hides_invalid else unknown
             operations = _operations(request, permits, name)
-            yield ResponseTopic(error, name, is_internal=name in names.INTERNAL, topic_authorized_operations=operations)
+            yield ResponseTopic(
+                error_code=error,
+                name=name,
+                is_internal=name in names.INTERNAL,
+                topic_authorized_operations=operations,
+            )
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     yield from [ResponseTopic(error_code=denied, name=each, is_internal=each in names.INTERNAL) for each in not_created]
     yield from [ResponseTopic(error_code=denied, name=each) for each in not_described]

@@ -1,7 +1,7 @@
 """Each behaviour in the table of the releases is noticed: a story that brokers answered does not hold when it is taken out.
 
-What brokers answered is in tests/scenarios/answered_by_releases.json, and test_releases.py compares it with this server. Here one
-server in this process becomes one release after the other, of tables that lack a behaviour. The behaviours of the preview
+What brokers answered is in tests/scenarios/answered_by_releases.json, and test_releases.py compares it with this server. Here
+one server in this process becomes one release after the other, of tables that lack a behaviour. The behaviours of the preview
 of KIP-848 have stories of their own (tests/scenarios/preview_*.txt).
 """
 

@@ -124,8 +124,9 @@ def _has_room(groups: Groups, group: ClassicGroup, attempt: JoinAttempt) -> bool
         return True
     member = group.members.get(member_id)
     if attempt.context.behaviours.absent_members_hold_places:
-        is_late = member is not None and member.awaiting_join is None
-        return len(group.members) <= size_max or not is_late if member_id else len(group.members) < size_max
+        if not member_id:
+            return len(group.members) < size_max
+        return len(group.members) <= size_max or member is None or member.awaiting_join is not None
     if state is _PREPARING_REBALANCE:
         return group.awaiting_joins < size_max or (member is not None and member.awaiting_join is not None)
     return member is not None or len(group.members) < size_max
