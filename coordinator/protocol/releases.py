@@ -64,6 +64,22 @@ class Behaviours:
     """A classic group becomes a consumer group although its assignor keeps data of its own in assignments."""
     upgrade_needs_assignments: bool = False
     """A classic group becomes a consumer group only if each member has an assignment."""
+    absent_members_hold_places: bool = False
+    """A member that has yet to rejoin takes a place of `group.max.size`; one that joins with an id it was given needs none."""
+    completing_groups_refuse_heartbeats: bool = False
+    """Heartbeat answers REBALANCE_IN_PROGRESS while the group is CompletingRebalance."""
+    static_members_return_to_a_round: bool = False
+    """A static member that comes back while the group is CompletingRebalance receives this generation."""
+    static_members_return_with_any_protocol: bool = False
+    """A static member that comes back to a Stable group starts no rebalance, whatever protocols it offers."""
+    later_epochs_end_transactions: bool = False
+    """EndTxn accepts an epoch that the producer does not have yet."""
+    unrequested_operations_are_0: bool = False
+    """DescribeGroups and Metadata answer 0 for authorized operations that the client did not ask for."""
+    invalid_names_are_unknown: bool = False
+    """Metadata answers UNKNOWN_TOPIC_OR_PARTITION for a name that no topic can have, unless it may create topics."""
+    unknown_key_types_are_unexpected: bool = False
+    """FindCoordinator answers UNKNOWN_SERVER_ERROR for a type of key that it does not know."""
     txn_commits_are_verified: bool = True
     """Whether TxnOffsetCommit asks the transaction coordinator if the group is part of the transaction (KIP-890)."""
 

@@ -25,6 +25,8 @@ from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC, AclOpera
 _Described = DescribeGroupsResponse.DescribedGroup
 CONFIG_OPERATIONS = 1 << AclOperation.DESCRIBE_CONFIGS | 1 << AclOperation.ALTER_CONFIGS
 """As bits of authorized operations."""
+_OPERATIONS_SINCE = 3
+"""The version of DescribeGroups that has them; the other APIs always have."""
 
 
 class DescribeRequest(Protocol):
@@ -72,6 +74,8 @@ def describe_groups(
             group = described[group_id] = describe(state, group_id)
             if exchange.request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = permits.operations(ResourceType.GROUP, group_id) & ~hidden
+            elif exchange.api_version >= _OPERATIONS_SINCE and exchange.behaviours.unrequested_operations_are_0:
+                group.authorized_operations = 0
         return Result(DONE)
 
     def refuse_part(ids: list[str], error: ErrorCode) -> object:

@@ -43,6 +43,7 @@ _TEXTS = {
     ErrorCode.INVALID_REQUEST: _INVALID_REQUEST,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
 }
 """Kafka's messages (Errors) for what a fault rule may answer."""
 _ACCESS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTIONAL_ID}
@@ -56,7 +57,7 @@ def handle(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
         _find_share_coordinators(server, exchange)
         return
     if request.key_type not in (GROUP, TRANSACTION):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, _INVALID_REQUEST)
+        raise _unknown_type(exchange, _INVALID_REQUEST)
     permits, access = exchange.permits, _ACCESS[request.key_type]
     if exchange.api_version < _BATCHED_SINCE:
         if not permits.allows(access, request.key):
@@ -92,7 +93,7 @@ def guard(server: Server, exchange: Exchange[FindCoordinatorRequest], permits: P
 def _find_share_coordinators(server: Server, exchange: Exchange[FindCoordinatorRequest]) -> None:
     has_coordinators = InitializeShareGroupStateRequest.API_KEY in exchange.supported
     if exchange.api_version < _SHARE_SINCE or not has_coordinators or server.config.overlay.data_bootstrap_servers:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "")
+        raise _unknown_type(exchange, "")
     keys, shard_of = exchange.request.coordinator_keys, server.share_states.router.shard_of
 
     def find(key: str) -> _Coordinator:
@@ -110,6 +111,12 @@ def _find_share_coordinators(server: Server, exchange: Exchange[FindCoordinatorR
         exchange.reply_in_slices(FindCoordinatorResponse(coordinators=found))
 
     exchange.run_in_slices(pieces())
+
+
+def _unknown_type(exchange: Exchange[FindCoordinatorRequest], text: str) -> KafkaError:
+    if exchange.behaviours.unknown_key_types_are_unexpected:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _coordinator(server: Server, exchange: Exchange[FindCoordinatorRequest], key: str) -> Node | None:

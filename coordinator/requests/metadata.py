@@ -34,6 +34,7 @@ from coordinator.topics.leader_epochs import LEADER_EPOCH
 from coordinator.topics.registry import NO_ID, Topic
 from coordinator.topics.topics import NO_LEADER
 
+_OPERATIONS_SINCE = 8
 _IDS_SINCE = 12
 _CREATED_AT_ONCE = 10
 """Topics whose creation takes about a millisecond."""
@@ -106,14 +107,16 @@ def handle(server: Server, exchange: Exchange[MetadataRequest]) -> None:
 def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
     request, version, permits = exchange.request, exchange.api_version, exchange.permits
     is_requested = request.include_topic_authorized_operations
-    operations = authorized_operations.TOPIC if is_requested else authorized_operations.NOT_REQUESTED
+    are_0 = version >= _OPERATIONS_SINCE and exchange.behaviours.unrequested_operations_are_0
+    not_requested = 0 if are_0 else authorized_operations.NOT_REQUESTED
+    operations = authorized_operations.TOPIC if is_requested else not_requested
     form = Form(exchange.route.encode, version, operations)
     operations_vary = is_requested and not permits.everything
     encoded: list[bytes] = []
     count = 0
     missing: list[ResponseTopic] = []
     creatable: list[str] = []
-    for number, found in enumerate(_topics(server, request, version, permits, creatable), 1):
+    for number, found in enumerate(_topics(server, exchange, creatable), 1):
         if isinstance(found, Topic):
             _encode_missing(form, missing, encoded)
             if operations_vary:
@@ -121,6 +124,8 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
             encoded.append((yield from _encoded(server, form, found)))
             count += 1
         elif found is not None:
+            if found.topic_authorized_operations == authorized_operations.NOT_REQUESTED:
+                found.topic_authorized_operations = not_requested
             missing.append(found)
             if len(missing) == PIECE_ELEMENTS:
                 _encode_missing(form, missing, encoded)
@@ -135,6 +140,7 @@ def _respond(server: Server, exchange: Exchange[MetadataRequest]) -> Pieces:
         ],
         cluster_id=server.cluster_id,
         controller_id=server.controller_id,
+        cluster_authorized_operations=not_requested,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(permits)
@@ -161,20 +167,20 @@ def _operations(request: MetadataRequest, permits: Permits, name: str) -> int:
 
 
 def _topics(
-    server: Server, request: MetadataRequest, version: int, permits: Permits, creatable: list[str]
+    server: Server, exchange: Exchange[MetadataRequest], creatable: list[str]
 ) -> Iterator[Topic | ResponseTopic | None]:
     """The topics in the order of the response; in place of those that do not exist, their errors.
 
     None stands for a topic that is not part of the response, or not yet. `creatable` gets the names that may be created.
     """
-    named = request.topics
-    if named is None or (version == 0 and not named):
-        return _all_topics(server, permits)
+    named = exchange.request.topics
+    if named is None or (exchange.api_version == 0 and not named):
+        return _all_topics(server, exchange.permits)
     ids = dict.fromkeys(t.topic_id for t in named if t.topic_id != NO_ID)
     if ids:
-        return _topics_by_id(server, ids, permits)
+        return _topics_by_id(server, ids, exchange.permits)
     wanted = dict.fromkeys(t.name for t in named if t.name is not None)
-    return _topics_by_name(server, request, wanted, permits, creatable)
+    return _topics_by_name(server, exchange, wanted, creatable)
 
 
 def _all_topics(server: Server, permits: Permits) -> Iterator[Topic | None]:
@@ -204,10 +210,12 @@ def _topics_by_id(server: Server, ids: Iterable[bytes], permits: Permits) -> Ite
 
 
 def _topics_by_name(
-    server: Server, request: MetadataRequest, wanted: Iterable[str], permits: Permits, creatable: list[str]
+    server: Server, exchange: Exchange[MetadataRequest], wanted: Iterable[str], creatable: list[str]
 ) -> Iterator[Topic | ResponseTopic | None]:
     """A missing topic is refused if the client asks for its creation and may not create it."""
+    request, permits = exchange.request, exchange.permits
     creates = request.allow_auto_topic_creation and server.topics.config.auto_create_topics_enable
+    unknown, invalid = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
     not_created: list[str] = []
     not_described: list[str] = []
     for name in wanted:
@@ -222,7 +230,16 @@ def _topics_by_name(
             yield None
         else:
             creatable.append(name)
-            yield _missing(name, _operations(request, permits, name))
+            is_invalid = names.why_invalid(name) is not None
+            hides_invalid = exchange.behaviours.invalid_names_are_unknown and not creates
+            error = invalid if is_invalid and not hides_invalid else unknown
+            operations = _operations(request, permits, name)
+            yield ResponseTopic(
+                error_code=error,
+                name=name,
+                is_internal=name in names.INTERNAL,
+                topic_authorized_operations=operations,
+            )
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     yield from [ResponseTopic(error_code=denied, name=each, is_internal=each in names.INTERNAL) for each in not_created]
     yield from [ResponseTopic(error_code=denied, name=each) for each in not_described]
@@ -230,16 +247,6 @@ def _topics_by_name(
 
 def _may_create(permits: Permits, name: str) -> bool:
     return permits.allows(CREATE_CLUSTER, quiet=True) or permits.allows(CREATE_TOPIC, name)
-
-
-def _missing(name: str, operations: int) -> ResponseTopic:
-    wrong = names.why_invalid(name) is not None
-    return ResponseTopic(
-        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        name=name,
-        is_internal=name in names.INTERNAL,
-        topic_authorized_operations=operations,
-    )
 
 
 def _create_missing(server: Server, wanted: Sequence[str], allows_mutation: Callable[[int], bool]) -> Pieces:

@@ -19,6 +19,7 @@ cannot know whether its transaction ever began may ask for this.
 
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import EndTxnRequest, EndTxnResponse
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import RequestContext, Result
 from coordinator.transactions.prepare import CLIENT, prepare, producer_after
 from coordinator.transactions.records import transaction_record
@@ -61,9 +62,11 @@ def end(transactions: Transactions, request: EndTxnRequest, context: RequestCont
     if transaction is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     bumps = context.api_version >= EPOCH_IN_ANSWER_SINCE
-    check = _has_ended_with_bumps if bumps else _has_ended
     try:
-        has_ended = check(transaction, request)
+        has_ended = (
+            _has_ended_with_bumps(transaction, request) if bumps
+            else _has_ended(transaction, request, context.behaviours)
+        )  # fmt: skip
     except KafkaError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             transactions.count_fenced("EndTxn")
@@ -87,11 +90,12 @@ def end(transactions: Transactions, request: EndTxnRequest, context: RequestCont
     )
 
 
-def _has_ended(transaction: Transaction, request: EndTxnRequest) -> bool:
+def _has_ended(transaction: Transaction, request: EndTxnRequest, behaviours: Behaviours) -> bool:
     """Whether the transaction has already ended in this way, for a client that keeps its epoch. Raises if it cannot end."""
     if transaction.producer_id != request.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if transaction.epoch != request.producer_epoch:
+    is_later = transaction.epoch < request.producer_epoch
+    if transaction.epoch != request.producer_epoch and not (is_later and behaviours.later_epochs_end_transactions):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)

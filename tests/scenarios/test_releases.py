@@ -40,10 +40,13 @@ NOT_IMITATED: dict[str, dict[str, set[int]]] = {
     "consumer_request_errors": {"4.0": {23}},
     "fetch_offsets_of_many_groups": {"3.0-4.0": {4, 5, 6}},
     "find_coordinator": {"3.0-3.9": {10}},
-    "list_offsets_by_time": {"2.8": {9}},
-    "txn_offset_commit_metadata_size": {"2.8-3.6": {4, 6}},
+    "leave_old_versions": {"3.4": {20}},
+    "list_offsets_by_time": {"2.4-2.8": {9}},
+    "offset_delete": {"2.4-2.5": {20}},
+    "offset_for_leader_epoch": {"2.4-2.7": {3, 4}},
+    "txn_offset_commit_metadata_size": {"2.5-3.6": {4, 6}},
     "txn_offsets_are_taken_back": {"3.7-3.8": {7, 9, 16, 21, 22}},
-    "txn_offsets_wait_for_the_marker": {"3.7-3.9": {8}, "3.0-3.3": {11, 12}},
+    "txn_offsets_wait_for_the_marker": {"3.7-3.9": {8}, "3.0-3.4": {11, 12}},
 }
 """Story -> releases -> the steps whose answers differ for a reason that docs/emulation.md gives."""
 BY_NAME = {story.path.stem: story for story in STORIES}

@@ -96,7 +96,7 @@ def _join(groups: Groups, group: ClassicGroup, attempt: JoinAttempt, update: Gro
     """The response, or None if the join is parked. A KafkaError that escapes becomes the response, too."""
     request, api_version = attempt.request, attempt.context.api_version
     member_id = request.member_id
-    if not _has_room(groups, group, member_id):
+    if not _has_room(groups, group, attempt):
         _reject_from_full_group(group, member_id, attempt.now_ms, update)
         return join_error(api_version, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     names = attempt.protocol_names()
@@ -114,15 +114,19 @@ def _join(groups: Groups, group: ClassicGroup, attempt: JoinAttempt, update: Gro
     return _rejoin(groups, group, group.members[member_id], attempt, update)
 
 
-def _has_room(groups: Groups, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(groups: Groups, group: ClassicGroup, attempt: JoinAttempt) -> bool:
     """Whether the group may accept this caller. In PreparingRebalance the places go to the first that join.
 
     Mirrors `GroupMetadataManager.acceptJoiningMember`.
     """
-    size_max, state = groups.config.group_max_size, group.state
+    size_max, state, member_id = groups.config.group_max_size, group.state, attempt.request.member_id
     if state is _EMPTY:
         return True
     member = group.members.get(member_id)
+    if attempt.context.behaviours.absent_members_hold_places:
+        if not member_id:
+            return len(group.members) < size_max
+        return len(group.members) <= size_max or member is None or member.awaiting_join is not None
     if state is _PREPARING_REBALANCE:
         return group.awaiting_joins < size_max or (member is not None and member.awaiting_join is not None)
     return member is not None or len(group.members) < size_max

@@ -12,6 +12,8 @@ response names its *old* id as the leader, so that the client takes itself for a
 In CompletingRebalance the leader may be computing an assignment for the old id, so another rebalance must follow. In
 PreparingRebalance the returning member has simply joined. Here, too, the exchange of ids is written to the log (not in Kafka):
 after a crash the old id would be a member again, although it was fenced.
+
+Kafka 2.4 answers with the generation in CompletingRebalance, too, and 2.4 and 2.5 do in Stable whatever the group would choose.
 """
 
 from coordinator.groups.classic.group import ClassicGroup
@@ -50,12 +52,17 @@ def replace_static_member(
     update.timers.append(member.session_timer)
     update.emit("static_member_replaced", member_id=new_id, replaced=old.member_id)
     _emit_replacement(group, old, new_id, attempt, update)
-    if group.state is State.STABLE and select_protocol(group) == group.protocol_name:
+    state, api_version, behaviours = group.state, attempt.context.api_version, attempt.context.behaviours
+    if state is State.STABLE and select_protocol(group) == group.protocol_name:
         update.records += completed_generation(group, group.fence)
-        return _current_generation(group, new_id, leader_before, attempt.context.api_version)
+        return _current_generation(group, new_id, leader_before, api_version)
     update.records += renamed_member(group, old.member_id, new_id)
+    if (state is State.STABLE and behaviours.static_members_return_with_any_protocol) or (
+        state is State.COMPLETING_REBALANCE and behaviours.static_members_return_to_a_round
+    ):
+        return _current_generation(group, new_id, leader_before, api_version)
     group.park_join(member, attempt.context, attempt.now_ms)
-    if group.state is State.PREPARING_REBALANCE:
+    if state is State.PREPARING_REBALANCE:
         form_generation_if_all_joined(groups, group, attempt.now_ms, update)
     else:
         cause = Cause("a static member came back", new_id, attempt.client_reason)
