@@ -48,8 +48,16 @@ class Behaviours:
     """A consumer group with members takes classic members although `group.consumer.migration.policy` is `disabled`."""
     epochs_begin_at_0: bool = False
     """The first member of a consumer group gets epoch 1, not 2."""
+    empty_groups_keep_an_assignment_epoch: bool = False
+    """A consumer or streams group that has become empty shows the assignment epoch of its last target (KAFKA-20442)."""
     groups_have_no_config_operations: bool = False
     """DescribeGroups leaves the operations on configs out of those that a client is authorized to perform."""
+    malformed_subscriptions_are_unexpected: bool = False
+    """A consumer group answers UNKNOWN_SERVER_ERROR to a classic member whose subscription cannot be read."""
+    offsets_of_no_groups_are_not_sent: bool = False
+    """OffsetFetch 8 and 9 without groups gets no answer, and neither does what follows it on the connection."""
+    preferring_an_assignor_is_no_reason: bool = False
+    """A heartbeat that changes nothing but the preferred assignor does not raise the epoch of a consumer group."""
     joining_without_topics_is_invalid: bool = False
     """ConsumerGroupHeartbeat answers INVALID_REQUEST to a member that joins and subscribes to nothing."""
     only_classic_members_leave_by_name: bool = False
@@ -58,6 +66,9 @@ class Behaviours:
     """ConsumerGroupHeartbeat answers FENCED_MEMBER_EPOCH to a member that joins again, once its epoch was raised."""
     static_members_turn_classic_alone: bool = False
     """A group stays a consumer group when a classic member takes the place of its last member of the consumer protocol."""
+    streams_groups_are_basic: bool = False
+    """StreamsGroupHeartbeat refuses static members, task offsets and warm-up tasks (INVALID_REQUEST), and members that join
+    again while the group is full."""
     successors_need_a_place: bool = False
     """A full consumer group refuses a static member that takes the place of another."""
     upgrade_drops_user_data: bool = False
@@ -69,6 +80,19 @@ class Behaviours:
 
 
 AS_NEWEST = Behaviours()
+
+
+class ConfigRow(NamedTuple):
+    """A config that DescribeConfigs shows otherwise than in 4.4."""
+
+    default: str | None
+    kind: str
+    """The name of its type, such as "INT"."""
+    read_only: bool
+
+
+Configs = Mapping[str, Mapping[str, ConfigRow | None] | None]
+"""Type of a resource, such as "TOPIC" -> name of a config -> what differs; None: the release does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +120,7 @@ class Release:
     behaviours: Behaviours
     defaults: Mapping[str, Any]
     """Settings that have other defaults than in 4.4, as far as clients notice them."""
+    configs: Configs
     preview: Preview | None
     """None: the release has none."""
     supported_features: Mapping[str, Range]
@@ -120,7 +145,8 @@ class Release:
 @cache
 def releases() -> Mapping[str, Release]:
     """All earlier releases by name, from the newest to the oldest."""
-    return read_releases(json.loads((SCHEMAS / "releases" / "releases.json").read_bytes()))
+    rows, configs = (json.loads((SCHEMAS / "releases" / f"{name}.json").read_bytes()) for name in ("releases", "configs"))
+    return read_releases(row | {"configs": configs.get(row["release"], {})} for row in rows)
 
 
 def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
@@ -130,6 +156,7 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
     refused: frozenset[str] = frozenset()
     behaviours, preview = AS_NEWEST, Preview(AS_NEWEST, {})
     defaults: Mapping[str, Any] = {}
+    configs: Configs = {}
     for row in rows:
         versions = versions | {
             name: None if each is None else (each[0], each[1]) for name, each in row["versions"].items()
@@ -137,6 +164,7 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
         defaults = {**defaults, **row.get("defaults", {})}
+        configs = {**configs, **{kind: _configs(configs.get(kind), each) for kind, each in row.get("configs", {}).items()}}
         changed = row.get("preview", {})
         preview = Preview(
             replace(preview.behaviours, **changed.get("behaviours", {})),
@@ -150,12 +178,21 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
             refused,
             behaviours,
             defaults,
+            configs,
             preview if "preview" in row else None,
             {name: (first, last) for name, (first, last, _) in features.items()},
             {name: level for name, (_, _, level) in features.items() if level},
             row["features_epoch"],
         )
     return found
+
+
+def _configs(
+    before: Mapping[str, ConfigRow | None] | None, changed: Mapping[str, Any] | None
+) -> Mapping[str, ConfigRow | None] | None:
+    if changed is None:
+        return None
+    return {**(before or {}), **{name: None if row is None else ConfigRow(*row) for name, row in changed.items()}}
 
 
 class View(NamedTuple):

@@ -27,7 +27,7 @@ _DESCRIBES = DescribesKind(
     Kind.CONSUMER,
     ConsumerGroupDescribeResponse,
     _Described,
-    lambda _request, *of: describe_consumer_group(*of),
+    lambda exchange, *of: describe_consumer_group(*of, exchange.behaviours),
     _topics_of,
     "The group has described topic(s) that the client is not authorized to describe.",
 )
