@@ -145,7 +145,9 @@ class Release:
 @cache
 def releases() -> Mapping[str, Release]:
     """All earlier releases by name, from the newest to the oldest."""
-    rows, configs = (json.loads((SCHEMAS / "releases" / f"{name}.json").read_bytes()) for name in ("releases", "configs"))
+    rows, configs = (
+        json.loads((SCHEMAS / "releases" / f"{name}.json").read_bytes()) for name in ("releases", "configs")
+    )
     return read_releases(row | {"configs": configs.get(row["release"], {})} for row in rows)
 
 
@@ -164,7 +166,10 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
         defaults = {**defaults, **row.get("defaults", {})}
-        configs = {**configs, **{kind: _configs(configs.get(kind), each) for kind, each in row.get("configs", {}).items()}}
+        configs = {
+            **configs,
+            **{kind: _configs(configs.get(kind), each) for kind, each in row.get("configs", {}).items()},
+        }
         changed = row.get("preview", {})
         preview = Preview(
             replace(preview.behaviours, **changed.get("behaviours", {})),

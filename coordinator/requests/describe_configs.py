@@ -103,9 +103,9 @@ def _result(
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     kind = ConfigResourceType(resource.resource_type)
     changed = {} if release is None else release.configs.get(kind.name, {})
+    if changed is None:
+        return _refused(resource, KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}"))
     try:
-        if changed is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
         values = config_resource(kind).describe(server, resource.resource_name)
     except KafkaError as error:
         return _refused(resource, error)

@@ -38,7 +38,12 @@ ANSWERS: dict[str, dict[str, str]] = {
 SWITCHED = [(row["release"], behaviour) for row in TABLE for behaviour in row.get("behaviours", {})]
 """Where the table says that a behaviour differs from the next release."""
 BY_STORIES = {
+    "empty_groups_keep_an_assignment_epoch": "consumer_alone",
     "groups_have_no_config_operations": "describe_versions",
+    "malformed_subscriptions_are_unexpected": "consumer_join_errors",
+    "offsets_of_no_groups_are_not_sent": "fetch_offsets_of_many_groups",
+    "preferring_an_assignor_is_no_reason": "consumer_preferred_assignor",
+    "streams_groups_are_basic": "streams_task_offsets",
     "successors_need_a_place": "consumer_group_is_full",
 }
 """Behaviour -> the story that shows it instead of a question (tests/scenarios/answered_by_releases.json)."""

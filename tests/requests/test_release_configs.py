@@ -1,8 +1,8 @@
 """DescribeConfigs as each earlier release answers it: the names, defaults and types of the configs of each kind of resource.
 
-release_configs.json has what brokers answered: first one of 4.4, then each of an earlier release what differs from the next. The
-server answers from configs.json, which follows from it. THOROUGH=1 asks live brokers again; `--rewrite` notes what they answer,
-or without it the table.
+release_configs.json has what brokers answered: one of 4.4, and what each of an earlier release answered otherwise than one of
+the next. The server answers from configs.json, which follows from it. With THOROUGH=1 live brokers are asked again. `--rewrite`
+notes their answers; without THOROUGH=1 it makes the table.
 """
 
 import json
@@ -15,11 +15,12 @@ import pytest
 
 from coordinator.api.config_resources import ConfigResourceType
 from coordinator.config.load import load
-from coordinator.config.settings import value_of
+from coordinator.config.release_configs import as_in_release
+from coordinator.config.settings import SETTINGS, value_of
 from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.releases import NEWEST, releases
+from coordinator.protocol.releases import NEWEST, ConfigRow, releases
 from coordinator.protocol.schema import SCHEMAS
-from coordinator.topics.topic_settings import SOURCE_DEFAULT, Kind
+from coordinator.topics.topic_settings import SOURCE_DEFAULT, SOURCE_STATIC_BROKER, ConfigValue, Kind, Synonym
 from tests.requests.test_emulation import World
 from tests.support.earlier_kafka import EarlierKafka
 from tests.support.kafka_broker import KafkaBroker
@@ -31,6 +32,15 @@ TEST_MARKERS = ("process",)
 RECORDED = Path(__file__).with_name("release_configs.json")
 TABLE = SCHEMAS / "releases" / "configs.json"
 NEWEST_FIRST = [NEWEST, *releases()]
+SHOWN_ONLY = {
+    "group.consumer.assignors",  # names of classes of the same assignors
+    "group.consumer.migration.policy",  # of the preview, which is off
+    "group.coordinator.rebalance.protocols",  # a server may become a later release
+    "group.share.partition.max.record.locks",  # there are no share groups
+    "sasl.oauthbearer.expected.audience",  # empty and null are the same
+    "ssl.enabled.protocols",  # which OpenSSL offers
+}
+"""Settings with which a server starts as with 4.4."""
 Row = list[Any]
 """Default, type, and whether it is read-only."""
 Configs = dict[str, dict[str, Row] | None]
@@ -155,16 +165,45 @@ def test_a_release_shows_the_configs_and_defaults_that_its_broker_shows(
         assert ask(link, recorded) == recorded
 
 
-def test_what_the_configuration_or_a_client_has_set_is_shown_as_it_is(world: World) -> None:
-    ...
+def test_a_config_that_a_client_has_set_is_shown_by_every_release(world: World) -> None:
+    own = {"compression.gzip.level": "3", "max.message.bytes": "5000"}
+    configs = [{"name": name, "value": value} for name, value in own.items()]
+    topic = {"name": "own", "num_partitions": 1, "replication_factor": 1, "configs": configs}
+    with world.link("2.4") as link:
+        link.call("CreateTopics", 2, topics=[topic], timeout_ms=10_000)
+        wait_until(lambda: not described(link, "TOPIC", "own")["error_code"], "the topic")
+        shown = {each["name"]: each for each in described(link, "TOPIC", "own")["configs"]}
+    assert {name: shown[name]["value"] for name in own} == own
+    assert shown["max.message.bytes"]["synonyms"] == [
+        {"name": "max.message.bytes", "value": "5000", "source": 1},
+        {"name": "message.max.bytes", "value": "1000012", "source": 5},
+    ]
 
 
-def test_a_server_starts_with_the_defaults_of_its_release() -> None:
-    """Those that differ from 4.4, and that clients meet otherwise than in answers to DescribeConfigs."""
-    names = (
-        "log.message.timestamp.after.max.ms", "message.max.bytes", "fetch.max.bytes", "producer.id.expiration.ms",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-    )  # fmt: skip
+@pytest.mark.parametrize(("configured", "source"), [("2000000", SOURCE_STATIC_BROKER), ("1000012", SOURCE_DEFAULT)])
+def test_a_configured_value_is_static_unless_it_is_the_default_of_the_release(configured: str, source: int) -> None:
+    name, of_newest = "message.max.bytes", "1048588"
+    places = (Synonym(name, configured, SOURCE_STATIC_BROKER), Synonym(name, of_newest, SOURCE_DEFAULT))
+    value = ConfigValue(name, configured, SOURCE_STATIC_BROKER, Kind.INT, "", places)
+    (shown,) = as_in_release([value], {name: ConfigRow("1000012", "INT", False)}, "")
+    assert (shown.value, shown.source) == (configured, source)
+    assert shown.synonyms[-1] == Synonym(name, "1000012", SOURCE_DEFAULT)
+
+
+@pytest.mark.parametrize("release", releases())
+def test_a_server_starts_with_the_defaults_that_its_release_shows(ours: Configs, release: str) -> None:
+    config, of_newest, rows = load(None, [f"emulate={release}"]), ours["BROKER"], expected(ours, release)["BROKER"]
+    assert of_newest is not None and rows is not None
+    changed = {name: row[0] for name, row in rows.items() if name in of_newest and row[0] != of_newest[name][0]}
+    started = {name: str(value_of(config, name)) for name in changed if name in SETTINGS and name not in SHOWN_ONLY}
+    assert started == {name: changed[name] for name in started}
+
+
+def test_a_server_starts_with_what_a_release_did_where_it_had_no_setting() -> None:
+    """A producer id expired as a transactional id (to 3.3, KIP-854), and nothing bounded an answer to Fetch (to 2.4)."""
+    config = load(None, ["emulate=3.3"])
+    assert config.topics.producer_id_expiration_ms == config.transactions.transactional_id_expiration_ms
+    assert load(None, ["emulate=2.4"]).topics.fetch_max_bytes == 2**31 - 1
 
 
 @pytest.mark.thorough

@@ -10,7 +10,14 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.preferred_assignor import standing_assignor
-from coordinator.groups.epochs.describe import absent, assignment_epoch, group_view, member_view, other_owners, progress_view
+from coordinator.groups.epochs.describe import (
+    absent,
+    assignment_epoch,
+    group_view,
+    member_view,
+    other_owners,
+    progress_view,
+)
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups

@@ -8,7 +8,14 @@ is when all topics of the topology are there.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.groups.epochs.describe import absent, assignment_epoch, group_view, member_view, other_owners, progress_view
+from coordinator.groups.epochs.describe import (
+    absent,
+    assignment_epoch,
+    group_view,
+    member_view,
+    other_owners,
+    progress_view,
+)
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group
