@@ -30,19 +30,19 @@ def as_in_release(
             shown.append(value)
     for name, row in missing.items():
         if row is not None:
-            synonyms = (Synonym(of_server + name, row.default, SOURCE_DEFAULT),)
+            synonyms = (Synonym(of_server + name, None, SOURCE_DEFAULT),)
             shown.append(_as_in_release(ConfigValue(name, None, SOURCE_DEFAULT, about=_ABOUT, synonyms=synonyms), row))
     return shown
 
 
 def _as_in_release(value: ConfigValue, row: ConfigRow) -> ConfigValue:
-    places = [each._replace(value=row.default) if each.source == SOURCE_DEFAULT else each for each in value.synonyms]
-    if len(places) > 1 and places[0].source == SOURCE_STATIC_BROKER and places[0].value == row.default:
+    default, kind, read_only = row
+    places = [each._replace(value=default) if each.source == SOURCE_DEFAULT else each for each in value.synonyms]
+    if len(places) > 1 and places[0].source == SOURCE_STATIC_BROKER and places[0].value == default:
         # The server has started as the release, with its default.
         del places[0]
     shown, source = value.value, value.source
     if source in _OF_THE_SERVER:
-        _, shown, source = places[0] if places else Synonym("", row.default, SOURCE_DEFAULT)
-    return value._replace(
-        value=shown, source=source, kind=Kind[row.kind], read_only=row.read_only, synonyms=tuple(places)
-    )
+        _, shown, source = places[0] if places else Synonym("", default, SOURCE_DEFAULT)
+    is_secret = kind == Kind.PASSWORD.name
+    return ConfigValue(value.name, shown, source, Kind[kind], value.about, tuple(places), read_only, is_secret)

@@ -1,8 +1,9 @@
 """Earlier releases of Kafka: which versions of which APIs they serve, and which features they have.
 
-`protocol_schemas/releases/releases.json` has what a broker of each release answered to ApiVersions. It goes from the newest
-release to the oldest, and says of each what differs from the one before; the first differs from the release that this server
-is. Releases before 3.3 answered with ZooKeeper, later ones with KRaft. Requests between brokers are left out.
+`protocol_schemas/releases/releases.json` has what a broker of each release answered to ApiVersions, and `configs.json` beside
+it what to DescribeConfigs. They go from the newest release to the oldest, and say of each what differs from the one before;
+the first differs from the release that this server is. Releases before 3.3 answered with ZooKeeper, later ones with KRaft.
+Requests between brokers are left out.
 """
 
 import json
@@ -18,6 +19,10 @@ NEWEST = "4.4"
 PREVIEW_PROTOCOLS = frozenset({"classic", "consumer"})
 """With these as `group.coordinator.rebalance.protocols` the preview of KIP-848 is on in 3.8 and 3.9."""
 Range = tuple[int, int]
+ConfigRow = tuple[str | None, str, bool]
+"""The default of a config, the name of its type, such as "INT", and whether it is read-only."""
+Configs = Mapping[str, Mapping[str, ConfigRow | None] | None]
+"""Type of a resource, such as "TOPIC" -> name of a config -> its row; None: the release does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +87,6 @@ class Behaviours:
 AS_NEWEST = Behaviours()
 
 
-class ConfigRow(NamedTuple):
-    """A config that DescribeConfigs shows otherwise than in 4.4."""
-
-    default: str | None
-    kind: str
-    """The name of its type, such as "INT"."""
-    read_only: bool
-
-
-Configs = Mapping[str, Mapping[str, ConfigRow | None] | None]
-"""Type of a resource, such as "TOPIC" -> name of a config -> what differs; None: the release does not have it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Preview:
     """The preview of KIP-848 in a release. Where it is switched on, another coordinator serves all groups."""
@@ -121,6 +113,7 @@ class Release:
     defaults: Mapping[str, Any]
     """Settings that have other defaults than in 4.4, as far as clients notice them."""
     configs: Configs
+    """Configs that DescribeConfigs shows otherwise than in 4.4."""
     preview: Preview | None
     """None: the release has none."""
     supported_features: Mapping[str, Range]
@@ -145,10 +138,12 @@ class Release:
 @cache
 def releases() -> Mapping[str, Release]:
     """All earlier releases by name, from the newest to the oldest."""
-    rows, configs = (
-        json.loads((SCHEMAS / "releases" / f"{name}.json").read_bytes()) for name in ("releases", "configs")
-    )
-    return read_releases(row | {"configs": configs.get(row["release"], {})} for row in rows)
+    configs = _read("configs.json")
+    return read_releases({**row, "configs": configs[row["release"]]} for row in _read("releases.json"))
+
+
+def _read(name: str) -> Any:
+    return json.loads((SCHEMAS / "releases" / name).read_bytes())
 
 
 def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
@@ -166,10 +161,8 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
         defaults = {**defaults, **row.get("defaults", {})}
-        configs = {
-            **configs,
-            **{kind: _configs(configs.get(kind), each) for kind, each in row.get("configs", {}).items()},
-        }
+        for kind, changes in row.get("configs", {}).items():
+            configs = {**configs, kind: None if changes is None else {**(configs.get(kind) or {}), **changes}}
         changed = row.get("preview", {})
         preview = Preview(
             replace(preview.behaviours, **changed.get("behaviours", {})),
@@ -192,20 +185,14 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
     return found
 
 
-def _configs(
-    before: Mapping[str, ConfigRow | None] | None, changed: Mapping[str, Any] | None
-) -> Mapping[str, ConfigRow | None] | None:
-    if changed is None:
-        return None
-    return {**(before or {}), **{name: None if row is None else ConfigRow(*row) for name, row in changed.items()}}
-
-
 class View(NamedTuple):
     """What clients see of a release."""
 
     versions: Mapping[str, Range]
     """By the name of the API."""
     features: Mapping[str, str]
+    configs: Mapping[str, str]
+    """Default values of the configs that not all releases show alike."""
     behaviours: Behaviours
     preview: Behaviours | None = None
 
@@ -215,7 +202,7 @@ class View(NamedTuple):
         behaviours = {name: str(value).lower() for name, value in asdict(self.behaviours).items()}
         preview = asdict(self.preview) if self.preview else {}
         return {
-            **versions, **self.features, **behaviours,
+            **versions, **self.features, **self.configs, **behaviours,
             **{f"preview: {name}": str(value).lower() for name, value in preview.items()},
         }  # fmt: skip
 
@@ -225,14 +212,27 @@ def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, in
 
     `newest`, `features`: the APIs of the server and their versions, its features with their range and level.
     """
-    found = {NEWEST: View(newest, _features(features), AS_NEWEST)}
+    shown: Configs = _read("configs.json")[NEWEST]
+    found = {NEWEST: View(newest, _features(features), _defaults(shown, {}), AS_NEWEST)}
     for name, release in releases().items():
         versions = {api: given for api, own in newest.items() if (given := release.range_of(api, own)) is not None}
         levels = release.feature_levels
         older = {each: (*given, levels.get(each, 0)) for each, given in release.supported_features.items()}
         preview = release.preview.behaviours if release.preview else None
-        found[name] = View(versions, _features(older), release.behaviours, preview)
+        configs = _defaults(shown, release.configs)
+        found[name] = View(versions, _features(older), configs, release.behaviours, preview)
     return found
+
+
+def _defaults(shown: Configs, changed: Configs) -> dict[str, str]:
+    """The defaults of a release. `shown`: by 4.4; `changed`: what the release shows otherwise."""
+    return {
+        f"{kind.lower()} config {name}": row[0] or ""
+        for kind, rows in shown.items()
+        if (others := changed.get(kind, {})) is not None
+        for name, row in {**(rows or {}), **others}.items()
+        if row is not None
+    }
 
 
 def _features(features: Mapping[str, tuple[int, int, int]]) -> dict[str, str]:

@@ -30,8 +30,8 @@ _DESCRIBES = DescribesKind(
     Kind.STREAMS,
     StreamsGroupDescribeResponse,
     _Described,
-    lambda exchange, *of: describe_streams_group(
-        *of, exchange.behaviours, wants_description=exchange.request.include_topology_description
+    lambda exchange, groups, group_id: describe_streams_group(
+        groups, group_id, exchange.behaviours, wants_description=exchange.request.include_topology_description
     ),
     _topics_of,
     "The described group uses topics that the client is not authorized to describe.",

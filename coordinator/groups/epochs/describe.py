@@ -25,7 +25,7 @@ def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:
     }
 
 
-def assignment_epoch(group: ModernGroup[Any, Any, Any], behaviours: Behaviours) -> int:
+def target_epoch(group: ModernGroup[Any, Any, Any], behaviours: Behaviours) -> int:
     """The epoch of the group's target, as descriptions show it."""
     if group.members or not behaviours.empty_groups_keep_an_assignment_epoch:
         return group.target_epoch

@@ -10,11 +10,11 @@ from typing import Any
 
 from coordinator.groups.epochs.describe import (
     absent,
-    assignment_epoch,
     group_view,
     member_view,
     other_owners,
     progress_view,
+    target_epoch,
 )
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -54,7 +54,7 @@ def describe_streams_group(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,
-        assignment_epoch=assignment_epoch(group, behaviours),
+        assignment_epoch=target_epoch(group, behaviours),
         topology=_topology(group),
         members=[_described(group, member) for member in group.members.values()],
         topology_description_status=_NOT_STORED if wants_description else _NOT_REQUESTED,
