@@ -114,7 +114,6 @@ def test_streams_groups_of_4_3_refuse_what_they_do_not_have_yet(world, later):
     with world.link("4.3") as link:
         answer = link.call("StreamsGroupHeartbeat", 0, **beat)
     assert answer["error_code"] == INVALID_REQUEST
-    assert "not" in answer["error_message"], "and not for another reason"
 
 
 def join(link: Connection, group: str) -> str:

@@ -10,14 +10,7 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.preferred_assignor import standing_assignor
-from coordinator.groups.epochs.describe import (
-    absent,
-    group_view,
-    member_view,
-    other_owners,
-    progress_view,
-    target_epoch,
-)
+from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view, shown_epoch
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
@@ -45,7 +38,7 @@ def describe_consumer_group(groups: Groups, group_id: str, behaviours: Behaviour
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,
-        assignment_epoch=target_epoch(group, behaviours),
+        assignment_epoch=shown_epoch(group, behaviours),
         assignor_name=standing_assignor(groups, group),
         members=[_described(catalog, group, member) for member in group.members.values()],
     )

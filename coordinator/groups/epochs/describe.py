@@ -25,8 +25,8 @@ def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:
     }
 
 
-def target_epoch(group: ModernGroup[Any, Any, Any], behaviours: Behaviours) -> int:
-    """The epoch of the group's target, as descriptions show it."""
+def shown_epoch(group: ModernGroup[Any, Any, Any], behaviours: Behaviours) -> int:
+    """The assignment epoch in descriptions of the group."""
     if group.members or not behaviours.empty_groups_keep_an_assignment_epoch:
         return group.target_epoch
     computed = (each.epoch for each in reversed(group.soft.rebalances) if each.assigned_ms is not None)

@@ -8,14 +8,7 @@ is when all topics of the topology are there.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.groups.epochs.describe import (
-    absent,
-    group_view,
-    member_view,
-    other_owners,
-    progress_view,
-    target_epoch,
-)
+from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view, shown_epoch
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group
@@ -54,7 +47,7 @@ def describe_streams_group(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,
-        assignment_epoch=target_epoch(group, behaviours),
+        assignment_epoch=shown_epoch(group, behaviours),
         topology=_topology(group),
         members=[_described(group, member) for member in group.members.values()],
         topology_description_status=_NOT_STORED if wants_description else _NOT_REQUESTED,
