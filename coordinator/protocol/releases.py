@@ -1,8 +1,9 @@
 """Earlier releases of Kafka: which versions of which APIs they serve, and which features they have.
 
-`protocol_schemas/releases/releases.json` has what a broker of each release answered to ApiVersions. It goes from the newest
-release to the oldest, and says of each what differs from the one before; the first differs from the release that this server
-is. Releases before 3.3 answered with ZooKeeper, later ones with KRaft. Requests between brokers are left out.
+`protocol_schemas/releases/releases.json` has what a broker of each release answered to ApiVersions, and `configs.json` beside
+it what to DescribeConfigs. They go from the newest release to the oldest, and say of each what differs from the one before;
+the first differs from the release that this server is. Releases before 3.3 answered with ZooKeeper, later ones with KRaft.
+Requests between brokers are left out.
 """
 
 import json
@@ -18,6 +19,10 @@ NEWEST = "4.4"
 PREVIEW_PROTOCOLS = frozenset({"classic", "consumer"})
 """With these as `group.coordinator.rebalance.protocols` the preview of KIP-848 is on in 3.8 and 3.9."""
 Range = tuple[int, int]
+ConfigRow = tuple[str | None, str, bool]
+"""The default of a config, the name of its type, such as "INT", and whether it is read-only."""
+Configs = Mapping[str, Mapping[str, ConfigRow | None] | None]
+"""Type of a resource, such as "TOPIC" -> name of a config -> its row; None: the release does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,16 @@ class Behaviours:
     """A consumer group with members takes classic members although `group.consumer.migration.policy` is `disabled`."""
     epochs_begin_at_0: bool = False
     """The first member of a consumer group gets epoch 1, not 2."""
+    empty_groups_keep_an_assignment_epoch: bool = False
+    """A consumer or streams group that has become empty shows the assignment epoch of its last target (KAFKA-20442)."""
     groups_have_no_config_operations: bool = False
     """DescribeGroups leaves the operations on configs out of those that a client is authorized to perform."""
+    malformed_subscriptions_are_unexpected: bool = False
+    """A consumer group answers UNKNOWN_SERVER_ERROR to a classic member whose subscription cannot be read."""
+    offsets_of_no_groups_are_not_sent: bool = False
+    """OffsetFetch 8 and 9 without groups gets no answer, and neither does what follows it on the connection."""
+    preferring_an_assignor_is_no_reason: bool = False
+    """A heartbeat that changes nothing but the preferred assignor does not raise the epoch of a consumer group."""
     joining_without_topics_is_invalid: bool = False
     """ConsumerGroupHeartbeat answers INVALID_REQUEST to a member that joins and subscribes to nothing."""
     only_classic_members_leave_by_name: bool = False
@@ -58,6 +71,9 @@ class Behaviours:
     """ConsumerGroupHeartbeat answers FENCED_MEMBER_EPOCH to a member that joins again, once its epoch was raised."""
     static_members_turn_classic_alone: bool = False
     """A group stays a consumer group when a classic member takes the place of its last member of the consumer protocol."""
+    streams_groups_are_basic: bool = False
+    """StreamsGroupHeartbeat refuses static members, task offsets and warm-up tasks (INVALID_REQUEST), and members that join
+    again while the group is full."""
     successors_need_a_place: bool = False
     """A full consumer group refuses a static member that takes the place of another."""
     upgrade_drops_user_data: bool = False
@@ -112,6 +128,8 @@ class Release:
     behaviours: Behaviours
     defaults: Mapping[str, Any]
     """Settings that have other defaults than in 4.4, as far as clients notice them."""
+    configs: Configs
+    """Configs that DescribeConfigs shows otherwise than in 4.4."""
     preview: Preview | None
     """None: the release has none."""
     supported_features: Mapping[str, Range]
@@ -136,7 +154,12 @@ class Release:
 @cache
 def releases() -> Mapping[str, Release]:
     """All earlier releases by name, from the newest to the oldest."""
-    return read_releases(json.loads((SCHEMAS / "releases" / "releases.json").read_bytes()))
+    configs = _read("configs.json")
+    return read_releases({**row, "configs": configs[row["release"]]} for row in _read("releases.json"))
+
+
+def _read(name: str) -> Any:
+    return json.loads((SCHEMAS / "releases" / name).read_bytes())
 
 
 def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
@@ -146,6 +169,7 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
     refused: frozenset[str] = frozenset()
     behaviours, preview = AS_NEWEST, Preview(AS_NEWEST, {})
     defaults: Mapping[str, Any] = {}
+    configs: Configs = {}
     for row in rows:
         versions = versions | {
             name: None if each is None else (each[0], each[1]) for name, each in row["versions"].items()
@@ -153,6 +177,8 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
         defaults = {**defaults, **row.get("defaults", {})}
+        for kind, changes in row.get("configs", {}).items():
+            configs = {**configs, kind: None if changes is None else {**(configs.get(kind) or {}), **changes}}
         changed = row.get("preview", {})
         preview = Preview(
             replace(preview.behaviours, **changed.get("behaviours", {})),
@@ -166,6 +192,7 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
             refused,
             behaviours,
             defaults,
+            configs,
             preview if "preview" in row else None,
             {name: (first, last) for name, (first, last, _) in features.items()},
             {name: level for name, (_, _, level) in features.items() if level},
@@ -180,6 +207,8 @@ class View(NamedTuple):
     versions: Mapping[str, Range]
     """By the name of the API."""
     features: Mapping[str, str]
+    configs: Mapping[str, str]
+    """Default values of the configs that not all releases show alike."""
     behaviours: Behaviours
     preview: Behaviours | None = None
 
@@ -189,7 +218,7 @@ class View(NamedTuple):
         behaviours = {name: str(value).lower() for name, value in asdict(self.behaviours).items()}
         preview = asdict(self.preview) if self.preview else {}
         return {
-            **versions, **self.features, **behaviours,
+            **versions, **self.features, **self.configs, **behaviours,
             **{f"preview: {name}": str(value).lower() for name, value in preview.items()},
         }  # fmt: skip
 
@@ -199,14 +228,27 @@ def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, in
 
     `newest`, `features`: the APIs of the server and their versions, its features with their range and level.
     """
-    found = {NEWEST: View(newest, _features(features), AS_NEWEST)}
+    shown: Configs = _read("configs.json")[NEWEST]
+    found = {NEWEST: View(newest, _features(features), _defaults(shown, {}), AS_NEWEST)}
     for name, release in releases().items():
         versions = {api: given for api, own in newest.items() if (given := release.range_of(api, own)) is not None}
         levels = release.feature_levels
         older = {each: (*given, levels.get(each, 0)) for each, given in release.supported_features.items()}
         preview = release.preview.behaviours if release.preview else None
-        found[name] = View(versions, _features(older), release.behaviours, preview)
+        configs = _defaults(shown, release.configs)
+        found[name] = View(versions, _features(older), configs, release.behaviours, preview)
     return found
+
+
+def _defaults(shown: Configs, changed: Configs) -> dict[str, str]:
+    """The defaults of a release. `shown`: by 4.4; `changed`: what the release shows otherwise."""
+    return {
+        f"{kind.lower()} config {name}": row[0] or ""
+        for kind, rows in shown.items()
+        if (others := changed.get(kind, {})) is not None
+        for name, row in {**(rows or {}), **others}.items()
+        if row is not None
+    }
 
 
 def _features(features: Mapping[str, tuple[int, int, int]]) -> dict[str, str]:

@@ -27,7 +27,7 @@ _DESCRIBES = DescribesKind(
     Kind.CONSUMER,
     ConsumerGroupDescribeResponse,
     _Described,
-    lambda _request, *of: describe_consumer_group(*of),
+    lambda exchange, groups, group_id: describe_consumer_group(groups, group_id, exchange.behaviours),
     _topics_of,
     "The group has described topic(s) that the client is not authorized to describe.",
 )

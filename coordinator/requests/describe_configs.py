@@ -10,8 +10,10 @@ from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, Server, d
 from coordinator.api.config_resources import ConfigResourceType, config_access, config_resource, is_of_groups
 from coordinator.api.error_families import CONFIGS_ERRORS
 from coordinator.api.guards import PIECE_NAMES
+from coordinator.config.release_configs import as_in_release
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from coordinator.protocol.releases import Release
 from coordinator.protocol.spliced_array import SplicedArray
 from coordinator.security.access import (
     DESCRIBE_CLUSTER_CONFIGS,
@@ -54,7 +56,8 @@ def _respond(server: Server, exchange: Exchange[DescribeConfigsRequest]) -> Piec
     resources = sorted(enumerate(request.resources), key=lambda each: each[0] in refused)
     for number, (place, resource) in enumerate(resources, 1):
         error = refused.get(place)
-        described = _result(server, request, resource) if error is None else _refused(resource, error)
+        release = exchange.route.api.release
+        described = _result(server, request, resource, release) if error is None else _refused(resource, error)
         result = DescribeConfigsResponse(results=[described])
         encoded.append(array.elements(result, response))
         if not number % _PIECE_RESOURCES:
@@ -93,12 +96,21 @@ def _refused(
 
 
 def _result(
-    server: Server, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
+    server: Server,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsRequest.DescribeConfigsResource,
+    release: Release | None,
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
+    kind = ConfigResourceType(resource.resource_type)
+    changed = {} if release is None else release.configs.get(kind.name, {})
+    if changed is None:
+        return _refused(resource, KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}"))
     try:
-        values = config_resource(resource.resource_type).describe(server, resource.resource_name)
+        values = config_resource(kind).describe(server, resource.resource_name)
     except KafkaError as error:
         return _refused(resource, error)
+    if changed:
+        values = as_in_release(values, changed, "log." if kind is ConfigResourceType.TOPIC else "")
     wanted = set(resource.configuration_keys or ())
     return _Result(
         error_message="",

@@ -106,11 +106,11 @@ class DescribesKind:
         kind: Kind,
         response: Callable[..., Message],
         described: Callable[..., Any],
-        describe: Callable[[Any, Groups, str], Any],
+        describe: Callable[[Exchange[Any], Groups, str], Any],
         topics_of: Callable[[Any], Iterable[str]],
         hidden: str,
     ) -> None:
-        """`describe(request, groups, group id)` returns a `described`, of which `response` has a list."""
+        """`describe(exchange, groups, group id)` returns a `described`, of which `response` has a list."""
         self._kind = kind
         self._response = response
         self._described = described
@@ -126,7 +126,7 @@ class DescribesKind:
             server.groups,
             exchange.request.group_ids,
             exchange,
-            partial(self._describe, exchange.request),
+            partial(self._describe, exchange),
             lambda groups: self._response(groups=groups),
             refused=self._refused,
             sort=_invalid_ids_first,

@@ -133,6 +133,8 @@ def _fetch_groups(
     compose: Callable[[Iterable[_Group]], list[_Group]],
 ) -> None:
     """Fetches the offsets of some groups; `compose` makes the response's groups of theirs, which are in the same order."""
+    if not exchange.request.groups and exchange.behaviours.offsets_of_no_groups_are_not_sent:
+        return
     requested: dict[str, list[_RequestedGroup]] = {}
     for group in groups:
         requested.setdefault(group.group_id, []).append(group)

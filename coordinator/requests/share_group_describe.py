@@ -24,7 +24,7 @@ _DESCRIBES = DescribesKind(
     Kind.SHARE,
     ShareGroupDescribeResponse,
     _Described,
-    lambda _request, *of: describe_share_group(*of),
+    lambda _exchange, *of: describe_share_group(*of),
     _topics_of,
     "The group has described topic(s) that the client is not authorized to describe.",
 )

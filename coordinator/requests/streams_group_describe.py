@@ -30,7 +30,9 @@ _DESCRIBES = DescribesKind(
     Kind.STREAMS,
     StreamsGroupDescribeResponse,
     _Described,
-    lambda request, *of: describe_streams_group(*of, wants_description=request.include_topology_description),
+    lambda exchange, groups, group_id: describe_streams_group(
+        groups, group_id, exchange.behaviours, wants_description=exchange.request.include_topology_description
+    ),
     _topics_of,
     "The described group uses topics that the client is not authorized to describe.",
 )

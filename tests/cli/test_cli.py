@@ -97,6 +97,14 @@ def test_config_list_has_every_setting_with_its_documentation(capsys):
     assert "group.streams.rack.aware.assignment.tags = ''\n" in listed
 
 
+def test_emulate_diff_shows_defaults_that_changed_and_configs_that_one_of_two_releases_lacks(capsys):
+    assert cli.main(["emulate", "diff", "3.9", "4.4"]) == 0
+    rows = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    assert "topic config message.timestamp.after.max.ms 9223372036854775807 3600000" in rows
+    assert "topic config message.format.version 3.0-IV1 -" in rows
+    assert "group config streams.session.timeout.ms - 45000" in rows
+
+
 def test_protocol_show_prints_the_fields_of_a_version_and_its_code(capsys):
     assert cli.main(["protocol", "show", "JoinGroup", "9"]) == 0
     shown = capsys.readouterr().out

@@ -24,7 +24,7 @@ API_VERSIONS, PRODUCE = 18, 0
 NOT_OURS = {4, 5, 6, 7, 56, 64, 67, 76, 77, 78, 79, 80, 81, 90, 91, 92}
 """Requests to controllers, telemetry, share groups, and most of those between brokers."""
 FEATURES = {"group.version", "metadata.version", "streams.version", "transaction.version"}
-NONE, UNKNOWN_MEMBER_ID, UNSUPPORTED = 0, 25, 35
+NONE, UNKNOWN_MEMBER_ID, UNSUPPORTED, INVALID_REQUEST = 0, 25, 35, 42
 SUBSCRIPTION = struct.pack(">hih5si", 1, 1, 5, b"orders"[:5], -1)
 
 
@@ -105,6 +105,15 @@ HEARTBEAT = {
 def test_consumer_groups_are_off_before_4_0(world, release):
     with world.link(release) as link:
         assert link.call("ConsumerGroupHeartbeat", 0, **HEARTBEAT)["error_code"] == UNSUPPORTED
+
+
+@pytest.mark.parametrize("later", ["instance_id", "task_offsets", "task_end_offsets", "warmup_tasks"])
+def test_streams_groups_of_4_3_refuse_what_they_do_not_have_yet(world, later):
+    value = {"instance_id": "i", "warmup_tasks": [{"subtopology_id": "0", "partitions": [0]}]}.get(later, [])
+    beat = {"group_id": "s", "member_id": "m", "member_epoch": 1, later: value}
+    with world.link("4.3") as link:
+        answer = link.call("StreamsGroupHeartbeat", 0, **beat)
+    assert answer["error_code"] == INVALID_REQUEST
 
 
 def join(link: Connection, group: str) -> str:

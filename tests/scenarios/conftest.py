@@ -47,7 +47,7 @@ OURS = {
 KAFKAS = ((0, "ready?"), (1, "ready?"), (2, "ready?:AAAAAAAAAAAAAAAAAAAAAQ:0"))
 RELEASES = {"3.9": "3.9.1"}
 """The patch release that answers a story which sets `emulate`."""
-LATER = ("emulate", "group.share.", "group.streams.")
+LATER = ("emulate", "group.share.")
 """Settings that it does not get."""
 DIALECTS = ("kip-792", "client-side-assignment")
 

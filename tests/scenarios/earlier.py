@@ -40,6 +40,8 @@ NOT_PLAYED = {
     "commit_by_topic_id", "txn_offset_commit_checks",
 }  # fmt: skip
 """Stories that are not played to earlier releases."""
+WITHOUT_TASK_OFFSETS = {"acceptable_recovery_lag_legacy": 0, "task_offset_interval_ms": 0}
+"""These fields of StreamsGroupHeartbeat 0, wherever there is no such thing (to 4.3)."""
 ENDS = "(no answer gave what this step needs)"
 """The last answer of a story that cannot go on."""
 NOTHING = "(nothing is held back)"
@@ -57,7 +59,7 @@ def is_for(story: Story, release: Release) -> bool:
 
 
 def _has(release: Release, api: str, version: int, body: str) -> bool:
-    if api in ("frame", "bytes", "ApiVersions", "StreamsGroupHeartbeat", *release.refused) or body:
+    if api in ("frame", "bytes", "ApiVersions", *release.refused) or body:
         return False
     served = release.range_of(api, newest(api))
     return (
@@ -90,9 +92,9 @@ def of_version(name: str, version: int, values: Values) -> Values:
 def _of_version(values: Values, fields: list[dict[str, Any]], common: Mapping[str, Any], version: int) -> Values:
     kinds = {snake(each["name"]): each for each in fields}
     found = {}
-    for name, value in values.items():
-        if name in kinds and covers(kinds[name]["versions"], version):
-            inner = fields_of(kinds[name]["type"], kinds[name], common)
+    for name, kind in kinds.items():
+        if name in values and covers(kind["versions"], version):
+            value, inner = values[name], fields_of(kind["type"], kind, common)
             if inner and isinstance(value, list):
                 found[name] = [_of_version(each, inner, common, version) for each in value]
             else:
@@ -106,6 +108,8 @@ def shortened(answer: str, api: str, version: int) -> str:
     if not answer.startswith("{"):
         return answer
     fields = parse(answer)
+    if api == "StreamsGroupHeartbeat" and version == 0:
+        fields |= WITHOUT_TASK_OFFSETS
     if "groups" in fields or "coordinators" in fields:
         version = max(version, BATCHED_SINCE.get(api, 0))
     return one_line(_spelled(of_version(f"{api}Response", version, fields)))

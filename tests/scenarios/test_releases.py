@@ -33,12 +33,7 @@ AT_ONCE = 8
 ByStory = dict[str, Answers | None]
 """Story -> what a broker answered otherwise than it says; None: something else each time."""
 NOT_IMITATED: dict[str, dict[str, set[int]]] = {
-    "consumer_alone": {"4.3": {13, 14, 15, 23}, "4.0-4.3": {22}},
-    "consumer_classic_joins": {"4.0-4.3": {19}},
-    "consumer_join_errors": {"4.0-4.3": {15, 16, 20, 21}},
-    "consumer_preferred_assignor": {"4.3": {11, 12, 13, 14, 15, 16}},
     "consumer_request_errors": {"4.0": {23}},
-    "fetch_offsets_of_many_groups": {"3.0-4.0": {4, 5, 6}},
     "find_coordinator": {"3.0-3.9": {10}},
     "leave_old_versions": {"3.4": {20}},
     "list_offsets_by_time": {"2.4-2.8": {9}},

@@ -57,7 +57,7 @@ class ReplyTarget:
         self.on_close = None
         self.pieces = 0
         """The pieces after which a request that is handled in slices let others have their turn."""
-        self.route = SimpleNamespace(encode=Codec.of().encoder(f"{api.name}Response", version))
+        self.route = SimpleNamespace(api=api, encode=Codec.of().encoder(f"{api.name}Response", version))
 
     def allows_mutation(self, partitions):
         return True

@@ -10,11 +10,12 @@ from coordinator.groups.catalog import Catalog
 from coordinator.groups.consumer.group import NO_PARTITIONS, ConsumerGroup, find_consumer_group
 from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.preferred_assignor import standing_assignor
-from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view
+from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view, shown_epoch
 from coordinator.groups.epochs.member import PartitionEpochs
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.messages import ConsumerGroupDescribeResponse
+from coordinator.protocol.releases import AS_NEWEST, Behaviours
 
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = ConsumerGroupDescribeResponse.Member
@@ -24,7 +25,7 @@ _TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
 _CLASSIC_PROTOCOL, _CONSUMER_PROTOCOL = 0, 1
 
 
-def describe_consumer_group(groups: Groups, group_id: str) -> _Described:
+def describe_consumer_group(groups: Groups, group_id: str, behaviours: Behaviours = AS_NEWEST) -> _Described:
     """The group for ConsumerGroupDescribe (KIP-848). Kafka: `GroupMetadataManager.consumerGroupDescribe`.
 
     Errors in the description: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
@@ -37,7 +38,7 @@ def describe_consumer_group(groups: Groups, group_id: str) -> _Described:
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,
-        assignment_epoch=group.target_epoch,
+        assignment_epoch=shown_epoch(group, behaviours),
         assignor_name=standing_assignor(groups, group),
         members=[_described(catalog, group, member) for member in group.members.values()],
     )

@@ -101,7 +101,11 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
             cause = "a member's subscription changed" if old.member_epoch else "a member joined"
         elif regex_changed and (new.regex in group.regexes if new.regex else True):
             cause = "a member's pattern changed"
-        elif new.classic is None and changes_assignor(self.groups, group, old, new):
+        elif (
+            new.classic is None
+            and not context.behaviours.preferring_an_assignor_is_no_reason
+            and changes_assignor(self.groups, group, old, new)
+        ):
             cause = "the preferred assignor changed"
         elif self.needs_another_epoch(new):
             cause = "a member came back that had lost partitions in this epoch"

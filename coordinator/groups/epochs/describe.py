@@ -10,6 +10,7 @@ from coordinator.groups.group import longest_waits
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.releases import Behaviours
 
 
 def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:
@@ -22,6 +23,14 @@ def absent(groups: Groups, group_id: str, kind: Kind) -> dict[str, Any]:
         "error_message": f"Group {group_id} {f'is not a {kind.label} group' if is_known else 'not found'}.",
         "group_id": group_id,
     }
+
+
+def shown_epoch(group: ModernGroup[Any, Any, Any], behaviours: Behaviours) -> int:
+    """The assignment epoch in descriptions of the group."""
+    if group.members or not behaviours.empty_groups_keep_an_assignment_epoch:
+        return group.target_epoch
+    computed = (each.epoch for each in reversed(group.soft.rebalances) if each.assigned_ms is not None)
+    return next(computed, group.target_epoch)
 
 
 def group_view(group: ModernGroup[Any, Any, Any]) -> dict[str, Any]:

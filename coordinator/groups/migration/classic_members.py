@@ -233,11 +233,13 @@ def _check_protocols(group: ConsumerGroup, attempt: JoinAttempt) -> None:
 
 
 def _subscription(attempt: JoinAttempt) -> Subscription:
-    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be read."""
+    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL (UNKNOWN_SERVER_ERROR) if it cannot be read."""
     try:
         return parse_subscription(attempt.protocols[0][1])
     except DecodeError:
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
+        is_unexpected = attempt.context.behaviours.malformed_subscriptions_are_unexpected
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if is_unexpected else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        raise KafkaError(code) from None
 
 
 def _with_request(old: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:

@@ -8,7 +8,7 @@ is when all topics of the topology are there.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view
+from coordinator.groups.epochs.describe import absent, group_view, member_view, other_owners, progress_view, shown_epoch
 from coordinator.groups.kinds import Kind
 from coordinator.groups.state import Groups
 from coordinator.groups.streams.group import StreamsGroup, find_streams_group
@@ -16,6 +16,7 @@ from coordinator.groups.streams.member import NO_TASKS, HeldTasks, StreamsMember
 from coordinator.groups.streams.soft_state import NO_TASK_OFFSETS
 from coordinator.groups.streams.topology import InternalTopic
 from coordinator.protocol.messages import StreamsGroupDescribeResponse
+from coordinator.protocol.releases import AS_NEWEST, Behaviours
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 _Topology = StreamsGroupDescribeResponse.Topology
@@ -31,7 +32,9 @@ _Endpoint = StreamsGroupDescribeResponse.Endpoint
 _NOT_REQUESTED, _NOT_STORED = 0, 1
 
 
-def describe_streams_group(groups: Groups, group_id: str, *, wants_description: bool) -> _Described:
+def describe_streams_group(
+    groups: Groups, group_id: str, behaviours: Behaviours = AS_NEWEST, *, wants_description: bool
+) -> _Described:
     """The group for StreamsGroupDescribe (KIP-1071). Kafka: `GroupMetadataManager.streamsGroupDescribe`.
 
     `wants_description`: of the topology, as a picture for people; no member has sent us one. Errors in the description:
@@ -44,7 +47,7 @@ def describe_streams_group(groups: Groups, group_id: str, *, wants_description: 
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,
-        assignment_epoch=group.target_epoch,
+        assignment_epoch=shown_epoch(group, behaviours),
         topology=_topology(group),
         members=[_described(group, member) for member in group.members.values()],
         topology_description_status=_NOT_STORED if wants_description else _NOT_REQUESTED,

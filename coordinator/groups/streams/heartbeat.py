@@ -79,6 +79,8 @@ def streams_group_heartbeat(
 
 
 def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: RequestContext, now_ms: int) -> Result:
+    if context.behaviours.streams_groups_are_basic:
+        _refuse_later_features(request)
     _check(request)
     group_id, epoch = request.group_id, request.member_epoch
     if epoch < 0:
@@ -86,7 +88,8 @@ def _heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, context: R
     if epoch == JOINING_EPOCH:
         update = _group_to_join(groups, group_id, request.member_id, now_ms)
         size_max = groups.config.group_streams_max_size
-        fence_size(update.group, size_max, "streams", request.member_id, request.instance_id)
+        rejoining_id = "" if context.behaviours.streams_groups_are_basic else request.member_id
+        fence_size(update.group, size_max, "streams", rejoining_id, request.instance_id)
     else:
         update = existing(StreamsUpdate, groups, group_id, now_ms)
     old = _member_before(update, request)
@@ -169,7 +172,7 @@ def _answer(
         member_id=new.member_id,
         member_epoch=new.member_epoch,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        task_offset_interval_ms=settings.task_offset_interval_ms,
+        task_offset_interval_ms=0 if context.behaviours.streams_groups_are_basic else settings.task_offset_interval_ms,
         acceptable_recovery_lag=settings.acceptable_recovery_lag,
     )
     tasks_changed = old.assigned is not new.assigned and old.assigned.without_epochs != new.assigned.without_epochs
@@ -306,6 +309,18 @@ def _offsets(reported: Iterable[StreamsGroupHeartbeatRequest.TaskOffset]) -> dic
             )
         of_subtopology[each.partition] = each.offset
     return offsets
+
+
+def _refuse_later_features(request: StreamsGroupHeartbeatRequest) -> None:
+    """Raises INVALID_REQUEST for what 4.2 and 4.3 do not have."""
+    for why, value in (
+        ("Static membership is not yet supported.", request.instance_id),
+        ("TaskOffsets are not supported yet.", request.task_offsets),
+        ("TaskEndOffsets are not supported yet.", request.task_end_offsets),
+        ("WarmupTasks are not supported yet.", request.warmup_tasks or None),
+    ):
+        if value is not None:
+            raise invalid(why)
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
