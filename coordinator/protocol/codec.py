@@ -102,9 +102,14 @@ class Codec:
         return "\n\n".join(source.text for source in self._generate(name, version).values())
 
     def store(self, name: str, version: int) -> bool:
-        """Generates the code of a message and stores it in the cache; returns False if there is no usable cache."""
-        key = self._cache_key(name, version)
-        return self._code_cache.store(f"{name}-v{version}", key, self._compiled(name, version))
+        """Generates the code of a message and stores it in the cache, unless it is there: dialects share most messages.
+
+        Returns False if there is no usable cache.
+        """
+        file, key = f"{name}-v{version}", self._cache_key(name, version)
+        return self._code_cache.load(file, key) is not None or self._code_cache.store(
+            file, key, self._compiled(name, version)
+        )
 
     def _compile(self, name: str, version: int) -> tuple[Decoder, Encoder]:
         key = self._cache_key(name, version)

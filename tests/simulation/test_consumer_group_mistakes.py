@@ -35,6 +35,7 @@ def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(update, "reconcile", step)
 
 
+@shown_by(18)
 def revocation_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """A member that must revoke partitions is assumed to have done so."""
     patch.setattr(reconcile, "_owns_any", lambda owned, held: False)

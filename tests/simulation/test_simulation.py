@@ -80,7 +80,8 @@ def test_everything_at_once():
         "cut_s": 4.0, "stall_s": 8.0, "half_open_s": 10.0, "kill_s": 15.0, "power_s": 12.0, "slow_disk_s": 15.0,
         "eio_s": 25.0, "full_s": 15.0, "clock_jump_s": 8.0, "pause_s": 15.0, "stop_s": 25.0,
     }  # fmt: skip
-    struck: dict[str, int] = {}
+    expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop", "events"}
+    struck: set[str] = set()
     done = [0, 0, 0, 0]
     for seed in (1, 2, 3):
         plan = replace(
@@ -96,15 +97,13 @@ def test_everything_at_once():
         )
         report = simulator.run(plan)
         assert report.broken is None, "\n".join([*report.events[-60:], str(report.plan), str(report)])
-        for name, count in report.failures.items():
-            struck[name] = struck.get(name, 0) + count
+        struck |= report.failures.keys()
         found = (report.acknowledged, report.assignments, report.records, report.delivered)
         done = [before + more for before, more in zip(done, found, strict=True)]
-    expected = {name.removesuffix("_s") for name in rates} - {"stop"} | {"orderly_stop", "events"}
-    rules = {name for name in struck if name.startswith("rule")}
-    assert struck.keys() - rules == expected
-    assert rules
-    assert min(done) > 50
+        rules = {name for name in struck if name.startswith("rule")}
+        if rules and struck - rules == expected and min(done) > 50:
+            return
+    pytest.fail(f"{sorted(struck)} struck, {done} was done")
 
 
 # --- determinism ------------------------------------------------------------------------------------------------------
@@ -117,14 +116,14 @@ def test_a_seed_gives_the_same_run_in_processes_that_hash_differently():
     """
 
     def lines(hash_seed: str) -> str:
-        command = [sys.executable, "-m", "coordinator", "simulate", "--seed", "8", "--seeds", "3", "--seconds", "6"]
+        command = [sys.executable, "-m", "coordinator", "simulate", "--seed", "8", "--seeds", "2", "--seconds", "6"]
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment, check=True)
         return done.stdout
 
     said = lines("1")
     assert said == lines("2")
-    assert len(set(re.findall(r"ok trace=(\w+)", said))) == 3
+    assert len(set(re.findall(r"ok trace=(\w+)", said))) == 2
 
 
 def test_one_seed_in_eight_has_several_workers():

@@ -25,7 +25,7 @@ def assigned_before_it_is_revoked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StreamsGroup, "owner", lambda self, subtopology_id, number: None)
 
 
-@shown_by(4)
+@shown_by(13)
 def revocation_is_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """A member that must revoke tasks is assumed to have done so."""
     patch.setattr(reconcile, "_has_given_up", lambda owned, tasks: True)

@@ -21,6 +21,8 @@ from coordinator.protocol.messages import TxnOffsetCommitRequest
 from coordinator_lab.simulation.plan import draw
 from tests.support.mistakes import Patch, assert_breaks, shown_by
 
+pytestmark = pytest.mark.long
+
 SEEDS = 50
 
 SAFETY, LIVENESS, REFUSED = "I42", "I43", "I24"
