@@ -377,6 +377,24 @@ def test_a_classic_member_without_a_step_to_take_gets_a_rebalance_if_it_names_it
     assert h.consumer().group_epoch == epoch + 1
 
 
+@pytest.mark.parametrize(
+    ("was_classic", "comes_classic", "api"),
+    [(True, True, "JoinGroup"), (False, True, "JoinGroup"), (True, False, "ConsumerGroupHeartbeat")],
+)
+def test_the_event_of_a_replaced_static_member_names_the_api_that_took_its_place(was_classic, comes_classic, api):
+    h = ConsumerHarness()
+    h.join_modern(member_id="other")
+
+    def join(member_id, *, is_classic):
+        if is_classic:
+            return h.join(instance="i", protocols={"a": subscription()})
+        return h.join_modern(member_id=member_id, instance="i")
+
+    assert join("first", is_classic=was_classic).ok
+    assert join("second", is_classic=comes_classic).ok
+    assert h.events_of("MemberFenced")[-1].api == api
+
+
 def test_a_classic_member_that_is_silent_since_the_upgrade_is_removed():
     """After its session, which is shorter than the time in which it has to join again."""
     h = ConsumerHarness()
