@@ -32,6 +32,9 @@ class SliceTaker(Protocol):
 class SharedTurn(Protocol):
     """The turn of the event loop, which all requests share (network/turn.py)."""
 
+    def begin(self) -> None:
+        """Measures the turn from now on, before a large request is decoded."""
+
     def has_time(self) -> bool:
         """Whether more work may be done in this turn."""
 

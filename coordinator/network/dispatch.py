@@ -18,6 +18,7 @@ from coordinator.api.route import PERMITS, Layer, Route
 from coordinator.api.server import Server
 from coordinator.protocol.codec import Codec, DecodeError
 from coordinator.protocol.header import decode_request_header
+from coordinator.runtime.memory import COUNTED_BYTES
 from coordinator.security.authorizer import Authorizer
 
 API_VERSIONS = 18
@@ -90,6 +91,8 @@ class Dispatcher:
             try:
                 api_key, version, correlation_id, client_id, position = decode_request_header(frame)
                 route = self._routes.get(api_key << 16 | version) or self._route(api_key, version)
+                if len(frame) > COUNTED_BYTES:
+                    queue.turn.begin()
                 # The body of an ApiVersions of an unsupported version is not decoded; it is answered in version 0.
                 request = route.decode(frame, position)[0] if route.version == version else None
             except DecodeError as error:

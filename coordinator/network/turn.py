@@ -100,6 +100,12 @@ class Turn:
         self.left = LOOK_BYTES
         return True
 
+    def begin(self) -> None:
+        """Measures the turn from now on, before a large request is decoded, which may take the time of a turn."""
+        if not self._is_marked:
+            self._mark(self._now_ms())
+        self.left = 0
+
     def count_response(self, size_bytes: int) -> None:
         """Counts a large response, whose encoding may have taken long."""
         self._response_bytes += size_bytes

@@ -9,12 +9,14 @@ page (`DescribeTopicPartitionsRequestHandler`).
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 from coordinator.api import Api, Exchange, Pieces, Server
 from coordinator.api.error_families import TOPIC_ERRORS
-from coordinator.api.guards import ask_in_slices
+from coordinator.api.guards import allowed_in_pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from coordinator.protocol.spliced_array import SplicedArray
 from coordinator.requests.metadata import PartitionState, partition_states
 from coordinator.security.access import DESCRIBE_TOPIC, ResourceType
 from coordinator.topics import names
@@ -23,6 +25,8 @@ from coordinator.topics.placements import NO_LEADER
 _PARTITIONS_MAX = 2_000
 _PIECE_TOPICS = 100
 """Topics that are described in about a millisecond."""
+_BEFORE_TOPICS_BYTES = 5
+"""ThrottleTimeMs, and the number of topics if there are none."""
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
@@ -30,6 +34,11 @@ _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
 def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -> None:
+    exchange.run_in_slices(_describe(server, exchange))
+
+
+def _describe(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -> Pieces:
+    yield  # decoding has taken some milliseconds
     request = exchange.request
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
@@ -42,11 +51,9 @@ def handle(server: Server, exchange: Exchange[DescribeTopicPartitionsRequest]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if cursor is not None and cursor.partition_index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-
-    def respond(allowed: frozenset[str]) -> None:
-        exchange.run_in_slices(_respond(server, exchange, wanted, allowed))
-
-    ask_in_slices(exchange, exchange.permits, DESCRIBE_TOPIC, wanted, respond, quiet=not request.topics)
+    yield
+    allowed = yield from allowed_in_pieces(exchange.permits, DESCRIBE_TOPIC, wanted, quiet=not request.topics)
+    yield from _respond(server, exchange, wanted, allowed)
 
 
 def _respond(
@@ -87,7 +94,11 @@ def _respond(
     if request.topics:
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         response.topics += [_Topic(name=name, error_code=denied) for name in wanted if name not in allowed]
-    exchange.reply(response)
+    empty = copy(response)
+    empty.topics = []
+    encode = exchange.route.encode
+    array = SplicedArray(encode, is_flexible=True, tail_bytes=len(encode(empty)) - _BEFORE_TOPICS_BYTES)
+    exchange.reply_encoded(response, (yield from array.in_pieces(response, "topics")))
 
 
 def refuse(

@@ -3,9 +3,9 @@
 A client gets the partitions of the topics that it may describe.
 """
 
-from coordinator.api import Api, Coordinator, Exchange, Server
+from coordinator.api import Api, Coordinator, Exchange, Pieces, Server
 from coordinator.api.error_families import COORDINATOR_ERRORS
-from coordinator.api.guards import allowed_names
+from coordinator.api.guards import allowed_in_pieces
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from coordinator.security.access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
@@ -15,9 +15,15 @@ _State = DescribeTransactionsResponse.TransactionState
 
 
 def handle(server: Server, exchange: Exchange[DescribeTransactionsRequest]) -> None:
+    exchange.run_in_slices(_describe(server, exchange))
+
+
+def _describe(server: Server, exchange: Exchange[DescribeTransactionsRequest]) -> Pieces:
+    yield  # decoding has taken some milliseconds
     request = exchange.request
     permits = exchange.permits
-    allowed = allowed_names(permits, DESCRIBE_TRANSACTIONAL_ID, request.transactional_ids)
+    named = list(dict.fromkeys(request.transactional_ids))
+    allowed = yield from allowed_in_pieces(permits, DESCRIBE_TRANSACTIONAL_ID, named)
 
     def combine(parts: list[DescribeTransactionsResponse]) -> DescribeTransactionsResponse:
         states = {state.transactional_id: state for part in parts for state in part.transaction_states}

@@ -6,7 +6,7 @@ predecessor, uses `alter_resources` and `results` too.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from coordinator.api import Api, Exchange, Forwarded, Permits, Pieces, Server, denial
@@ -65,9 +65,13 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
     def reply(errors: list[KafkaError | None]) -> None:
         exchange.reply_in_slices(IncrementalAlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
-    requested = [altered(resource) for resource in request.resources]
     pieces = alter_resources(
-        server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=False
+        server,
+        exchange.permits,
+        map(altered, request.resources),
+        reply,
+        validate_only=request.validate_only,
+        legacy=False,
     )
     exchange.run_in_slices(pieces, even_if_lost=True)
 
@@ -75,13 +79,16 @@ def handle(server: Server, exchange: Exchange[IncrementalAlterConfigsRequest]) -
 def alter_resources(
     server: Server,
     permits: Permits,
-    requested: Sequence[Altered],
+    named: Iterable[Altered],
     reply: Callable[[list[KafkaError | None]], None],
     *,
     validate_only: bool,
     legacy: bool,
 ) -> Pieces:
     """Changes each resource by itself. When all are done, calls `reply` with an error or None for each."""
+    yield  # decoding has taken some milliseconds
+    requested = list(named)
+    yield
     times_named = Counter((resource.resource_type, resource.name) for resource in requested)
     errors: list[KafkaError | None] = [None] * len(requested)
     left = len(requested)
@@ -100,6 +107,7 @@ def alter_resources(
             each if each.resource_type == ConfigResourceType.BROKER_LOGGER else each._replace(plan=_failing)
             for each in requested
         ]
+    yield
     resources = characters = 0
     for index, resource in enumerate(requested):
         resources += 1

@@ -8,6 +8,7 @@ Partitions that do not exist, or whose topic the client may not read, are refuse
 """
 
 from collections.abc import Collection, Generator
+from operator import itemgetter
 from typing import Any
 
 from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Pieces, Server
@@ -121,20 +122,29 @@ def _commit_in_slices(server: Server, exchange: Exchange[OffsetCommitRequest]) -
         now_ms=now_ms,
         expire_timestamp_ms=expire_timestamp_ms(request, now_ms),
     )
-    _submit(server, exchange, partial, validated)
+    if not partial.rest.topics:
+        _submit(server, exchange, partial)
+        return
 
-
-def _submit(
-    server: Server, exchange: Exchange[OffsetCommitRequest], partial: PartialCommit, validated: Validated | None = None
-) -> None:
-    """Has the group decide about what is left, if there is anything."""
-    request: OffsetCommitRequest = partial.rest
-
-    def commit_what_is_left(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
+    def commit_validated(groups: Groups, partial: PartialCommit, context: RequestContext, now_ms: int) -> Result:
         return commit_rest(groups, partial, context, now_ms, validated)
 
+    # Unlike the decision the answer need not be encoded at once.
+    yield from server.groups.gather_of_group(
+        request.group_id,
+        [partial],
+        commit_validated,
+        exchange,
+        itemgetter(0),
+        refused=lambda _, error: KafkaError(error),
+    )
+
+
+def _submit(server: Server, exchange: Exchange[OffsetCommitRequest], partial: PartialCommit) -> None:
+    """Has the group decide about what is left, if there is anything."""
+    request: OffsetCommitRequest = partial.rest
     if request.topics:
-        server.groups.submit(request.group_id, commit_what_is_left, exchange.with_request(partial))
+        server.groups.submit(request.group_id, commit_rest, exchange.with_request(partial))
         return
     if partial.refused:
         server.groups.run_internal(

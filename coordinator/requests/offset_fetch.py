@@ -57,7 +57,7 @@ def handle(server: Server, exchange: Exchange[OffsetFetchRequest]) -> None:
     if exchange.api_version < BATCH_SINCE:
         exchange.run_in_slices(_fetch_of_one(server, exchange, fetch))
     else:
-        _fetch_groups(server, exchange, exchange.request.groups, list)
+        exchange.run_in_slices(_fetch_groups(server, exchange, exchange.request.groups, list))
 
 
 def guard(server: Server, exchange: Exchange[OffsetFetchRequest], permits: Permits) -> None:
@@ -110,7 +110,7 @@ def _fetch_visible_groups(server: Server, exchange: Exchange[OffsetFetchRequest]
         each_fetched = iter(fetched)
         return [each.refusal() if each.is_refused else each.answer(next(each_fetched)) for each in visible]
 
-    _fetch_groups(server, exchange, [each.rest for each in visible if not each.is_refused], compose)
+    yield from _fetch_groups(server, exchange, [each.rest for each in visible if not each.is_refused], compose)
 
 
 def _ask_about_committed(server: Server, group_ids: Iterable[str], may_see: MaySee) -> Pieces:
@@ -131,13 +131,15 @@ def _fetch_groups(
     exchange: Exchange[OffsetFetchRequest],
     groups: Sequence[_RequestedGroup],
     compose: Callable[[Iterable[_Group]], list[_Group]],
-) -> None:
+) -> Pieces:
     """Fetches the offsets of some groups; `compose` makes the response's groups of theirs, which are in the same order."""
     if not exchange.request.groups and exchange.behaviours.offsets_of_no_groups_are_not_sent:
         return
+    yield  # decoding has taken some milliseconds
     requested: dict[str, list[_RequestedGroup]] = {}
     for group in groups:
         requested.setdefault(group.group_id, []).append(group)
+    yield
     by_id = exchange.api_version >= TOPIC_IDS_SINCE
     require_stable = exchange.request.require_stable
 

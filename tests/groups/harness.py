@@ -122,6 +122,8 @@ class GroupHarness:
         """Every request, oldest first."""
         self.may_describe: Callable[[str], bool] = lambda _name: True
         """What the clients of the next requests may see of the topics."""
+        self.behaviours = AS_NEWEST
+        """Those of the next requests."""
         self.groups = self._loaded(())
         self.epochs_seen = EpochsSeen()
         self._armed = 0
@@ -143,7 +145,7 @@ class GroupHarness:
         """Runs one operation. Without an `api`, a KafkaError is raised and the reply skips the codec."""
         self._ids += 1
         sent = SentRequest(api, version, client_id, client_host, f"{self._ids:036d}", dialect)
-        sent.may_describe = self.may_describe
+        sent.may_describe, sent.behaviours = self.may_describe, self.behaviours
         self.sent.append(sent)
         if api is not None:
             request = _through_the_codec(request, version)

@@ -1,5 +1,6 @@
 """What a member lost within an epoch stays fenced while any member can be in that epoch, whatever becomes of the group."""
 
+from collections.abc import Sequence
 from itertools import combinations, pairwise, product
 
 import pytest
@@ -32,8 +33,13 @@ def assignment(*partitions: int) -> bytes:
     return encode_assignment(Assignment({"t": partitions}, None, 1))
 
 
-def resynced(policy: str = "revocation-epoch") -> tuple[ConsumerHarness, str, str]:
-    """A classic group of static members whose follower lost partition 1 in generation 1, and kept 2."""
+def resynced(
+    policy: str = "revocation-epoch", *, leaders: Sequence[int] = (0, 1), claimed: Sequence[int] = ()
+) -> tuple[ConsumerHarness, str, str]:
+    """A classic group of static members whose follower lost partition 1 in generation 1, and kept 2.
+
+    `leaders`: the leader's partitions since then. `claimed`: what the follower says that it owns.
+    """
     h = ConsumerHarness()
     h.groups.settings = chosen = ChangeableSettings(h.config)
     chosen.set("g", consumer_fencing_policy=policy)
@@ -41,9 +47,9 @@ def resynced(policy: str = "revocation-epoch") -> tuple[ConsumerHarness, str, st
     h.advance(0)
     h.sync("g", leader, 1, {leader: assignment(0), follower: assignment(1, 2)}, instance="i0")
     h.sync("g", follower, 1, instance="i1")
-    given = {leader: assignment(0, 1), follower: assignment(2)}
+    given = {leader: assignment(*leaders), follower: assignment(2)}
     h.sync("g", leader, 1, given, resync=1, instance="i0")
-    h.join("g", follower, instance="i1", protocols={"range": subscription()})
+    h.join("g", follower, instance="i1", protocols={"range": subscription(owned={"t": claimed})})
     h.sync("g", follower, 1, instance="i1")
     return h, leader, follower
 
@@ -122,6 +128,14 @@ def test_an_upgrade_keeps_what_a_resync_fenced(policy):
         assert h.commit("g", follower, 1, [KEPT]) == [ErrorCode.NONE]
         assert h.commit("g", leader, 1, [LOST]) == [ErrorCode.NONE]
         h.restart()
+
+
+@pytest.mark.parametrize(("claimed", "error"), [((2,), STALE), ((1, 2), ErrorCode.NONE)])
+def test_after_an_upgrade_what_a_resync_took_is_lost_unless_its_member_claims_it(claimed, error):
+    h, _, follower = resynced(leaders=(0,), claimed=claimed)
+    assert h.commit("g", follower, 1, [LOST]) == [ErrorCode.NONE]
+    h.join_modern()
+    assert h.commit("g", follower, 1, [LOST]) == [error]
 
 
 def test_a_group_that_is_converted_to_and_fro_within_an_epoch_keeps_its_fence_and_the_number_of_resyncs():

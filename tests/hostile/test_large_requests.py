@@ -1,8 +1,8 @@
 """The largest requests keep nobody waiting until they are done: they are handled in slices, over many turns of the loop.
 
-A heartbeat is sent behind each on another connection, over and over until the request is answered. How much CPU time the server
-uses at most until a heartbeat's answer, which others on the machine do not lengthen, is printed by `make test
-ARGS="tests/hostile/test_large_requests.py -s"`.
+A heartbeat is sent behind each on another connection, over and over until the request is answered. `make test
+ARGS="tests/hostile/test_large_requests.py -s"` prints the CPU time of the longest turn, by the server's own histogram, and how
+much the server used at most until a heartbeat's answer. The second figure grows on a busy machine, where the client is late.
 """
 
 import sys
@@ -122,29 +122,31 @@ def server(tmp_path_factory):
     ("api", "version", "values"), REQUESTS, ids=[f"{api}-{n}" for n, (api, *_) in enumerate(REQUESTS)]
 )
 def test_a_heartbeat_waits_for_a_slice_of_a_large_request_and_not_for_all_of_it(server, api, version, values):
-    taken = turns_of(server, api, version, values(0))
+    taken, longest_s = turns_of(server, api, version, values(0))
     held_ms, total_ms, size = held(server, api, version, values(1))
-    print(f"{api}: {taken} turns; held for {held_ms:.0f} ms of {total_ms:.0f}; {size} bytes of response")
+    print(
+        f"{api}: {taken} turns of at most {longest_s} s; held for {held_ms:.0f} ms of {total_ms:.0f}; {size} bytes of response"
+    )
     assert size > 1_000
     assert taken >= TURNS_MIN
 
 
 def turns_of(server, api, version, values):
-    """The turns that a request takes when nobody else asks anything."""
+    """The turns that a request takes when nobody else asks anything, and a bound of their CPU time (s)."""
     before, connection = measured_turns(server), Connection(server.bootstrap)
     connection.send(api, version, values)
     connection.receive_bytes(60)
     connection.close()
-    return measured_turns(server) - before
+    taken = {bound: count - before[bound] for bound, count in measured_turns(server).items()}
+    return taken["+Inf"], next(bound for bound, count in taken.items() if count == taken["+Inf"])
 
 
 def measured_turns(server):
-    """The turns so far that had more to do than a few requests."""
+    """The turns so far that had more to do than a few requests: bound of their CPU time -> how many were shorter."""
     with urlopen(f"{server.admin}/metrics") as response:
         lines = response.read().decode().splitlines()
-    return next(
-        int(float(line.split()[1])) for line in lines if line.startswith("coordinator_loop_turn_cpu_seconds_count")
-    )
+    buckets = [line for line in lines if line.startswith("coordinator_loop_turn_cpu_seconds_bucket")]
+    return {line.split('"')[1]: int(float(line.split()[1])) for line in buckets}
 
 
 def held(server, api, version, values):

@@ -14,9 +14,11 @@ from tests.journal.journal_world import (
     FOLDER,
     SEGMENT_BYTES,
     JournalWorld,
+    Owner,
     is_checkpoint,
     work,
 )
+from tests.support.journal import open_log
 
 A, B = "groups-0", "groups-1"
 
@@ -505,28 +507,37 @@ def is_set_aside(job):
 
 
 class QuotaFile(SimulatedFile):
-    """A file to which nothing can be appended while the quota is exceeded."""
+    """A file that cannot be written while its quota is exceeded."""
 
-    __slots__ = ()
+    __slots__ = ("_path",)
+
+    def __init__(self, quota_disk, node, path):
+        super().__init__(quota_disk, node)
+        self._path = path
 
     def write_some(self, data):
-        if self._disk.is_exceeded:
-            raise OSError(self._disk.error, "quota")
+        self._disk.check_quota(self._path)
         return super().write_some(data)
+
+    def write_at(self, offset, data):
+        self._disk.check_quota(self._path)
+        super().write_at(offset, data)
 
 
 class QuotaDisk(disk.SimulatedDisk):
-    """A disk with a quota for the event logs alone."""
+    """A disk with a quota for files whose path has `of` in it; at first those of the event logs."""
 
     is_exceeded = False
     error = errno.EDQUOT
+    of = BEST_EFFORT[0]
 
     def open(self, path):
-        file = super().open(path)
-        if BEST_EFFORT[0] in path:
-            file.close()
-            return QuotaFile(self, self._file(path))
-        return file
+        super().open(path).close()
+        return QuotaFile(self, self._file(path), path)
+
+    def check_quota(self, path):
+        if self.is_exceeded and self.of in path:
+            raise OSError(self.error, "quota")
 
 
 @pytest.fixture
@@ -587,6 +598,79 @@ def test_a_start_goes_on_without_event_logs_that_have_no_space(quota_world):
     assert not written(world, events)
     world.lossy.add(events)
     world.check()
+
+
+@pytest.fixture
+def behind_world(quota_world):
+    """A server was killed before anything was written to the segments."""
+    for name in quota_world.names:
+        assert written(quota_world, name)
+    quota_world.disk.kill()
+    quota_world.disk.is_exceeded = True
+    return quota_world
+
+
+def test_a_start_without_space_for_a_log_that_may_lose_nothing_waits_for_space(behind_world):
+    world = behind_world
+    world.disk.of = A
+    world.open()
+    assert not written(world, B)
+    world.disk.is_exceeded = False
+    assert written(world, B)
+    assert written(world, A)
+    world.crashed(Random(1)).check()
+
+
+def test_a_start_that_cannot_write_a_segment_fails_and_can_be_tried_again(behind_world):
+    world = behind_world
+    world.disk.of, world.disk.error = A, errno.EIO
+    with pytest.raises(OSError, match="quota") as failed:
+        world.open()
+    assert failed.value.errno == errno.EIO
+    world.disk.is_exceeded = False
+    world.killed().check()
+
+
+def test_a_start_goes_on_without_an_event_log_that_cannot_be_written_and_says_why(behind_world):
+    world, (events,) = behind_world, BEST_EFFORT
+    world.disk.error = errno.EIO
+    world.open()
+    assert [error.errno for error in world.owners[events].errors] == [errno.EIO]
+    assert written(world, A)
+
+
+def test_a_slot_that_cannot_begin_refuses_its_entry_and_begins_with_the_next_one(quota_world):
+    world = quota_world
+    world.disk.of = "coordinator.journal."
+    while len(world.slots()) < 2:
+        assert written(world, A, 400)
+    world.disk.is_exceeded = True
+    assert not written(world, A, 6_000)
+    assert [error.errno for error in world.owners[A].errors] == [errno.EDQUOT]
+    world.disk.is_exceeded = False
+    assert written(world, A, 6_000)
+    assert world.journal.checkpoints == 1
+    world.crashed(Random(1)).check()
+
+
+def test_commits_that_wait_for_a_checkpoint_have_filled_all_slots_that_there_may_be():
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    fill_slots_without_checkpoint(world)
+    while world.history[-1].is_durable:
+        world.write(A, 400)
+        world.work_except_checkpoints()
+    assert len(world.slots()) == SLOTS_MAX
+
+
+def test_a_log_that_is_opened_after_the_journal_has_failed_is_refused_too():
+    world = JournalWorld().open()
+    world.write(A)
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    late = "groups-2"
+    world.owners[late] = Owner(world, late, open_log(world.disk, f"{FOLDER}/{late}", world.settings))
+    assert not written(world, late)
+    assert [error.errno for error in world.owners[late].errors] == [errno.EIO]
 
 
 def test_commits_that_wait_for_a_checkpoint_that_fails_are_refused_at_once():

@@ -77,6 +77,8 @@ def test_a_tail_torn_at_any_byte_is_cut_and_reported(cut_at):
     else:
         assert (report.file, report.position, report.next_offset) == (FIRST, LAST_BATCH.start, 19)
         assert (report.bytes_cut, report.synced_offsets_lost) == (cut_at - LAST_BATCH.start, 0)
+        if report.bytes_cut >= HEADER_BYTES:
+            assert report.reason == f"only {report.bytes_cut} bytes of a batch of {len(LAST_BATCH)} bytes"
     append(log)
     log.close()
     log = reopened(disk)

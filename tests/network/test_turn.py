@@ -3,9 +3,10 @@
 import pytest
 
 from coordinator.api.sliced_work import SLICE_PIECES, BackgroundWork
+from coordinator.client.conversation import request_frame
 from coordinator.network.turn import LOOK_BYTES, REQUEST_BYTES, SLICE_REQUESTS, TURN_MS, TURN_RESPONSE_BYTES, WAITING_MS
 from coordinator.protocol.errors import ErrorCode, KafkaError
-from coordinator.protocol.messages import HeartbeatResponse
+from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.memory import COUNTED_BYTES
 from tests.support.peer import Peer, request
 
@@ -192,7 +193,7 @@ class LargeRequests:
 
     def __init__(self):
         self.done = 0
-        self.peer, self.other = (first := Peer()), Peer(beside=first)
+        self.peer, self.other = (first := Peer(frame_bytes=2 * COUNTED_BYTES)), Peer(beside=first)
         for peer in (self.peer, self.other):
             peer.on_request = self.handle
         self.fails_at = None
@@ -228,6 +229,21 @@ def test_a_large_request_is_handled_in_slices_between_those_of_others():
     large.finish()
     assert large.done == 100
     assert large.peer.transport.answers() == [(1, 0)]
+
+
+def test_a_request_whose_decoding_takes_a_turn_leaves_the_next_piece_to_a_later_one():
+    large = LargeRequests()
+
+    def handle_late(exchange):
+        large.peer.now += TURN_MS
+        large.handle(exchange)
+
+    large.peer.on_request = handle_late
+    ids = ["x" * (COUNTED_BYTES // 3)] * 3
+    large.peer.connection.data_received(request_frame(HeartbeatRequest(ids[0], 1, *ids[1:]), 4, 1, b"test"))
+    assert large.done == 1
+    large.finish()
+    assert large.done == 100
 
 
 def test_later_requests_of_the_connection_wait_for_a_large_one():

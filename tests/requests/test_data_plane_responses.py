@@ -247,6 +247,16 @@ def test_a_partition_whose_log_is_damaged_has_no_leader_as_in_kafka(server):
     ] == [(ErrorCode.NONE, 1, [1], [], []), (ErrorCode.NONE, -1, [], [1], [1])]
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_an_answer_about_many_topics_is_encoded_in_pieces_whether_another_page_follows_or_not(server, limit):
+    wanted = [f"n{number:03}" for number in range(300)] + [TOPIC]
+    asked = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in wanted]
+    exchange = ask(server, "DescribeTopicPartitions", 0, topics=asked, response_partition_limit=limit)
+    assert [topic.name for topic in exchange.answer.topics] == wanted
+    assert (exchange.answer.next_cursor is None) == (limit == 2)
+    assert exchange.pieces > 12
+
+
 @pytest.mark.parametrize(
     ("version", "topics", "count"), [(0, [], 1), (1, None, 1), (1, [], 0), (13, None, 1), (13, [], 0)]
 )

@@ -25,7 +25,7 @@ def join(update: ConsumerUpdate, member_id: str, instance_id: str, *, speaks_cla
             holder.instance_id,
             holder.member_epoch,
             ErrorCode.FENCED_INSTANCE_ID,
-            "ConsumerGroupHeartbeat" if holder.classic is not None else "JoinGroup",
+            "JoinGroup" if speaks_classic else "ConsumerGroupHeartbeat",
         )
 
     return join_static(update, member_id, instance_id, replaced)

@@ -121,7 +121,7 @@ def _upgrade(
 def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
     """Ends the round of the classic group: parked requests are answered so that clients rejoin, and timers are disarmed."""
     group_id = classic.group_id
-    for member in list(classic.members.values()):
+    for member in classic.members.values():
         context = classic.unpark_join(member)
         if context is not None:
             refusal = join_error(context.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -130,7 +130,6 @@ def _end_round(update: ConsumerUpdate, classic: ClassicGroup) -> None:
         if context is not None:
             update.replies.append((context, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
         update.disarm(session_key(group_id, member.member_id))
-        classic.remove(member.member_id)
     for member_id in classic.pending_joins:
         update.disarm(pending_key(group_id, member_id))
     update.disarm(classic.join_timer_key)

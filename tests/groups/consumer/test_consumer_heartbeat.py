@@ -467,3 +467,17 @@ def test_a_member_in_an_unknown_state_must_start_again_without_partitions():
     assert h.beat(epoch=2).error is ErrorCode.FENCED_MEMBER_EPOCH
     request = h.join_modern()
     assert (request.error, request.reply.member_epoch) == (ErrorCode.NONE, 3)
+
+
+def test_what_a_member_unsubscribed_and_gave_up_in_its_targets_epoch_stays_its_own_until_the_next_target():
+    """Else nothing would distinguish its commits before the loss from those after it."""
+    h = ConsumerHarness()
+    h.join_modern(topics=("t", "u"))
+    epoch, rest = h.member().member_epoch, {"t": [0, 1, 2, 3]}
+    h.beat(epoch=epoch, topics=("t",), owned=rest | {"u": [0, 1]})
+    assert h.beat(epoch=epoch, owned=rest).reply.member_epoch == epoch
+    assert h.member().pending_revocation == {h.id_of("u"): {0: epoch, 1: epoch}}
+    assert h.commit("g", "m", epoch, [("u", 0)]) == [ErrorCode.NONE]
+    h.advance(INTERVAL_MS)
+    assert h.beat(epoch=epoch, owned=rest).reply.member_epoch == epoch + 1
+    assert h.member().pending_revocation == {}

@@ -8,6 +8,7 @@ from coordinator.groups.consumer.describe import describe_consumer_group
 from coordinator.groups.consumer.group import find_consumer_group
 from coordinator.groups.list_groups import list_groups
 from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.releases import Behaviours
 from coordinator.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
 from tests.groups.consumer.consumer_world import (
     INTERVAL_MS,
@@ -163,6 +164,24 @@ def test_an_upgraded_group_holds_nothing_of_a_topic_that_does_not_exist():
     assert h.member(member_id).assigned == {h.id_of("u"): {1: 1}}
 
 
+def test_the_target_of_an_upgrade_has_no_time_so_the_next_one_does_not_wait_for_the_interval():
+    h = ConsumerHarness()
+    live(h, [Classic(h)])
+    before = len(h.records)
+    h.join_modern()
+    (first, *_) = [
+        record for record in h.records[before:] if record.key.NAME == "ConsumerGroupTargetAssignmentMetadataKey"
+    ]
+    assert (first.value.assignment_epoch, first.value.assignment_timestamp) == (1, 0)
+
+
+def test_in_the_preview_the_first_member_gets_epoch_1_and_its_partitions_at_once():
+    h = ConsumerHarness()
+    h.behaviours = Behaviours(epochs_begin_at_0=True)
+    request = h.join_modern()
+    assert (request.reply.member_epoch, h.assigned(request)) == (1, {"t": [0, 1, 2, 3]})
+
+
 def test_a_refused_join_does_not_disturb_the_rebalance_of_the_classic_group():
     h = ConsumerHarness()
     live(h, [Classic(h)])
@@ -242,6 +261,22 @@ def test_why_a_classic_member_left_a_consumer_group_is_in_its_event():
     assert (left.member_id, left.reason) == (classic.id, "shutting down")
 
 
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("shutting down", "a member left"),
+        ("member was removed by an admin: too slow", "an administrator removed a member"),
+    ],
+)
+def test_a_rebalance_says_whether_a_member_left_or_an_administrator_removed_it(reason, cause):
+    h = ConsumerHarness()
+    classic = Classic(h)
+    settle(h, [Modern(h, "m"), classic], 4)
+    h.leave("g", classic.id, reason=reason)
+    started = h.events_of("RebalanceStarted")[-1]
+    assert (started.cause, started.reason is not None) == (cause, cause != "a member left")
+
+
 def test_of_many_members_that_leave_together_the_log_names_ten():
     h = ConsumerHarness()
     ids = [f"m{number}" for number in range(11)]
@@ -302,6 +337,18 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_removed():
     assert {"group_id": "g", "member_id": classic.id, "timeout": "join"} in h.facts_named("member_expired")
 
 
+@pytest.mark.parametrize(("rebalance_ms", "within_ms"), [(20_000, 20_000), (-5, 0)])
+def test_a_classic_member_that_does_not_sync_in_time_is_removed(rebalance_ms, within_ms):
+    h = ConsumerHarness()
+    h.join_modern()
+    member_id = h.join(version=3, protocols={"a": subscription()}, rebalance_ms=rebalance_ms).reply.member_id
+    if within_ms:
+        h.advance(within_ms - 1)
+    assert set(h.consumer().members) == {"m", member_id}
+    h.advance(min(within_ms, 1))
+    assert h.facts_named("member_expired") == [{"group_id": "g", "member_id": member_id, "timeout": "sync"}]
+
+
 def test_a_group_becomes_classic_with_a_rebalance_unless_every_member_has_its_target():
     h = ConsumerHarness(topics={"t": 4, "u": 1})
     modern, first, second = Modern(h, "m", topics=("u",), instance="i"), Classic(h), Classic(h)
@@ -330,6 +377,24 @@ def test_a_classic_member_without_a_step_to_take_gets_a_rebalance_if_it_names_it
     assert h.consumer().group_epoch == epoch + 1
 
 
+@pytest.mark.parametrize(
+    ("was_classic", "comes_classic", "api"),
+    [(True, True, "JoinGroup"), (False, True, "JoinGroup"), (True, False, "ConsumerGroupHeartbeat")],
+)
+def test_the_event_of_a_replaced_static_member_names_the_api_that_took_its_place(was_classic, comes_classic, api):
+    h = ConsumerHarness()
+    h.join_modern(member_id="other")
+
+    def join(member_id, *, is_classic):
+        if is_classic:
+            return h.join(instance="i", protocols={"a": subscription()})
+        return h.join_modern(member_id=member_id, instance="i")
+
+    assert join("first", is_classic=was_classic).ok
+    assert join("second", is_classic=comes_classic).ok
+    assert h.events_of("MemberFenced")[-1].api == api
+
+
 def test_a_classic_member_that_is_silent_since_the_upgrade_is_removed():
     """After its session, which is shorter than the time in which it has to join again."""
     h = ConsumerHarness()
@@ -355,6 +420,17 @@ def test_a_member_that_does_not_rejoin_after_the_downgrade_is_removed():
         h.advance(7_000)
     assert rejoined.ok
     assert list(h.group().members) == [first.id]
+
+
+def test_a_group_becomes_classic_although_a_subscription_under_its_protocol_cannot_be_read():
+    """A member's first protocol is read when it joins; the group may come to use another one. Its assignment is version 0."""
+    h = ConsumerHarness()
+    h.join_modern()
+    unread = h.join(version=3, protocols=[("a", subscription()), ("b", b"\x01")]).reply.member_id
+    h.join(version=3, protocols=[("b", subscription())])
+    h.beat(epoch=-1)
+    assert h.group().protocol_name == "b"
+    assert h.group().members[unread].assignment[:2] == b"\0\0"
 
 
 def test_a_classic_member_keeps_the_rack_that_its_subscription_names():
