@@ -30,7 +30,7 @@ from coordinator_lab.simulation.memory_engine import Delivery, MemoryEngine, Mem
 from tests.rules.world import Client
 from tests.support.server_process import TOPICS
 
-SHORT_LEASES = EngineSettings(beat_timeout_ms=1_200, append_timeout_ms=600)
+SHORT_LEASES = EngineSettings(beat_timeout_ms=3_000, append_timeout_ms=3_000)
 """A worker that does not reach the engine is dead soon: for tests that wait for this."""
 PATIENT = EngineSettings(beat_timeout_ms=600_000, append_timeout_ms=600_000)
 """No lease ends, and no answer of the engine comes too late, however slow the machine is."""
