@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from hypothesis import settings
 
 from tests.support.kafka_cluster import KafkaCluster
+from tests.support.loop import Loop
 from tests.support.postgresql import Cluster
 from tests.support.recorded_storm import RecordedStorm, record
 from tests.support.server_process import ServerProcess
@@ -82,7 +82,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Async tests run on the loop that the server runs on."""
-    return {"uvloop": uvloop.new_event_loop}
+    return {"uvloop": Loop}
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The project as a whole: it is self-contained, its map is true, and the documents show what exists."""
 
 import ast
+import asyncio
 import re
 import subprocess
 import tokenize
@@ -12,6 +13,7 @@ import pytest
 import coordinator
 from coordinator import cli, requests
 from coordinator.api.declaration import Api, supported_apis
+from tests.support.loop import Loop
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "coordinator"
@@ -258,3 +260,11 @@ def test_every_setting_is_read_by_the_code_that_it_is_for():
     # It decides itself at which listener workers ask each other.
     words |= set(re.findall(r"shared\.(\w+)", (PACKAGE / "config" / "inter_broker.py").read_text(encoding="utf-8")))
     assert [name for name, setting in SETTINGS.items() if setting.field_name not in words] == []
+
+
+def test_a_server_that_a_test_leaves_open_is_an_error_and_closes_with_the_loop():
+    loop = Loop()
+    loop.run_until_complete(loop.create_server(asyncio.Protocol, "127.0.0.1", 0))
+    with pytest.raises(ResourceWarning, match="unclosed resource <TCPServer"):
+        loop.close()
+    assert loop.is_closed()

@@ -5,7 +5,9 @@ import json
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tests.cluster.workers.world import PATIENT, SHARDS, WITHIN_S, commit, create_topic, fetch, workers
+import pytest
+
+from tests.cluster.workers.world import SHARDS, WITHIN_S, commit, create_topic, fetch, workers
 
 
 async def asked(worker, method, path, body=None):
@@ -93,7 +95,7 @@ async def test_lists_say_that_they_are_of_one_worker(world):
 
 
 async def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(tmp_path):
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2, settings=("data.plane=none", "admin.control.enable=true"))
         await world.until_spread()
         transactions = first.server.transactions
@@ -110,6 +112,7 @@ async def test_a_transactional_id_of_another_worker_is_answered_with_the_worker(
             assert (status, answer["detail"][:6]) == (421, "node 2"), answer
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
     first, _, here, _ = await groups_of_two(world)
     waiting = asyncio.create_task(asked(first, "GET", f"/v1/groups/{here}?until=state:Stable&timeout_ms=60000"))
@@ -121,6 +124,7 @@ async def test_a_wait_for_a_group_ends_when_the_group_moves(world):
     first.wire.is_cut = False
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_shows_how_far_its_replays_are_behind(world):
     """While it reads the tail of another's logs they count; when it serves them nothing is behind."""
     first, second, _, there = await groups_of_two(world)

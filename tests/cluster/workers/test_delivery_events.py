@@ -15,7 +15,7 @@ from coordinator.protocol.messages import EventLogClosedKey, EventLogClosedValue
 from coordinator.runtime.result import Record
 from coordinator.runtime.serde import Serde
 from coordinator.topics.names import COORDINATOR_EVENTS
-from tests.cluster.workers.world import PATIENT, SHARDS, WITHIN_S, workers
+from tests.cluster.workers.world import SHARDS, WITHIN_S, workers
 
 GROUPS = ("a", "b", "c", "d", "e", "f")
 
@@ -58,7 +58,7 @@ async def produce(worker, index, batch):
 
 
 async def test_events_come_to_the_worker_that_has_the_group_in_their_order_and_follow_it(tmp_path):
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2)
         await world.until_spread()
         for number in range(3):
@@ -74,7 +74,7 @@ async def test_events_come_to_the_worker_that_has_the_group_in_their_order_and_f
 
 
 async def test_nothing_but_events_about_records_of_the_shard_can_be_written_there(tmp_path):
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         (worker,) = await world.start(1)
         await world.until(lambda: len(worker.shards) == SHARDS)
         index = worker.server.groups.shard_of("a").index

@@ -20,7 +20,7 @@ from coordinator.server.composition import Server
 from coordinator.world.disk import RealDisk
 from coordinator_lab.simulation.memory_engine import MemoryEngine
 from tests.cluster.workers.events import EVENTS, STATE, check_agreement, in_force, read_all, stored
-from tests.cluster.workers.world import SETTINGS, SHARDS, commit, create_topic, eventually, fetch, workers
+from tests.cluster.workers.world import PATIENT, SHARDS, commit, create_topic, eventually, fetch, workers
 from tests.rules.world import Client, running
 
 GROUPS = [f"group-{number}" for number in range(10)]
@@ -41,7 +41,7 @@ async def single_server(folder: Path) -> AsyncIterator[tuple[Server, Client]]:
 
 async def copied(world, folder: Path):
     RealDisk().make_folder(str(folder))
-    return await copy_logs(MemoryEngine(world.store, SETTINGS), folder, list)
+    return await copy_logs(MemoryEngine(world.store, PATIENT), folder, list)
 
 
 async def commit_all(world, first: int) -> None:
@@ -92,7 +92,7 @@ async def test_a_log_that_a_worker_shortens_meanwhile_is_read_again(tmp_path):
         (only,) = await world.start(1)
         assert await create_topic(only, "t") == 0
         await commit_all(world, 7)
-        engine, failures = MemoryEngine(world.store, SETTINGS), 2
+        engine, failures = MemoryEngine(world.store, PATIENT), 2
         read = engine.read
 
         async def overtaken(log):
@@ -118,7 +118,7 @@ async def test_workers_go_on_with_the_groups_of_a_single_server(tmp_path, monkey
 
     async def imported(world):
         folders = find_log_folders(tmp_path / "data")
-        engine = MemoryEngine(world.store, SETTINGS)
+        engine = MemoryEngine(world.store, PATIENT)
         cluster_id = (tmp_path / "data" / "meta.properties").read_text().split("cluster.id=")[1].split()[0]
         return await journal_import.import_logs(engine, cluster_id, folders)
 
@@ -191,4 +191,4 @@ def test_a_folder_with_records_in_its_journal_is_settled_before_it_is_imported(t
 
     run(scenario())
     with pytest.raises(JournalFailed, match="coordinator log settle"):
-        journal_import.import_folder("nowhere://", SETTINGS, tmp_path / "killed")
+        journal_import.import_folder("nowhere://", PATIENT, tmp_path / "killed")

@@ -1,5 +1,7 @@
 """The metadata log in the engine does not grow for ever, and no worker misses what was changed meanwhile."""
 
+import asyncio
+
 import pytest
 
 from coordinator.cluster.engine.engine import EngineUnavailable
@@ -56,7 +58,7 @@ def pieces_of(world: Workers) -> int:
 async def test_the_log_of_many_changes_stays_short_and_all_workers_agree(tmp_path, monkeypatch):
     """Those that follow, those that write, and one that starts afterwards. No worker is so late that another fences it."""
     monkeypatch.setattr(metadata_sharing, "PATIENCE_S", PATIENT.beat_timeout_ms / 1000)
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2)
         assert await create_topic(first, "kept", partitions=3) == 0
         for round_ in range(3):
@@ -86,14 +88,20 @@ async def test_a_worker_that_slept_over_a_compaction_catches_up(world):
         deleted.extend(name for name, _ in topics),
         on_deleted(topics),
     )[1]
-    asleep.wire.is_cut = True
+    tail, wakes_up = asleep.engine.tail, asyncio.Event()
+
+    async def late_tail(log, sequence):
+        await wakes_up.wait()
+        return await tail(log, sequence)
+
+    asleep.engine.tail = late_tail
     await client.call("DeleteTopics", 5, DeleteTopicsRequest(topic_names=["deleted", "replaced"], timeout_ms=5_000))
     assert await create_topic(awake, "replaced", partitions=4) == 0
     await set_quota(client, "removed", None)
     covered = world.store.logs[METADATA_FOLDER].covered
     await churn(awake, 2 * PIECES)
     assert world.store.logs[METADATA_FOLDER].covered > covered
-    asleep.wire.is_cut = False
+    wakes_up.set()
     await world.until(lambda: agree(world))
     assert sorted(name for name in deleted if not name.startswith("churn")) == ["deleted", "replaced"]
     assert asleep.server.topics.topic_id("replaced") != replaced

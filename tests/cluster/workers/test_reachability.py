@@ -80,6 +80,7 @@ class Front:
         self.server.close()
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_the_shards_of_a_worker_without_clients_move_and_come_back(world):
     front = await Front().open()
     behind = WorkerUnderTest(world, 1, ("data.plane=none",), f"127.0.0.1:{front.port}")

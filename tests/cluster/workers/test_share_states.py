@@ -7,7 +7,7 @@ from coordinator.share_state.coordinator import text_of
 from coordinator.share_state.read import Read
 from coordinator.share_state.share_state import UNKNOWN_COUNT, Batch, SharePartition, ShareState, Summary
 from coordinator.share_state.snapshots import PRUNE
-from tests.cluster.workers.world import PATIENT, create_topic, workers
+from tests.cluster.workers.world import create_topic, workers
 
 OK = ErrorCode.NONE
 SETTINGS = (
@@ -39,7 +39,7 @@ async def keys_of(world, group_ids=("a", "b", "c", "d", "e", "f")):
 
 
 async def test_a_worker_asks_the_one_that_has_the_state_and_another_takes_it_over(tmp_path):
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2, settings=SETTINGS)
         await world.until_spread()
         keys = await keys_of(world)
@@ -73,7 +73,7 @@ async def test_the_count_of_a_state_at_another_worker_is_not_known():
 
 
 async def test_the_log_of_states_is_pruned_in_the_engine_and_taken_over_from_there(tmp_path):
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         [first] = await world.start(1, settings=(*SETTINGS, "journal.snapshot.bytes=65536"))
         (key,) = await keys_of(world, ["a" * 3_000])
         shard = states(first).router.shard_of(text_of(key))

@@ -4,8 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
-
 from coordinator.admin.event_history import History
 from coordinator.admin.event_stream import ServerEvents
 from coordinator.admin.history import group_at
@@ -29,12 +27,6 @@ from tests.cluster.workers.world import (
 )
 
 ALL = ("data.plane=none", "coordinator.events=all")
-
-
-@pytest.fixture
-def world(patient_world: Workers) -> Workers:
-    """No lease ends here, and no commit is repeated because its answer was late."""
-    return patient_world
 
 
 async def started(world: Workers, *node_ids: int, settings: tuple[str, ...] = ()) -> list[WorkerUnderTest]:

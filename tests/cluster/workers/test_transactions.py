@@ -37,6 +37,7 @@ async def test_offsets_of_a_group_elsewhere_follow_the_transaction(world, versio
     assert await fetch(group, name, "t") == (0, found)
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_transaction_ends_though_its_coordinator_dies_before_the_marker(world):
     """The decision is in the engine: whoever takes the shard over delivers the marker."""
     await world.start(1, 2, 3)

@@ -67,6 +67,7 @@ def divided(engine):
     engine.append = append_each
 
 
+@pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize(("seed", "is_divided"), [(1, False), (3, True)])
 async def test_no_acknowledged_commit_is_lost(world, seed, is_divided):
     """What a client got acknowledged, or something later, is what the next owner has. The events agree with the state."""

@@ -45,14 +45,14 @@ STATES = "__consumer_offsets-", "__transaction_state-"
 ANOTHER = Worker("another", 7, "elsewhere", 1)
 
 
-async def test_shards_are_spread_over_the_workers_and_found_there(patient_world):
+async def test_shards_are_spread_over_the_workers_and_found_there(world):
     """Every worker names the same coordinator of a group, which is the one that serves it."""
-    await patient_world.start(1, 2, 3)
-    await patient_world.until_spread()
-    for worker in patient_world.running:
+    await world.start(1, 2, 3)
+    await world.until_spread()
+    for worker in world.running:
         client = await worker.client()
         for group in ("a", "b", "c", "d"):
-            owner = patient_world.owner(worker.server.groups.shard_of(group).index)
+            owner = world.owner(worker.server.groups.shard_of(group).index)
             found = await find(client, group)
             assert (found.node_id, found.port) == (owner.node_id, owner.server.listeners[0].bound[1])
 
@@ -77,7 +77,7 @@ async def test_commits_survive_the_loss_of_every_worker_but_one(world):
 
 async def test_a_worker_that_stops_serves_each_shard_until_it_is_its_turn_to_move(tmp_path):
     """Only a few shards have no owner at any time, and the others take all of them before the worker leaves."""
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second, third = await world.start(1, 2, 3)
         await world.until_spread()
         free: list[int] = []
@@ -102,7 +102,7 @@ async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
     """The worker that takes the shard reads what was appended since; it replays nothing from the beginning."""
     monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
     monkeypatch.setattr(ownership, "DRAIN_S", 600.0)
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2)
         await world.until_spread()
         assert await create_topic(first, "t") == 0
@@ -122,11 +122,28 @@ async def test_a_log_is_copied_before_its_shard_moves(tmp_path, monkeypatch):
         assert replayed == []
 
 
+async def test_a_worker_that_is_added_copies_its_share_before_it_takes_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
+    async with workers(tmp_path) as world:
+        (first,) = await world.start(1)
+        assert await create_topic(first, "t") == 0
+        for group in map("group-{}".format, range(12)):
+            assert await commit(await first.client(), group, "t", 7) == 0
+        second, replayed = WorkerUnderTest(world, 2, ("data.plane=none",)), []
+        spy_on_replays(second, replayed)
+        world.running.append(await second.start())
+        await world.until_spread()
+        assert [claim for claim in replayed if claim.log.startswith(STATES)] == []
+        for group in map("group-{}".format, range(12)):
+            owner = world.owner(first.server.groups.shard_of(group).index)
+            assert await fetch(await owner.client(), group, "t") == (0, 7)
+
+
 async def test_a_copy_of_what_the_engine_has_lost_is_not_served(tmp_path, monkeypatch):
     """A failover may take back the end of a log, and the epochs say nothing of it when another worker has written since."""
     monkeypatch.setattr(ownership, "PATIENCE_MS", 600_000)
     monkeypatch.setattr(ownership, "DRAIN_S", 600.0)
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2)
         await world.until_spread()
         assert await create_topic(first, "t") == 0
@@ -155,7 +172,7 @@ async def test_a_copy_of_what_the_engine_has_lost_is_not_served(tmp_path, monkey
 
 async def test_of_logs_that_are_claimed_together_the_shortest_is_replayed_first(tmp_path):
     """A shard with a long log does not keep those with short ones waiting."""
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         (first,) = await world.start(1)
         assert await create_topic(first, "t") == 0
         for number in range(12):
@@ -206,7 +223,7 @@ async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
     """A worker that is about to stop is no successor; its mark is no address."""
 
     async def scenario():
-        async with workers(tmp_path, PATIENT) as world:
+        async with workers(tmp_path) as world:
             first, second = await world.start(1, 2)
             await world.until_spread()
             leaving = first.sharing.worker.marked(is_leaving=True)
@@ -222,6 +239,7 @@ async def test_the_last_workers_that_stop_together_wait_for_nobody(tmp_path):
         await scenario()
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_the_engine_does_not_hear_answers_nothing_and_its_shards_move(world):
     """After its lease it refuses reads, too; when it is heard again it begins like a new worker."""
     first, second, third = await world.start(1, 2, 3)
@@ -240,6 +258,7 @@ async def test_a_worker_that_the_engine_does_not_hear_answers_nothing_and_its_sh
     await world.until_spread()
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_commit_whose_append_has_no_answer_is_refused(world):
     """The outcome is unknown: the client tries again, and finds one of the two offsets until then."""
     (only,) = await world.start(1)
@@ -300,6 +319,7 @@ async def test_a_worker_gives_up_a_shard_of_which_it_sees_a_newer_claim(world):
     await world.until(lambda: only.sharing.epoch_of(log) > before + 1)
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_was_stopped_gives_its_shards_up_before_its_lease_begins_again(world):
     """The first thing that it does may be a beat. What it had before may be another worker's by then."""
     (only,) = await world.start(1)
@@ -313,6 +333,7 @@ async def test_a_worker_that_was_stopped_gives_its_shards_up_before_its_lease_be
     assert not only.shards
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(world):
     """A worker that is stopped in the middle of a replay finishes it when it wakes up, with a claim that may be old."""
     first, second = await world.start(1, 2)
@@ -339,9 +360,9 @@ async def test_a_shard_that_was_being_taken_when_the_lease_ended_is_not_served(w
     second.wire.is_cut = False
 
 
-async def test_every_worker_can_change_topics_and_all_see_it(patient_world):
+async def test_every_worker_can_change_topics_and_all_see_it(world):
     """A topic that one worker creates another one can delete, whoever wrote last."""
-    first, second, third = await patient_world.start(1, 2, 3)
+    first, second, third = await world.start(1, 2, 3)
     for number, worker in enumerate((first, second, third, first)):
         assert await create_topic(worker, f"t{number}", partitions=2) == 0
     assert await create_topic(third, "t0") == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -349,10 +370,10 @@ async def test_every_worker_can_change_topics_and_all_see_it(patient_world):
     deleted = await client.call("DeleteTopics", 5, topic_names=["t0", "t3"], timeout_ms=5_000)
     assert [each.error_code for each in deleted.responses] == [0, 0]
     wanted = {"t1", "t2"}
-    await patient_world.until(
+    await world.until(
         lambda: all(
             {name for name in each.server.topics.registry.topics if name.startswith("t")} == wanted
-            for each in patient_world.running
+            for each in world.running
         )
     )
 
@@ -361,7 +382,7 @@ async def test_workers_that_change_topics_at_the_same_moment_wait_for_each_other
     """No change is refused with NOT_CONTROLLER, which librdkafka does not repeat, and every worker has all topics."""
     monkeypatch.setattr(metadata_sharing, "PATIENCE_S", PATIENT.beat_timeout_ms / 1000)
 
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         running = await world.start(1, 2, 3)
         names = [[f"topic-{number}-{at}" for number in range(4)] for at in range(len(running))]
 
@@ -380,7 +401,7 @@ async def test_a_change_that_another_worker_was_quicker_than_has_no_effect_and_m
     """It is refused with NOT_CONTROLLER, which Kafka's clients repeat."""
     monkeypatch.setattr(metadata_sharing, "PATIENCE_S", 0.05)
 
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, second = await world.start(1, 2)
         append = first.engine.append
 
@@ -400,7 +421,7 @@ async def test_a_change_that_another_worker_was_quicker_than_has_no_effect_and_m
 
 async def test_a_request_that_creates_many_topics_keeps_the_metadata_log_until_all_are_created(tmp_path):
     """They are created over many turns of the loop, between two of which nothing may be under way."""
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         first, _ = await world.start(1, 2)
         client = await first.client()
         topics = [CreateTopicsRequest.CreatableTopic(f"topic-{number}", 1, -1) for number in range(400)]
@@ -409,11 +430,11 @@ async def test_a_request_that_creates_many_topics_keeps_the_metadata_log_until_a
         assert len(created.topics) == 400
 
 
-async def test_topics_have_no_leader_without_a_data_plane(patient_world):
+async def test_topics_have_no_leader_without_a_data_plane(world):
     """Metadata names the partitions, and a Produce that is sent all the same is refused as by a broker without replica."""
-    first, second = await patient_world.start(1, 2)
+    first, second = await world.start(1, 2)
     assert await create_topic(first, "t", partitions=2) == 0
-    await patient_world.until(lambda: "t" in second.server.topics.registry.topics)
+    await world.until(lambda: "t" in second.server.topics.registry.topics)
     for worker in (first, second):
         client = await worker.client()
         metadata = await client.call("Metadata", 8, topics=[MetadataRequest.MetadataRequestTopic(name="t")])
@@ -466,9 +487,9 @@ async def test_a_restart_on_an_empty_folder_has_groups_topics_and_ids(tmp_path):
         assert again.server.topics.registry.topics["t"].partitions == 1
 
 
-async def test_a_snapshot_replaces_the_tail(patient_world):
+async def test_a_snapshot_replaces_the_tail(world):
     """What a worker replays after a snapshot is the same, and shorter."""
-    (first,) = await patient_world.start(1)
+    (first,) = await world.start(1)
     assert await create_topic(first, "t") == 0
     client = await first.client()
     for offset in range(200):
@@ -476,12 +497,12 @@ async def test_a_snapshot_replaces_the_tail(patient_world):
     shard = first.server.groups.shard_of("g")
     await first.sharing.take_snapshot(f"__consumer_offsets-{shard.index}")
     assert await commit(client, "g", "t", 500) == 0
-    stored = patient_world.store.logs[f"__consumer_offsets-{shard.index}"]
+    stored = world.store.logs[f"__consumer_offsets-{shard.index}"]
     assert len(stored.pieces) == 1
     assert stored.covered == 200
-    (second,) = await patient_world.start(2)
-    await patient_world.stop(first)
-    await patient_world.until(lambda: len(second.shards) == SHARDS)
+    (second,) = await world.start(2)
+    await world.stop(first)
+    await world.until(lambda: len(second.shards) == SHARDS)
     assert await fetch(await second.client(), "g", "t") == (0, 500)
     assert second.server.groups.shard_of("g").loaded.records < 10
     taken = second.sharing._snapshots._shards[f"__consumer_offsets-{shard.index}"]
@@ -489,12 +510,12 @@ async def test_a_snapshot_replaces_the_tail(patient_world):
     assert taken.tail_bytes >= len(stored.pieces[200]), "the event of the take-over may be behind it"
 
 
-async def test_a_log_with_a_long_tail_gets_a_snapshot(patient_world):
+async def test_a_log_with_a_long_tail_gets_a_snapshot(world):
     """What a take-over has to replay is bounded without anybody asking for it."""
-    (only,) = await patient_world.start(1, settings=("data.plane=none", "journal.snapshot.bytes=65536"))
+    (only,) = await world.start(1, settings=("data.plane=none", "journal.snapshot.bytes=65536"))
     assert await create_topic(only, "t") == 0
     client = await only.client()
-    stored = patient_world.store.logs[f"__consumer_offsets-{only.server.groups.shard_of('g').index}"]
+    stored = world.store.logs[f"__consumer_offsets-{only.server.groups.shard_of('g').index}"]
     while not stored.covered:
         for _ in range(100):
             assert await commit(client, "g", "t", 1) == 0
@@ -503,7 +524,7 @@ async def test_a_log_with_a_long_tail_gets_a_snapshot(patient_world):
 
 async def test_a_snapshot_is_not_repeated_for_less_than_it_has(tmp_path):
     """However large the compacted log is, compaction costs each commit the same."""
-    async with workers(tmp_path, PATIENT) as world:
+    async with workers(tmp_path) as world:
         (only,) = await world.start(1)
         shards = only.sharing._snapshots
         shard = shards._shards["__consumer_offsets-0"]
@@ -516,6 +537,7 @@ async def test_a_snapshot_is_not_repeated_for_less_than_it_has(tmp_path):
         assert not shards.is_due(shard)
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_comes_back_when_its_engine_is_fit_again(world):
     """While the engine refuses beats, clients are refused; nothing needs a restart."""
     (only,) = await world.start(1)
@@ -554,38 +576,38 @@ def is_at(worker, group):
     return worker.server.groups.shard_of(group).index in worker.shards
 
 
-async def test_an_acl_holds_on_every_worker_whichever_created_it(patient_world):
+async def test_an_acl_holds_on_every_worker_whichever_created_it(world):
     settings = (
         "data.plane=none",
         f"authorizer.class.name={STANDARD_AUTHORIZER}",
         "super.users=User:ANONYMOUS",
     )
-    first, second = await patient_world.start(1, 2, settings=settings)
+    first, second = await world.start(1, 2, settings=settings)
 
     def allowed():
         """The workers on which alice may read the group."""
         alice = Principal("User", "alice")
-        authorizers = [each.server.authorizer for each in patient_world.running]
+        authorizers = [each.server.authorizer for each in world.running]
         return [each.allows(alice, "127.0.0.1", READ_GROUP, "g") for each in authorizers]
 
     acl = CreateAclsRequest.AclCreation(3, "g", 3, "User:alice", "*", 3, 3)
     (created,) = (await (await first.client()).call("CreateAcls", 3, creations=[acl])).results
     assert created.error_code == ErrorCode.NONE
-    await patient_world.until(lambda: allowed() == [True, True])
-    await patient_world.start(3, settings=settings)
-    await patient_world.until(lambda: allowed() == [True, True, True])
+    await world.until(lambda: allowed() == [True, True])
+    await world.start(3, settings=settings)
+    await world.until(lambda: allowed() == [True, True, True])
     every = DeleteAclsRequest.DeleteAclsFilter(1, None, 1, None, None, 1, 1)
     (deleted,) = (await (await second.client()).call("DeleteAcls", 3, filters=[every])).filter_results
     assert len(deleted.matching_acls) == 1
-    await patient_world.until(lambda: allowed() == [False, False, False])
+    await world.until(lambda: allowed() == [False, False, False])
 
 
-async def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_another(patient_world):
+async def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_another(world):
     """A group rebalances at the interval that it has, whichever worker was asked to set it."""
-    first, second = await patient_world.start(1, 2)
-    await patient_world.until_spread()
+    first, second = await world.start(1, 2)
+    await world.until_spread()
     assert await create_topic(first, "t") == 0
-    await patient_world.until(lambda: "t" in second.server.topics.registry.topics)
+    await world.until(lambda: "t" in second.server.topics.registry.topics)
     group = next(name for name in "abcdefgh" if first.server.groups.shard_of(name).index in first.shards)
     await (await first.client()).call(
         "ConsumerGroupHeartbeat",
@@ -600,9 +622,9 @@ async def test_settings_that_one_worker_takes_change_the_timers_of_a_group_at_an
     shard = first.server.groups.shard_of(group)
     without_interval = shard.timers_armed
     assert await set_interval(second, group, "60000") == 0
-    await patient_world.until(lambda: shard.timers_armed == without_interval + 1)
+    await world.until(lambda: shard.timers_armed == without_interval + 1)
     assert await set_interval(second, group, None) == 0
-    await patient_world.until(lambda: shard.timers_armed == without_interval)
+    await world.until(lambda: shard.timers_armed == without_interval)
 
 
 async def set_interval(worker: WorkerUnderTest, group: str, value: str | None) -> int:
@@ -622,7 +644,7 @@ async def test_a_shard_that_nobody_has_is_looked_up_at_the_worker_that_takes_it(
     await world.until_spread()
     groups = [name for name in map("group-{}".format, range(40)) if is_at(first, name)]
     for worker in (second, third):
-        worker.engine.claim = never
+        worker.engine.claim_all = never
     await world.stop(first)
     await world.until(lambda: all(len(each.sharing.cluster.living) == 2 for each in (second, third)))
     for group in groups:
@@ -632,6 +654,7 @@ async def test_a_shard_that_nobody_has_is_looked_up_at_the_worker_that_takes_it(
         assert found[0].node_id in {2, 3}
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_has_no_engine_names_the_others_and_if_there_are_none_itself(world):
     first, second = await world.start(1, 2)
     await world.until_spread()
@@ -660,6 +683,7 @@ async def named(worker: WorkerUnderTest) -> list[int]:
     return nodes
 
 
+@pytest.mark.usefixtures("short_leases")
 async def test_a_worker_that_died_is_named_for_a_while_and_one_that_stopped_is_not(world, monkeypatch):
     """As a broker of Kafka is until `broker.session.timeout.ms` is over, or it says that it stops."""
     monkeypatch.setattr(ownership, "NAMED_MS", 60_000)

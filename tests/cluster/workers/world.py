@@ -30,7 +30,8 @@ from coordinator_lab.simulation.memory_engine import Delivery, MemoryEngine, Mem
 from tests.rules.world import Client
 from tests.support.server_process import TOPICS
 
-SETTINGS = EngineSettings(beat_timeout_ms=1_200, append_timeout_ms=600)
+SHORT_LEASES = EngineSettings(beat_timeout_ms=3_000, append_timeout_ms=3_000)
+"""A worker that does not reach the engine is dead soon: for tests that wait for this."""
 PATIENT = EngineSettings(beat_timeout_ms=600_000, append_timeout_ms=600_000)
 """No lease ends, and no answer of the engine comes too late, however slow the machine is."""
 SHARDS = 6
@@ -102,7 +103,7 @@ class WorkerUnderTest:
 class Workers:
     """All of them."""
 
-    def __init__(self, folder: Path, settings: EngineSettings = SETTINGS) -> None:
+    def __init__(self, folder: Path, settings: EngineSettings = PATIENT) -> None:
         self.folder = folder
         self.settings = settings
         self.store = MemoryStore()
@@ -196,7 +197,7 @@ async def eventually(ask: Callable[[], Any], wanted: Any) -> None:
 
 
 @asynccontextmanager
-async def workers(folder: Path, settings: EngineSettings = SETTINGS) -> AsyncIterator[Workers]:
+async def workers(folder: Path, settings: EngineSettings = PATIENT) -> AsyncIterator[Workers]:
     world = Workers(folder, settings)
     try:
         yield world
