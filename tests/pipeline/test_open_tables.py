@@ -1,8 +1,8 @@
 """`--format delta` and `--format iceberg`: tables that any reader of the format reads, with each batch of `follow` once."""
 
-import datetime
 import os
 import shutil
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def test_tidying_keeps_every_row_of_the_days_that_stay_in_fewer_files(
         table.write(staged(tmp_path / "new", rows), batch)
     before = {Path(file.removeprefix("file://")) for file in table.files}
     assert len(before) == 9
-    table.tidy(datetime.date(2026, 1, 2))
+    table.tidy(date(2026, 1, 2))
     assert ids(table_format, table.folder) == [10, 11, 12, 20, 21, 22]
     assert len(table.files) == 2
     assert all(file.exists() for file in before)  # For readers of the versions before.
