@@ -15,13 +15,15 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyiceberg.table
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_coordinator_log.jobs import audit, open_tables, sources, tables
+from pyspark_coordinator_log.jobs import audit, follow, open_tables, sources, tables
 from pyspark_coordinator_log.jobs.arguments import PACKAGES
 from pyspark_coordinator_log.jobs.files import NO_DAY
 
@@ -64,20 +66,26 @@ def test_a_table_is_replaced_and_keeps_its_history(spark: Any, tmp_path: Path, t
         assert set(table.scan(snapshot_id=first).to_arrow()["group"].to_pylist()) == {"before"}
 
 
-SCHEMA = pa.schema([("id", pa.int64())])
+SCHEMA = pa.schema([("offset", pa.int64())])
+COMMITS = {"delta": (deltalake, "write_deltalake"), "iceberg": (pyiceberg.table.Transaction, "commit_transaction")}
+"""What commits a batch."""
+
+
+def stage(folder: Path, rows: dict[str, list[int]]) -> None:
+    """Writes offsets by day, as Spark and its tasks do."""
+    for day, found in rows.items():
+        folder.joinpath(f"{tables.DAY}={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"offset": found}, SCHEMA), folder / f"{tables.DAY}={day}" / "part.parquet")
 
 
 def staged(folder: Path, rows: dict[str, list[int]]) -> Any:
-    """Rows by day, as Spark and its tasks write them."""
     shutil.rmtree(folder, ignore_errors=True)
-    for day, ids in rows.items():
-        folder.joinpath(f"{tables.DAY}={day}").mkdir(parents=True)
-        pq.write_table(pa.table({"id": ids}, SCHEMA), folder / f"{tables.DAY}={day}" / "part.parquet")
+    stage(folder, rows)
     return open_tables.rows_by_day(folder, SCHEMA, is_by_day=True)
 
 
-def ids(table_format: str, folder: Path) -> list[int]:
-    return sorted(open_rows(table_format, folder)["id"].to_pylist())
+def offsets(table_format: str, folder: Path) -> list[int]:
+    return sorted(open_rows(table_format, folder)["offset"].to_pylist())
 
 
 @pytest.fixture
@@ -87,28 +95,34 @@ def table(tmp_path: Path, table_format: str) -> open_tables.OpenTable:
     return found
 
 
-@pytest.mark.parametrize("step", ["_copied", "_write_hint"])
+@pytest.mark.parametrize("commits", [False, True])
 def test_a_batch_that_dies_before_or_after_its_commit_is_added_once(
-    table: open_tables.OpenTable, tmp_path: Path, table_format: str, step: str, monkeypatch: pytest.MonkeyPatch
+    table: open_tables.OpenTable, table_format: str, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta has no steps that could be interrupted here."""
-    if table_format == "delta":
-        pytest.skip("one call of delta-rs writes and commits")
-    table.write(staged(tmp_path / "new", {"2026-01-01": [1, 2]}), 0)
-    second = staged(tmp_path / "new", {"2026-01-01": [3], NO_DAY: [4]})
+    """As Spark repeats it, with the same rows."""
+    batches = follow.OpenBatches("commit_verdicts", table)
+
+    def batch(number: int, rows: dict[str, list[int]]) -> None:
+        batches.fill(number, lambda new: stage(new, rows))
+
+    batch(0, {"2026-01-01": [1, 2]})
+    second = {"2026-01-01": [3], NO_DAY: [4]}
+    where, name = COMMITS[table_format]
+    commit = getattr(where, name)
     with monkeypatch.context() as patch:
 
-        def dies(*_: object) -> None:
+        def dies(*given: Any, **fields: Any) -> None:
+            if commits:
+                commit(*given, **fields)
             raise InterruptedError
 
-        patch.setattr(type(table), step, dies)
+        patch.setattr(where, name, dies)
         with pytest.raises(InterruptedError):
-            table.write(second, 1)
-    assert ids(table_format, table.folder) == [1, 2]
-    if table.last_batch < 1:
-        table.write(second, 1)
-    assert table.last_batch == 1
-    assert ids(table_format, table.folder) == [1, 2, 3, 4]
+            batch(1, second)
+    for _ in range(2):
+        batch(1, second)
+        assert table.last_batch == 1
+        assert offsets(table_format, table.folder) == [1, 2, 3, 4]
 
 
 def test_tidying_keeps_every_row_of_the_days_that_stay_in_fewer_files(
@@ -120,7 +134,7 @@ def test_tidying_keeps_every_row_of_the_days_that_stay_in_fewer_files(
     before = {Path(file.removeprefix("file://")) for file in table.files}
     assert len(before) == 9
     table.tidy(date(2026, 1, 2))
-    assert ids(table_format, table.folder) == [10, 11, 12, 20, 21, 22]
+    assert offsets(table_format, table.folder) == [10, 11, 12, 20, 21, 22]
     assert len(table.files) == 2
     assert all(file.exists() for file in before)  # For readers of the versions before.
     for file in before:
@@ -128,17 +142,17 @@ def test_tidying_keeps_every_row_of_the_days_that_stay_in_fewer_files(
     monkeypatch.setattr(open_tables, "READERS_H", 0)
     table.tidy(None)
     assert not any(file.exists() for file in before)
-    assert (ids(table_format, table.folder), table.last_batch) == ([10, 11, 12, 20, 21, 22], 2)
+    assert (offsets(table_format, table.folder), table.last_batch) == ([10, 11, 12, 20, 21, 22], 2)
 
 
 def test_a_later_release_may_add_a_column(table: open_tables.OpenTable, tmp_path: Path, table_format: str) -> None:
     table.write(staged(tmp_path / "new", {"2026-01-01": [1]}), 0)
     folder = tmp_path / "new" / f"{tables.DAY}=2026-01-01"
     wider = SCHEMA.append(pa.field("more", pa.string()))
-    pq.write_table(pa.table({"id": [2], "more": ["x"]}, wider), folder / "part.parquet")
+    pq.write_table(pa.table({"offset": [2], "more": ["x"]}, wider), folder / "part.parquet")
     table.write(open_tables.rows_by_day(tmp_path / "new", wider, is_by_day=True), 1)
     rows = open_rows(table_format, table.folder).to_pylist()
-    assert {row["id"]: row["more"] for row in rows} == {1: None, 2: "x"}
+    assert {row["offset"]: row["more"] for row in rows} == {1: None, 2: "x"}
 
 
 def test_an_iceberg_table_that_was_moved_is_not_continued(
@@ -155,4 +169,4 @@ def test_an_iceberg_table_that_was_moved_is_not_continued(
         with pytest.raises(open_tables.Moved, match="is a moved or copied Iceberg table"):
             moved.last_batch  # noqa: B018
     moved.write(staged(tmp_path / "new", {"2026-01-01": [5]}))  # Replaced as a whole, it is where it is.
-    assert ids(table_format, moved.folder) == [5]
+    assert offsets(table_format, moved.folder) == [5]
