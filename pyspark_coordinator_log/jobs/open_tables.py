@@ -43,10 +43,10 @@ _COLUMNS = "coordinator.columns"
 
 
 class Moved(Exception):
-    """The paths in an Iceberg table are absolute, so it cannot be continued in another folder."""
+    """An Iceberg table is not where its catalog says, or has none. Its paths are absolute, so it cannot be continued."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder} is a moved or copied Iceberg table, whose metadata has the paths of the original")
+        super().__init__(f"{folder}: an Iceberg table that {CATALOG} does not have there; it cannot be moved or copied")
 
 
 class OpenTable(ABC):
@@ -153,12 +153,19 @@ class _Iceberg(OpenTable):
         try:
             table = catalog.load_table(self._identifier)
         except NoSuchTableError:
+            # Without the hint, it died while it was made.
+            if self._hint.is_file():
+                raise Moved(self.folder) from None
             return None
         except FileNotFoundError as error:
             raise Moved(self.folder) from error
         if table.location() != self._location:
             raise Moved(self.folder)
         return table
+
+    @property
+    def _hint(self) -> Path:
+        return self.folder / "metadata" / "version-hint.text"
 
     @property
     def exists(self) -> bool:
@@ -246,7 +253,7 @@ class _Iceberg(OpenTable):
 
     def _write_hint(self, table: Any) -> None:
         name = table.metadata_location.rpartition("/")[2].removesuffix(".metadata.json")
-        write_atomically(self.folder / "metadata" / "version-hint.text", name)
+        write_atomically(self._hint, name)
 
     def tidy(self, oldest: date | None) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - as above
@@ -287,8 +294,8 @@ class _Iceberg(OpenTable):
                     used.add(manifest.manifest_path)
                     used |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
         newest_s = time.time() - READERS_H * 3600
-        for file in (each for each in self.folder.glob("*/*") if f"file://{each}" not in used):
-            if file.stat().st_mtime < newest_s:
+        for file in self.folder.glob("*/*"):
+            if f"file://{file}" not in used and file.stat().st_mtime < newest_s:
                 file.unlink()
 
 

@@ -166,7 +166,11 @@ def test_an_iceberg_table_that_was_moved_is_not_continued(
     if table_format == "delta":
         assert moved.last_batch == 0
     else:
-        with pytest.raises(open_tables.Moved, match="is a moved or copied Iceberg table"):
+        with pytest.raises(open_tables.Moved, match="cannot be moved or copied"):
             moved.last_batch  # noqa: B018
+        (tmp_path / "moved" / open_tables.CATALOG).unlink()
+        with pytest.raises(open_tables.Moved, match="cannot be moved or copied"):
+            moved.write(staged(tmp_path / "new", {"2026-01-01": [2]}), 1)
+        assert len([*moved.folder.glob("data/*")]) == 1
     moved.write(staged(tmp_path / "new", {"2026-01-01": [5]}))  # Replaced as a whole, it is where it is.
     assert offsets(table_format, moved.folder) == [5]
