@@ -131,13 +131,13 @@ def test_a_format_whose_package_is_missing_is_refused_before_anything_is_written
     assert not out.exists()
 
 
-def test_follow_does_not_continue_its_tables_in_another_format(recorded_storm, tmp_path):
+def test_follow_does_not_continue_its_tables_in_another_format(tmp_path):
+    (tmp_path / "log" / "__consumer_offsets-0").mkdir(parents=True)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "tables.json").write_text('{"version": 2}')
-    arguments = ["follow", "--log", str(recorded_storm.data), "--out", str(tmp_path), "--format", "iceberg"]
-    done = submitted(*arguments)
-    assert done.returncode == 2
-    assert "its tables are parquet, so follow with --format parquet or into another folder" in done.stderr
+    done = submitted("follow", "--log", str(tmp_path / "log"), "--out", str(tmp_path), "--format", "iceberg")
+    said = "its tables are parquet, so follow with --format parquet or into another folder"
+    assert (done.returncode, done.stderr) == (2, f"coordinator: --out {tmp_path}: {said}\n")
 
 
 def test_no_job_needs_the_context_of_a_classic_session():
