@@ -22,8 +22,9 @@ JOBS = {
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-PARQUET, DELTA = "parquet", "delta"
-FORMATS = (PARQUET, DELTA)
+PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
+PACKAGES = {DELTA: ("deltalake", ("deltalake",)), ICEBERG: ("'pyiceberg[sql-sqlite]'", ("pyiceberg", "sqlalchemy"))}
+"""What to install for a format, and the modules that it needs. Parquet needs nothing else."""
 
 _EXAMPLES = {
     "tables": "coordinator pipeline tables --log data --out tables",
@@ -67,10 +68,6 @@ def _options(name: str) -> list[click.Parameter]:
     options += _source(follow=name == "follow")
     if name != "follow":
         options += _period()
-    if name in {"tables", "audit"}:
-        options.append(
-            _option("--format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help="Table format.")
-        )
     if name == "report":
         options += [
             _option("--title", metavar="TEXT", help="A title for the pages."),
@@ -81,6 +78,9 @@ def _options(name: str) -> list[click.Parameter]:
                 help="An answer of `coordinator groups what-if --json`, to show on the page of its group; repeatable.",
             ),
         ]
+    else:
+        formats = click.Choice((PARQUET, *PACKAGES))
+        options.append(_option("--format", type=formats, default=PARQUET, show_default=True, help="Table format."))
     return options + (_follow() if name == "follow" else [])
 
 

@@ -65,6 +65,12 @@ class BatchFolders:
             if each < batch:
                 shutil.rmtree(self.path(each))
 
+    def tidy(self, spark: SparkSession, batch: int, retain_s: float | None) -> None:
+        """Compacts, and removes what was written longer ago than that. Is called before a batch is written."""
+        self.compact(spark, batch)
+        if old := self.expired(batch, retain_s):
+            self.remove(spark, old)
+
     def compact(self, spark: SparkSession, batch: int) -> None:
         """Merges batches before `batch`, if it is time to."""
         spans = [COMPACT_EVERY]
@@ -81,8 +87,10 @@ class BatchFolders:
                     self._replace(spark, old, lambda rows: rows)
                 return
 
-    def expired(self, batch: int, retain_s: float) -> list[int]:
+    def expired(self, batch: int, retain_s: float | None) -> list[int]:
         """The batches before `batch` that were written longer ago than that. The newest folder always stays."""
+        if retain_s is None:
+            return []
         oldest_s = time.time() - retain_s
         return [each for each in self.batches()[:-1] if each < batch and self._written_s(each) < oldest_s]
 

@@ -28,25 +28,30 @@ shard without events nothing lags.
 """
 
 import json
+import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_coordinator_log import columns
 from pyspark_coordinator_log.folders import STATE_TOPIC, open_folder
 from pyspark_coordinator_log.jobs import intervals, invariants, tables, verdicts
 from pyspark_coordinator_log.jobs.arguments import local_folder
-from pyspark_coordinator_log.jobs.batch_folders import BatchFolders
+from pyspark_coordinator_log.jobs.batch_folders import COMPACT_EVERY, BatchFolders
 from pyspark_coordinator_log.jobs.files import write_atomically
 from pyspark_coordinator_log.jobs.intervals import (
     CLASSIC_GROUP,
@@ -63,6 +68,8 @@ from pyspark_coordinator_log.jobs.intervals import (
     materialize,
     readable,
 )
+from pyspark_coordinator_log.jobs.judging import SCHEMA
+from pyspark_coordinator_log.jobs.open_tables import Moved, OpenTable, open_table, rows_by_day
 from pyspark_coordinator_log.jobs.rebalances import GROUP_EPOCH, STREAMS_GROUP_EPOCH, STREAMS_TARGET_EPOCH, TARGET_EPOCH
 from pyspark_coordinator_log.jobs.sources import (
     ARCHIVE_NOTE,
@@ -111,18 +118,22 @@ def follow(
     source = _Source(spark, options, read_options)
     if not source.has_events:
         step(NO_EVENTS)
-    upkeep = Upkeep(spark, options.retain)
+    retain_s = None if options.retain is None else options.retain * _DAY_S
     archive = Archive(out, source)
     (out / "tables").mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "tables" / tables.CONTRACT, tables.contract())
-    history = History(spark, out, archive, options.group, step, upkeep)
+    write_atomically(out / "tables" / tables.CONTRACT, tables.contract(options.format))
+    history = History(spark, out, archive, options, step, retain_s)
     batches: list[tuple[str, Callable[[], DataFrame], Batch]] = [
         (columns.HISTORY, lambda: source.stream(columns.HISTORY), history.batch),
-        (columns.COMMITS, lambda: source.stream(columns.COMMITS), archive.keep(columns.COMMITS, options.group, upkeep)),
-        (MARKERS, source.markers, archive.keep(MARKERS, (), Upkeep(spark))),
+        (
+            columns.COMMITS,
+            lambda: source.stream(columns.COMMITS),
+            archive.keep(columns.COMMITS, options.group, retain_s),
+        ),
+        (MARKERS, source.markers, archive.keep(MARKERS, (), None)),
     ]
     if share_state_folder(source.log) is not None:
-        share_states = archive.keep(columns.SHARE_STATE, options.group, upkeep)
+        share_states = archive.keep(columns.SHARE_STATE, options.group, retain_s)
         batches.append((columns.SHARE_STATE, lambda: source.stream(columns.SHARE_STATE), share_states))
     failures: Counter[tuple[str, int]] = Counter()
     with _stop_signals() as signals:
@@ -258,24 +269,6 @@ class _Source:
         return [(folder.log_id(), shard, complete_from(each)) for shard, each in folder.shards.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """Compaction of all tables, and deletion of batches written more than `retain_days` ago."""
-
-    spark: SparkSession
-    retain_days: float | None = None
-
-    def before(self, batch: int, folders: BatchFolders) -> None:
-        """Is called before a batch is written."""
-        folders.compact(self.spark, batch)
-        if old := self.expired(batch, folders):
-            folders.remove(self.spark, old)
-
-    def expired(self, batch: int, folders: BatchFolders) -> list[int]:
-        """The batches to delete."""
-        return [] if self.retain_days is None else folders.expired(batch, self.retain_days * _DAY_S)
-
-
 class Archive:
     """The archive of all records read, or of those that are retained."""
 
@@ -292,23 +285,23 @@ class Archive:
     def view(self, name: str) -> BatchFolders:
         return BatchFolders(self.folder / name)
 
-    def keep(self, name: str, groups: tuple[str, ...], upkeep: Upkeep) -> Batch:
+    def keep(self, name: str, groups: tuple[str, ...], retain_s: float | None) -> Batch:
         """Returns a batch function that only archives."""
         batches = self.view(name)
 
         def batch(frame: DataFrame, number: int) -> None:
-            upkeep.before(number, batches)
+            batches.tidy(self._source.spark, number, retain_s)
             batches.write(number, frame.where(F.col("group").isin(*groups)) if groups else frame)
 
         return batch
 
-    def tidy_history(self, batch: int, upkeep: Upkeep) -> None:
+    def tidy_history(self, batch: int, retain_s: float | None) -> None:
         """Compacts the history; of old batches only the last state of each key stays."""
         history = self.view(columns.HISTORY)
-        history.compact(upkeep.spark, batch)
-        old = upkeep.expired(batch, history)
+        history.compact(self._source.spark, batch)
+        old = history.expired(batch, retain_s)
         # One folder is what the last deletion has left.
-        rows = history.read(upkeep.spark, old) if len(old) > 1 else None
+        rows = history.read(self._source.spark, old) if len(old) > 1 else None
         if rows is None:
             return
         ends = rows.where("is_state").groupBy(*SHARD).agg(F.max("offset").alias("last")).collect()
@@ -317,7 +310,7 @@ class Archive:
             self._bounds[key] = max(self._bounds.get(key, 0), each["last"] + 1)
         # The note first: an archive may be more complete than it says.
         self._write_note()
-        history.remove(upkeep.spark, old, _last_of_each_key)
+        history.remove(self._source.spark, old, _last_of_each_key)
 
     def refresh(self, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
         """Updates and returns the offset from which the archive is complete, given how far each shard was read.
@@ -377,6 +370,48 @@ class _Shard:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenBatches:
+    """A table in an open format, which has each batch once. The counterpart of BatchFolders."""
+
+    name: str
+    table: OpenTable
+
+    def write(self, batch: int, frame: DataFrame) -> None:
+        """Adds a batch, unless the table has it already."""
+        self._add(batch, lambda new: tables.save(self.name, frame, str(new)), to_arrow_schema(frame.schema))
+
+    def fill(self, batch: int, make: Callable[[Path], None]) -> None:
+        """As `write`, for a function that creates the folder, of verdicts."""
+        self._add(batch, make, SCHEMA)
+
+    def _add(self, batch: int, make: Callable[[Path], None], schema: pa.Schema) -> None:
+        new = self.table.folder.with_name(f".{self.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        make(new)
+        if batch > self.table.last_batch:
+            self.table.write(rows_by_day(new, schema, is_by_day=True), batch)
+        shutil.rmtree(new)
+
+    def tidy(self, _spark: SparkSession, batch: int, retain_s: float | None) -> None:
+        """Merges files and removes old days, as often as folders are compacted."""
+        if batch and batch % COMPACT_EVERY == 0:
+            oldest = None if retain_s is None else datetime.fromtimestamp(time.time() - retain_s, UTC).date()
+            self.table.tidy(oldest)
+
+
+def _batches(name: str, folder: Path, table_format: str) -> BatchFolders | OpenBatches:
+    """A table that `follow` writes. Raises FollowFailed if it cannot be continued."""
+    table = open_table(table_format, folder)
+    if table is None:
+        return BatchFolders(folder)
+    try:
+        table.last_batch  # noqa: B018 - to see whether it can be read
+    except Moved as error:
+        raise FollowFailed(str(error)) from error
+    return OpenBatches(name, table)
+
+
 def _read_shards(folder: Path) -> dict[tuple[str, int], _Shard]:
     path = folder / _SHARDS
     if not path.is_file():
@@ -393,18 +428,18 @@ class History:
     """State and events: archives both and writes the tables that can be written immediately."""
 
     def __init__(
-        self, spark: SparkSession, out: Path, archive: Archive, groups: list[str], step: Step, upkeep: Upkeep
+        self, spark: SparkSession, out: Path, archive: Archive, options: Any, step: Step, retain_s: float | None
     ) -> None:
         self._spark = spark
         self._archive = archive
-        self._groups = groups
+        self._groups: list[str] = options.group
         self._step = step
-        self._upkeep = upkeep
+        self._retain_s = retain_s
         self._shards, self._state, self._ownership_starts = (
             BatchFolders(out / "live" / name) for name in ("shards", "state", "begun")
         )
         self._tables = {
-            name: BatchFolders(out / "tables" / name)
+            name: _batches(name, out / "tables" / name, options.format)
             for name in ("commit_verdicts", "member_intervals", "ownership_intervals", "invariants_broken")
         }
 
@@ -412,9 +447,9 @@ class History:
         """Processes one batch; idempotent."""
         if self._groups:
             frame = frame.where(F.col("group").isin(*self._groups) | F.col("group").isNull())
-        self._archive.tidy_history(number, self._upkeep)
+        self._archive.tidy_history(number, self._retain_s)
         for table in self._tables.values():
-            self._upkeep.before(number, table)
+            table.tidy(self._spark, number, self._retain_s)
         rows = materialize(frame)
         self._archive.view(columns.HISTORY).write(number, rows)
         before = _read_shards(self._shards.path(number - 1))

@@ -20,7 +20,6 @@ from typing import Any
 import click
 
 from pyspark_coordinator_log.jobs import arguments
-from pyspark_coordinator_log.jobs.arguments import DELTA
 from pyspark_coordinator_log.jobs.synthetic_log import Plan, write_synthetic_log
 
 DONE, FAILED, REFUSED = 0, 1, 2
@@ -74,7 +73,7 @@ def _run_on_copy(options: SimpleNamespace) -> int:
             with copy as folder:
                 options.log = str(folder)
                 return _run(options)
-        out = _needs_local(options)
+        out = _needs_local(options, options.job)
         interval_s = None if options.once else options.interval
         following = (
             mirrored(options.journal, options.journal_cluster, out / MIRROR, interval_s)
@@ -92,9 +91,8 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
     """Runs a job on a source that Spark can read. `check` raises JournalFailed if a log that is followed grows no more."""
     _check_out(options.out)
     if options.job in {"follow", "report"}:
-        _needs_local(options)
-    if getattr(options, "format", None) == DELTA:
-        _check_delta(options)
+        _needs_local(options, options.job)
+    _check_format(options)
     with _needs_spark():
         from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - Spark is imported only when a job needs it
 
@@ -106,6 +104,8 @@ def _run(options: SimpleNamespace, check: Callable[[], None] = lambda: None) -> 
             sources.check_log(options.log)
         elif getattr(options, "archive", None) is not None:
             sources.check_archive(options.archive)
+        if options.job == "follow":
+            _check_continued(options)
         read_options = _read_options(options)
         what_ifs = [_what_if(path) for path in getattr(options, "what_if", ())]
     except (NoLog, ValueError) as error:
@@ -221,7 +221,7 @@ def _audit(options: SimpleNamespace, derived: Any, spark: Any, step: Any) -> int
 def _report(options: SimpleNamespace, derived: Any, what_ifs: list[dict[str, Any]], step: Any) -> int:
     from pyspark_coordinator_log.jobs import report  # noqa: PLC0415 - see _run
 
-    folder = _needs_local(options)
+    folder = _needs_local(options, options.job)
     for page in report.write(derived, folder, options.title, step, what_ifs):
         print(page)
     return DONE
@@ -265,19 +265,35 @@ def _check_out(out: str) -> None:
         raise CannotRun(f"--out {out}: not a folder")
 
 
-def _needs_local(options: SimpleNamespace) -> Path:
-    """The output folder of a job that renames and replaces what it has written, which object stores cannot."""
+def _needs_local(options: SimpleNamespace, what: str) -> Path:
+    """The output folder of a job or format that renames and replaces what it has written, which object stores cannot."""
     folder = arguments.local_folder(options.out)
     if folder is None:
-        raise CannotRun(f"--out {options.out}: {options.job} needs a local folder")
+        raise CannotRun(f"--out {options.out}: {what} needs a local folder")
     return folder
 
 
-def _check_delta(options: SimpleNamespace) -> None:
-    if importlib.util.find_spec("deltalake") is None:
-        raise CannotRun(f"--format {DELTA}: deltalake is not installed; run: pip install deltalake")
-    if arguments.local_folder(options.out) is None:
-        raise CannotRun(f"--out {options.out}: --format {DELTA} needs a local folder")
+def _check_format(options: SimpleNamespace) -> None:
+    """Raises CannotRun if a table format needs a package that is not installed, or a local folder."""
+    table_format = getattr(options, "format", None)
+    if table_format not in arguments.PACKAGES:
+        return
+    package, modules = arguments.PACKAGES[table_format]
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CannotRun(f"--format {table_format}: {missing[0]} is not installed; run: pip install {package}")
+    _needs_local(options, f"--format {table_format}")
+
+
+def _check_continued(options: SimpleNamespace) -> None:
+    """Raises CannotRun if `follow` has begun its tables in another format."""
+    from pyspark_coordinator_log.jobs import tables  # noqa: PLC0415 - see _run
+
+    begun = tables.format_of(_needs_local(options, options.job) / "tables")
+    if begun not in {None, options.format}:
+        raise CannotRun(
+            f"--out {options.out}: its tables are {begun}, so follow with --format {begun} or into another folder"
+        )
 
 
 def _read_options(options: SimpleNamespace) -> dict[str, str]:

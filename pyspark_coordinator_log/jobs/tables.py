@@ -1,11 +1,11 @@
 """The tables: how each is derived, and how they are written.
 
 Each table is a function of the source and of earlier tables, so a table that has been written can be read back instead of
-being computed again. The format is Parquet, one folder per table, partitioned by `day` (UTC, when the row began); with
-`delta` the same columns are written as Delta tables through delta-rs, which needs no JVM packages.
+being computed again. The format is Parquet, one folder per table, partitioned by `day` (UTC, when the row began), or an open
+table format with the same columns (open_tables.py).
 
-A folder is replaced as a whole: the new one is written beside it and renamed when complete, so a job that dies leaves the
-previous tables intact.
+A table is replaced as a whole: the new one is written beside it and renamed when complete, or becomes the next version of a
+table in an open format, so a job that dies leaves the previous tables intact.
 """
 
 import json
@@ -25,11 +25,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_coordinator_log.jobs import deliveries, intervals, invariants, rebalances, sources, transactions, verdicts
-from pyspark_coordinator_log.jobs.arguments import DELTA, local_folder
+from pyspark_coordinator_log.jobs.arguments import PARQUET, local_folder
 from pyspark_coordinator_log.jobs.files import DAY, DayFiles, write_atomically
 from pyspark_coordinator_log.jobs.findings import Sums
 from pyspark_coordinator_log.jobs.intervals import GROUP, frame_of, is_local, materialize
 from pyspark_coordinator_log.jobs.judging import SCHEMA
+from pyspark_coordinator_log.jobs.open_tables import open_table, rows_by_day
 from pyspark_coordinator_log.jobs.sources import LogSource
 
 
@@ -264,9 +265,28 @@ CONTRACT = "tables.json"
 TOPIC_ID_LENGTH = 22
 
 
-def contract() -> str:
-    """The text of the file that says which columns the tables have."""
-    return json.dumps({"version": VERSION, "documentation": "docs/tables.md"}) + "\n"
+def contract(table_format: str) -> str:
+    """The text of the file that says which columns the tables have, and in which format they are."""
+    return json.dumps({"version": VERSION, "format": table_format, "documentation": "docs/tables.md"}) + "\n"
+
+
+def format_of(folder: Path) -> str | None:
+    """The format of the tables in a folder; None if there are none."""
+    try:
+        found: str = json.loads((folder / CONTRACT).read_text()).get("format", PARQUET)
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def save(name: str, frame: DataFrame, path: str) -> None:
+    """Writes the Parquet files of a table, by day if it has one."""
+    time_column = BY_NAME[name].time_column
+    if time_column is None:
+        frame.write.mode("overwrite").parquet(path)
+    else:
+        dated = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
+        dated.write.mode("overwrite").partitionBy(DAY).parquet(path)
 
 
 class Store:
@@ -287,16 +307,12 @@ class Store:
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
         """Writes a table, replacing the previous one, and returns it as read back."""
-        time_column = BY_NAME[name].time_column
-        dated = frame
-        if time_column is not None:
-            dated = frame.withColumn(DAY, F.to_date(F.timestamp_millis(time_column)))
         if self._is_remote:
             # Folders cannot be renamed on a remote file system, so this relies on Spark's own commit protocol.
-            self._save(dated, self.path(name), time_column)
+            save(name, frame, self.path(name))
         else:
             with self._replaced(name, to_arrow_schema(frame.schema)) as new:
-                self._save(dated, str(new), time_column)
+                save(name, frame, str(new))
         return self.read(name, frame.schema)
 
     def write_arrow(self, name: str, table: Any) -> DataFrame:
@@ -333,33 +349,29 @@ class Store:
         if next(new.rglob("*.parquet"), None) is None:
             # An empty folder would not show the columns of its table.
             pq.write_table(schema.empty_table(), new / "none.parquet")
-        if self._format == DELTA:
-            _to_delta(new, str(path), schema, is_by_day=BY_NAME[name].time_column is not None)
-            shutil.rmtree(new)
-        else:
+        table = open_table(self._format, path)
+        if table is None or not table.exists:
             shutil.rmtree(path, ignore_errors=True)
+        if table is None:
             new.rename(path)
-
-    def _save(self, frame: DataFrame, path: str, time_column: str | None) -> None:
-        writer = frame.write.mode("overwrite")
-        if time_column is not None:
-            writer = writer.partitionBy(DAY)
-        writer.parquet(path)
+        else:
+            table.write(rows_by_day(new, schema, is_by_day=BY_NAME[name].time_column is not None))
+            shutil.rmtree(new)
 
     def read(self, name: str, schema: StructType) -> DataFrame:
         """Reads a table; `schema` is without `day`."""
-        if self._format == DELTA:
-            files = _delta_files(self.path(name))
-            made = self._spark.createDataFrame([], schema)
-            if files:
-                made = self._spark.read.schema(schema).option("basePath", self.path(name)).parquet(*files)
-        else:
+        table = open_table(self._format, Path(self.path(name)))
+        if table is None:
             made = self._spark.read.schema(schema).parquet(self.path(name))
+        elif files := table.files:
+            made = self._spark.read.schema(schema).option("basePath", self.path(name)).parquet(*files)
+        else:
+            made = self._spark.createDataFrame([], schema)
         return made.drop(DAY)
 
     def write_contract(self) -> None:
         """Writes the version of the tables beside them."""
-        text = contract()
+        text = contract(self._format)
         if self._is_remote:
             rows = self._spark.createDataFrame([(text,)], "value string")
             rows.coalesce(1).write.mode("overwrite").text(self.path(CONTRACT))
@@ -368,34 +380,11 @@ class Store:
 
     def remove(self, name: str) -> None:
         """Removes a table that this source does not have, so that a previous job's is not mistaken for it."""
-        if not self._is_remote:
+        table = open_table(self._format, Path(self.path(name)))
+        if table is not None:
+            table.remove()
+        elif not self._is_remote:
             shutil.rmtree(self.path(name), ignore_errors=True)
-
-
-def _to_delta(parquet: Path, path: str, schema: pa.Schema, *, is_by_day: bool) -> None:
-    import pyarrow.dataset as ds  # noqa: PLC0415 - only needed for this format
-    from deltalake import write_deltalake  # noqa: PLC0415 - as above, and not always installed
-
-    day = pa.field(DAY, pa.date32())
-    rows = ds.dataset(
-        parquet,
-        schema=schema.append(day) if is_by_day else schema,
-        format="parquet",
-        partitioning=ds.partitioning(pa.schema([day]), flavor="hive") if is_by_day else None,
-    )
-    write_deltalake(
-        path,
-        rows.scanner().to_reader(),
-        mode="overwrite",
-        schema_mode="overwrite",
-        partition_by=[DAY] if is_by_day else None,
-    )
-
-
-def _delta_files(path: str) -> list[str]:
-    from deltalake import DeltaTable  # noqa: PLC0415 - as above
-
-    return list(DeltaTable(path).file_uris())
 
 
 def write_tables(derived: Derived, store: Store) -> Iterator[tuple[str, DataFrame | None]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark_coordinator_log import columns
@@ -28,6 +29,19 @@ def quick(spark: Any) -> Iterator[None]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, value)
+
+
+def open_rows(table_format: str, folder: Path) -> Any:
+    """All rows of a Delta or Iceberg table, as its own reader finds them, in an Arrow table."""
+    import pyarrow as pa
+
+    if table_format == "delta":
+        from deltalake import DeltaTable
+
+        return pa.table(DeltaTable(str(folder)).to_pyarrow_dataset().to_table())
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(str(folder)).scan().to_arrow()
 
 
 _ENVELOPE = {

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.pipeline.histories import SimulatedHistory, encoded, write_log
+from tests.pipeline.pipeline_rows import open_rows
 from tests.pipeline.reference_model import ReferenceResult, replay
 from tests.pipeline.share_truth import Story
 from tests.support.background import Background
@@ -65,6 +67,7 @@ def options(log: Path, out: Path, **fields: Any) -> argparse.Namespace:
         "max_bytes": "1m",
         "group": [],
         "retain": None,
+        "format": "parquet",
     }
     return argparse.Namespace(**plain | fields)
 
@@ -78,21 +81,21 @@ def texts(rows: Any, *names: str) -> list[str]:
     return sorted(repr(tuple(row[name] for name in names)) for row in rows)
 
 
-def assert_matches_reference(spark: Any, out: Path, truth: ReferenceResult) -> None:
+def assert_matches_reference(kept: Callable[[str], list[Any]], truth: ReferenceResult) -> None:
     """All tables that `follow` writes directly contain each row exactly once."""
-    members = kept(spark, out, "member_intervals")
+    members = kept("member_intervals")
     assert texts(members, "group", "member_id", "epoch", "from_offset", "to_offset") == sorted(
         repr(row) for row in truth.members if row[-1] is not None
     )
-    owned = kept(spark, out, "ownership_intervals")
+    owned = kept("ownership_intervals")
     names = ("group", "topic_key", "partition", "member_id", "from_offset", "to_offset", "acquired_epoch")
     assert texts(owned, *names) == sorted(repr(row) for row in truth.ownership if row[-2] is not None)
-    rows = kept(spark, out, "commit_verdicts")
+    rows = kept("commit_verdicts")
     names = ("offset", "topic_key", "partition", "truth", "member_epoch", "owned_since", "strict_accepts",
              "revocation_epoch_accepts", "assignment_epoch_accepts", "outcome")  # fmt: skip
     assert texts(rows, *names) == sorted(map(repr, truth.verdicts))
     assert {row["evidence"] for row in rows} == {"state"}
-    wrong = kept(spark, out, "invariants_broken")
+    wrong = kept("invariants_broken")
     twice = [row for row in wrong if row["rule"] == vocabulary.TWO_OWNERS]
     assert texts(twice, "group", "topic_key", "partition", "member_id", "offset") == sorted(map(repr, truth.two_owners))
     order = [row for row in wrong if row["rule"] == vocabulary.EPOCH_ORDER]
@@ -190,7 +193,7 @@ def test_a_stream_that_dies_and_resumes_gives_the_results_of_the_reference_model
     assert [line for line in said if "trying again from the checkpoint" in line]
     assert not any("\n" in line for line in said)
     truth = replay(story.records, story.events)
-    assert_matches_reference(spark, out, truth)
+    assert_matches_reference(partial(kept, spark, out), truth)
     assert len(list((out / "live" / "state").iterdir())) == follow.SNAPSHOTS_KEPT
     assert len(list((out / "archive" / "history").iterdir())) == len(parts)
     derived = tables.Derived(source=sources.from_archive(spark, str(out / "archive")))
@@ -198,6 +201,28 @@ def test_a_stream_that_dies_and_resumes_gives_the_results_of_the_reference_model
     offsets += [row["offset"] for row in derived.source.commits.select("offset").collect()]
     assert sorted(offsets) == list(range(len(story.records)))
     assert {(r["group"], r["kind"], r["epoch"], r["offset"]) for r in derived.epochs.collect()} == truth.epochs
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_tables_in_an_open_format_have_each_row_of_a_batch_that_dies_once(
+    spark, story, tmp_path, monkeypatch, table_format
+):
+    """It dies when it has committed to all tables, and not yet written what the next one needs."""
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[table_format])
+    log, out = story.write(tmp_path / "log"), tmp_path / "out"
+    given = options(log, out, format=table_format)
+    archive = follow.Archive(out, follow._Source(spark, given, {}))
+    failing = FailingWrites(monkeypatch)
+    for number, piece in enumerate(pieces(spark, log, *cuts(story, (0.4, 0.3), (1.0, 1.0)))):
+        history = follow.History(spark, out, archive, given, lambda _: None, None)
+        if number == 1:
+            failing.left = 3
+            with pytest.raises(WriteFailed):
+                history.batch(piece, number)
+            assert failing.left is None
+        history.batch(piece, number)
+    truth = replay(story.records, story.events)
+    assert_matches_reference(lambda name: open_rows(table_format, out / "tables" / name).to_pylist(), truth)
 
 
 def test_retention_leaves_the_members_of_that_time_so_that_later_commits_are_judged(spark, story, tmp_path):
@@ -209,11 +234,10 @@ def test_retention_leaves_the_members_of_that_time_so_that_later_commits_are_jud
     history = archive.view("history")
     for number, piece in enumerate(pieces(spark, log, *parts)):
         history.write(number, piece)
-    long_ago = follow.Upkeep(spark, retain_days=1.0)
     for file in (*history.path(0).glob("*.parquet"), *history.path(1).glob("*.parquet")):
         os.utime(file, (0, 0))
-    archive.tidy_history(3, long_ago)
-    archive.tidy_history(4, long_ago)  # Nothing more to delete.
+    archive.tidy_history(3, 86_400)
+    archive.tidy_history(4, 86_400)  # Nothing more to delete.
     assert history.batches() == [1, 2]
     archive.view("commits").write(0, spark.read.format("coordinator_log").option("view", "commits").load(str(log)))
     raw = spark.read.format("coordinator_log").option("view", "raw").load(str(log))

@@ -13,9 +13,9 @@ pytest.importorskip("pyspark")
 from coordinator import cli
 from pyspark_coordinator_log.jobs import arguments, job, session
 
-WITHOUT_DELTALAKE = """
+WITHOUT = """
 import runpy, sys
-sys.modules["deltalake"] = None
+sys.modules["{}"] = None
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -110,13 +110,34 @@ def test_a_file_that_is_no_answer_of_what_if_is_refused_before_spark_starts(reco
     assert not out.exists()
 
 
-def test_delta_tables_without_deltalake_are_refused_before_anything_is_written(tmp_path):
+@pytest.mark.parametrize("name", ["tables", "audit", "follow"])
+@pytest.mark.parametrize(
+    ("table_format", "module", "package"),
+    [
+        ("delta", "deltalake", "deltalake"),
+        ("iceberg", "pyiceberg", "'pyiceberg[sql-sqlite]'"),
+        ("iceberg", "sqlalchemy", "'pyiceberg[sql-sqlite]'"),
+    ],
+)
+def test_a_format_whose_package_is_missing_is_refused_before_anything_is_written(
+    tmp_path, name, table_format, module, package
+):
     out = tmp_path / "out"
-    arguments = ["tables", "--log", str(Path(__file__).parent), "--out", str(out), "--format", "delta"]
-    done = submitted(*arguments, by=("-c", WITHOUT_DELTALAKE))
+    arguments = [name, "--log", str(Path(__file__).parent), "--out", str(out), "--format", table_format]
+    done = submitted(*arguments, by=("-c", WITHOUT.format(module)))
     assert done.returncode == 2
-    assert done.stderr == "coordinator: --format delta: deltalake is not installed; run: pip install deltalake\n"
+    said = f"coordinator: --format {table_format}: {module} is not installed; run: pip install {package}\n"
+    assert done.stderr == said
     assert not out.exists()
+
+
+def test_follow_does_not_continue_its_tables_in_another_format(tmp_path):
+    (tmp_path / "log" / "__consumer_offsets-0").mkdir(parents=True)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "tables.json").write_text('{"version": 2}')
+    done = submitted("follow", "--log", str(tmp_path / "log"), "--out", str(tmp_path), "--format", "iceberg")
+    said = "its tables are parquet, so follow with --format parquet or into another folder"
+    assert (done.returncode, done.stderr) == (2, f"coordinator: --out {tmp_path}: {said}\n")
 
 
 def test_no_job_needs_the_context_of_a_classic_session():
