@@ -10,6 +10,7 @@ from coordinator.config.settings import ServerConfig
 from coordinator.protocol import messages
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.errors import KafkaError
+from coordinator.protocol.releases import AS_NEWEST
 from coordinator.runtime.result import NO_LINK
 from coordinator.topics.encoded_topics import EncodedTopics
 from tests.support.permitting import EVERYTHING
@@ -43,6 +44,7 @@ class ReplyTarget:
     client_host = "/127.0.0.1"
     link = NO_LINK
     dialect = None
+    behaviours = AS_NEWEST
     permits = EVERYTHING
     admits = None
 

@@ -85,8 +85,10 @@ class Snapshots:
         durable = self._journal.durable_claim_of(log)
         if durable is None or not log.segments[:-1]:
             return
+        end_offset = log.segments[-1].base_offset
         await self._compact(shard)
-        segments = log.segments[:-1]
+        # Not those that have been closed since: their pieces come after the claim's.
+        segments = [segment for segment in log.segments if segment.base_offset < end_offset]
         for segment in segments:
             segment.hold()
         try:
