@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import uvloop
@@ -38,8 +39,10 @@ TOPIC = "bench"
 PARTITIONS_EACH = 10
 GROUP = f"bench-rebalance-{RUN_ID}"
 MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 79, 25, 27
-SETTLE_S = 0.05
-"""The time for the request of a new member to arrive before the others send heartbeats."""
+POLL_S = 0.02
+"""How often a member asks whether the request of a new one has arrived, which calls all members to rejoin."""
+HEARTBEAT_S = 1.0
+"""How long members wait for others before they send heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +118,15 @@ class Member:
             self.owned = parse_assignment(synced.assignment).partitions
         return not synced.error_code
 
-    async def heartbeat(self) -> None:
-        """Sends a heartbeat, and rejoins if the response says so."""
+    async def is_called(self) -> bool:
+        """Sends a heartbeat. Returns whether the response says that the member has to rejoin."""
         request = HeartbeatRequest(group_id=self.group_id, generation_id=self.generation, member_id=self.member_id)
         answer = await self._client.send(request, 4)
-        if answer.error_code == REBALANCE_IN_PROGRESS:
+        return bool(answer.error_code == REBALANCE_IN_PROGRESS)
+
+    async def heartbeat(self) -> None:
+        """Sends a heartbeat, and rejoins if the response says so."""
+        if await self.is_called():
             await self.join()
 
     def close(self) -> None:
@@ -137,6 +144,18 @@ def _assignment(place: int) -> bytes:
     return encode_assignment(Assignment({TOPIC: tuple(range(first, first + PARTITIONS_EACH))}, None, 3))
 
 
+async def _form(members: Sequence[Member]) -> None:
+    """Lets all members join. A generation that has formed without some of them calls its members again."""
+    joins = {member: asyncio.ensure_future(member.join()) for member in members}
+    while (await asyncio.wait(joins.values(), timeout=HEARTBEAT_S))[1]:
+        for member, join in joins.items():
+            if join.done():
+                join.result()
+                joins[member] = asyncio.ensure_future(member.heartbeat())
+    for join in joins.values():
+        join.result()
+
+
 async def run(host: str, port: int, server_pid: int, count: int, assignor: str) -> Rebalances:
     """Measures how a group of `count` members forms, how one joins and how one leaves."""
     await wait_until_serving(host, port)
@@ -146,11 +165,12 @@ async def run(host: str, port: int, server_pid: int, count: int, assignor: str) 
         await member.connect()
 
     before, began = cpu_seconds(server_pid), time.perf_counter()
-    await asyncio.gather(*(member.join() for member in members))
+    await _form(members)
     formed, form_wall_s = cpu_seconds(server_pid), time.perf_counter() - began
 
     joining = asyncio.ensure_future(new_member.join())
-    await asyncio.sleep(SETTLE_S)
+    while not await members[0].is_called():  # noqa: ASYNC110 - another member's request is on its way
+        await asyncio.sleep(POLL_S)
     await asyncio.gather(*(member.heartbeat() for member in members))
     await joining
     joined = cpu_seconds(server_pid)
