@@ -35,6 +35,7 @@ from coordinator.topics.topic_settings import (
 )
 
 _KINDS = {
+    "group.share.assignors": Kind.LIST,
     "log.cleanup.policy": Kind.LIST,
     "log.dir": Kind.LIST,
     "offsets.topic.replication.factor": Kind.SHORT,
