@@ -29,46 +29,52 @@ Configs = Mapping[str, Mapping[str, ConfigRow | None] | None]
 class Behaviours:
     """What earlier releases do otherwise although the versions of the requests are the same. The default is 4.4."""
 
-    unknown_instance_is_ignored: bool = False
-    """A member that names an instance id which the group does not have is judged by its member id alone."""
-    commit_to_no_group_is_old: bool = False
-    """OffsetCommit answers ILLEGAL_GENERATION to a member of a group that does not exist, in every version."""
-    txn_commit_to_no_group_is_unknown: bool = False
-    """TxnOffsetCommit answers UNKNOWN_MEMBER_ID to a member of a group that does not exist."""
-    txn_commit_is_fenced_by_what_it_names: bool = False
-    """TxnOffsetCommit checks instance id, member id and generation each on its own, if it is set."""
-    commit_without_generation_names_no_member: bool = False
-    """A commit without a generation that names a member gets UNKNOWN_MEMBER_ID from a group that does not exist or is empty."""
+    absent_members_hold_places: bool = False
+    """A member that has yet to rejoin takes a place of `group.max.size`; one that joins with an id it was given needs none."""
     assignments_are_shown_in_stable_only: bool = False
     """DescribeGroups shows the assignments of a group only while it is Stable."""
-    offset_delete_ends_an_empty_group: bool = False
-    """OffsetDelete deletes a group without members that it leaves without offsets."""
-    pending_members_leave_without_a_rebalance: bool = False
-    """A member that was given an id and has not joined with it leaves without starting a rebalance."""
-    states_are_filtered_by_case: bool = False
-    """ListGroups finds a state only as it is spelled in answers."""
-    no_client_id_is_null: bool = False
-    """The member id of a client without a client id begins with "null"."""
     classic_members_always_join: bool = False
     """A consumer group with members takes classic members although `group.consumer.migration.policy` is `disabled`."""
-    epochs_begin_at_0: bool = False
-    """The first member of a consumer group gets epoch 1, not 2."""
+    commit_to_no_group_is_old: bool = False
+    """OffsetCommit answers ILLEGAL_GENERATION to a member of a group that does not exist, in every version."""
+    commit_without_generation_names_no_member: bool = False
+    """A commit without a generation that names a member gets UNKNOWN_MEMBER_ID from a group that does not exist or is empty."""
+    completing_groups_refuse_heartbeats: bool = False
+    """Heartbeat answers REBALANCE_IN_PROGRESS while the group is CompletingRebalance."""
     empty_groups_keep_an_assignment_epoch: bool = False
     """A consumer or streams group that has become empty shows the assignment epoch of its last target (KAFKA-20442)."""
+    epochs_begin_at_0: bool = False
+    """The first member of a consumer group gets epoch 1, not 2."""
     groups_have_no_config_operations: bool = False
     """DescribeGroups leaves the operations on configs out of those that a client is authorized to perform."""
-    malformed_subscriptions_are_unexpected: bool = False
-    """A consumer group answers UNKNOWN_SERVER_ERROR to a classic member whose subscription cannot be read."""
-    offsets_of_no_groups_are_not_sent: bool = False
-    """OffsetFetch 8 and 9 without groups gets no answer, and neither does what follows it on the connection."""
-    preferring_an_assignor_is_no_reason: bool = False
-    """A heartbeat that changes nothing but the preferred assignor does not raise the epoch of a consumer group."""
+    invalid_names_are_unknown: bool = False
+    """Metadata answers UNKNOWN_TOPIC_OR_PARTITION for a name that no topic can have, unless it may create topics."""
     joining_without_topics_is_invalid: bool = False
     """ConsumerGroupHeartbeat answers INVALID_REQUEST to a member that joins and subscribes to nothing."""
+    later_epochs_end_transactions: bool = False
+    """EndTxn accepts an epoch that the producer does not have yet."""
+    malformed_subscriptions_are_unexpected: bool = False
+    """A consumer group answers UNKNOWN_SERVER_ERROR to a classic member whose subscription cannot be read."""
+    no_client_id_is_null: bool = False
+    """The member id of a client without a client id begins with "null"."""
+    offset_delete_ends_an_empty_group: bool = False
+    """OffsetDelete deletes a group without members that it leaves without offsets."""
+    offsets_of_no_groups_are_not_sent: bool = False
+    """OffsetFetch 8 and 9 without groups gets no answer, and neither does what follows it on the connection."""
     only_classic_members_leave_by_name: bool = False
     """LeaveGroup answers UNKNOWN_MEMBER_ID for members of the consumer protocol."""
+    pending_members_leave_without_a_rebalance: bool = False
+    """A member that was given an id and has not joined with it leaves without starting a rebalance."""
+    preferring_an_assignor_is_no_reason: bool = False
+    """A heartbeat that changes nothing but the preferred assignor does not raise the epoch of a consumer group."""
     rejoining_is_fenced: bool = False
     """ConsumerGroupHeartbeat answers FENCED_MEMBER_EPOCH to a member that joins again, once its epoch was raised."""
+    states_are_filtered_by_case: bool = False
+    """ListGroups finds a state only as it is spelled in answers."""
+    static_members_return_to_a_round: bool = False
+    """A static member that comes back while the group is CompletingRebalance receives this generation."""
+    static_members_return_with_any_protocol: bool = False
+    """A static member that comes back to a Stable group starts no rebalance, whatever protocols it offers."""
     static_members_turn_classic_alone: bool = False
     """A group stays a consumer group when a classic member takes the place of its last member of the consumer protocol."""
     streams_groups_are_basic: bool = False
@@ -76,26 +82,20 @@ class Behaviours:
     again while the group is full."""
     successors_need_a_place: bool = False
     """A full consumer group refuses a static member that takes the place of another."""
+    txn_commit_is_fenced_by_what_it_names: bool = False
+    """TxnOffsetCommit checks instance id, member id and generation each on its own, if it is set."""
+    txn_commit_to_no_group_is_unknown: bool = False
+    """TxnOffsetCommit answers UNKNOWN_MEMBER_ID to a member of a group that does not exist."""
+    unknown_instance_is_ignored: bool = False
+    """A member that names an instance id which the group does not have is judged by its member id alone."""
+    unknown_key_types_are_unexpected: bool = False
+    """FindCoordinator answers UNKNOWN_SERVER_ERROR for a type of key that it does not know."""
+    unrequested_operations_are_0: bool = False
+    """DescribeGroups and Metadata answer 0 for authorized operations that the client did not ask for."""
     upgrade_drops_user_data: bool = False
     """A classic group becomes a consumer group although its assignor keeps data of its own in assignments."""
     upgrade_needs_assignments: bool = False
     """A classic group becomes a consumer group only if each member has an assignment."""
-    absent_members_hold_places: bool = False
-    """A member that has yet to rejoin takes a place of `group.max.size`; one that joins with an id it was given needs none."""
-    completing_groups_refuse_heartbeats: bool = False
-    """Heartbeat answers REBALANCE_IN_PROGRESS while the group is CompletingRebalance."""
-    static_members_return_to_a_round: bool = False
-    """A static member that comes back while the group is CompletingRebalance receives this generation."""
-    static_members_return_with_any_protocol: bool = False
-    """A static member that comes back to a Stable group starts no rebalance, whatever protocols it offers."""
-    later_epochs_end_transactions: bool = False
-    """EndTxn accepts an epoch that the producer does not have yet."""
-    unrequested_operations_are_0: bool = False
-    """DescribeGroups and Metadata answer 0 for authorized operations that the client did not ask for."""
-    invalid_names_are_unknown: bool = False
-    """Metadata answers UNKNOWN_TOPIC_OR_PARTITION for a name that no topic can have, unless it may create topics."""
-    unknown_key_types_are_unexpected: bool = False
-    """FindCoordinator answers UNKNOWN_SERVER_ERROR for a type of key that it does not know."""
     txn_commits_are_verified: bool = True
     """Whether TxnOffsetCommit asks the transaction coordinator if the group is part of the transaction (KIP-890)."""
 
@@ -128,8 +128,6 @@ class Release:
     behaviours: Behaviours
     defaults: Mapping[str, Any]
     """Settings that have other defaults than in 4.4, as far as clients notice them."""
-    configs: Configs
-    """Configs that DescribeConfigs shows otherwise than in 4.4."""
     preview: Preview | None
     """None: the release has none."""
     supported_features: Mapping[str, Range]
@@ -154,8 +152,23 @@ class Release:
 @cache
 def releases() -> Mapping[str, Release]:
     """All earlier releases by name, from the newest to the oldest."""
-    configs = _read("configs.json")
-    return read_releases({**row, "configs": configs[row["release"]]} for row in _read("releases.json"))
+    return read_releases(_read("releases.json"))
+
+
+@cache
+def shown_configs() -> Mapping[str, Configs]:
+    """Release -> the configs that its DescribeConfigs shows otherwise than that of 4.4; 4.4 -> what it shows of these itself.
+
+    It is read when it is first needed: every start of a server reads `releases`.
+    """
+    changes = _read("configs.json")
+    found: dict[str, Configs] = {NEWEST: changes.pop(NEWEST)}
+    configs: Configs = {}
+    for release, kinds in changes.items():
+        for kind, rows in kinds.items():
+            configs = {**configs, kind: None if rows is None else {**(configs.get(kind) or {}), **rows}}
+        found[release] = configs
+    return found
 
 
 def _read(name: str) -> Any:
@@ -169,7 +182,6 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
     refused: frozenset[str] = frozenset()
     behaviours, preview = AS_NEWEST, Preview(AS_NEWEST, {})
     defaults: Mapping[str, Any] = {}
-    configs: Configs = {}
     for row in rows:
         versions = versions | {
             name: None if each is None else (each[0], each[1]) for name, each in row["versions"].items()
@@ -177,8 +189,6 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
         refused = frozenset(row.get("refused", refused))
         behaviours = replace(behaviours, **row.get("behaviours", {}))
         defaults = {**defaults, **row.get("defaults", {})}
-        for kind, changes in row.get("configs", {}).items():
-            configs = {**configs, kind: None if changes is None else {**(configs.get(kind) or {}), **changes}}
         changed = row.get("preview", {})
         preview = Preview(
             replace(preview.behaviours, **changed.get("behaviours", {})),
@@ -192,7 +202,6 @@ def read_releases(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Release]:
             refused,
             behaviours,
             defaults,
-            configs,
             preview if "preview" in row else None,
             {name: (first, last) for name, (first, last, _) in features.items()},
             {name: level for name, (_, _, level) in features.items() if level},
@@ -228,15 +237,15 @@ def views(newest: Mapping[str, Range], features: Mapping[str, tuple[int, int, in
 
     `newest`, `features`: the APIs of the server and their versions, its features with their range and level.
     """
-    shown: Configs = _read("configs.json")[NEWEST]
+    configs = shown_configs()
+    shown = configs[NEWEST]
     found = {NEWEST: View(newest, _features(features), _defaults(shown, {}), AS_NEWEST)}
     for name, release in releases().items():
         versions = {api: given for api, own in newest.items() if (given := release.range_of(api, own)) is not None}
         levels = release.feature_levels
         older = {each: (*given, levels.get(each, 0)) for each, given in release.supported_features.items()}
         preview = release.preview.behaviours if release.preview else None
-        configs = _defaults(shown, release.configs)
-        found[name] = View(versions, _features(older), configs, release.behaviours, preview)
+        found[name] = View(versions, _features(older), _defaults(shown, configs[name]), release.behaviours, preview)
     return found
 
 

@@ -28,13 +28,9 @@ def handle(server: Server, exchange: Exchange[AlterConfigsRequest]) -> None:
     def reply(errors: list[KafkaError | None]) -> None:
         exchange.reply_in_slices(AlterConfigsResponse(responses=results(_Result, request.resources, errors)))
 
+    requested = map(altered, request.resources)
     pieces = alter_resources(
-        server,
-        exchange.permits,
-        map(altered, request.resources),
-        reply,
-        validate_only=request.validate_only,
-        legacy=True,
+        server, exchange.permits, requested, reply, validate_only=request.validate_only, legacy=True
     )
     exchange.run_in_slices(pieces, even_if_lost=True)
 

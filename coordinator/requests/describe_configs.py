@@ -13,7 +13,7 @@ from coordinator.api.guards import PIECE_NAMES
 from coordinator.config.release_configs import as_in_release
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from coordinator.protocol.releases import Release
+from coordinator.protocol.releases import Release, shown_configs
 from coordinator.protocol.spliced_array import SplicedArray
 from coordinator.security.access import (
     DESCRIBE_CLUSTER_CONFIGS,
@@ -102,7 +102,7 @@ def _result(
     release: Release | None,
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     kind = ConfigResourceType(resource.resource_type)
-    changed = {} if release is None else release.configs.get(kind.name, {})
+    changed = {} if release is None else shown_configs()[release.name].get(kind.name, {})
     if changed is None:
         return _refused(resource, KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}"))
     try:

@@ -12,8 +12,7 @@ from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import HeartbeatRequest, HeartbeatResponse
 from coordinator.runtime.result import RequestContext, Result
 
-_PREPARING_REBALANCE, _COMPLETING_REBALANCE = State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE
-# Looking a name up in an enum costs more than the comparison.
+_STABLE = State.STABLE  # Looking a name up in an enum costs more than the comparison.
 _UNKNOWN_MEMBER_ID = Result(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 _FENCED_INSTANCE_ID = Result(HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
 _ILLEGAL_GENERATION = Result(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
@@ -40,10 +39,11 @@ def heartbeat(
         return _refused(groups, request, _UNKNOWN_MEMBER_ID)
     if request.generation_id != group.generation:
         return _refused(groups, request, _ILLEGAL_GENERATION)
-    if group.state is _PREPARING_REBALANCE:
-        return member.must_rejoin
-    if group.state is _COMPLETING_REBALANCE and context.behaviours.completing_groups_refuse_heartbeats:
-        return _REBALANCE_IN_PROGRESS  # does not restart the session
+    if group.state is not _STABLE:
+        if group.state is State.PREPARING_REBALANCE:
+            return member.must_rejoin
+        if context.behaviours.completing_groups_refuse_heartbeats:
+            return _REBALANCE_IN_PROGRESS  # does not restart the session
     resync = group.resync
     return member.alive if resync is None or member.member_id not in resync.called else member.must_rejoin
 

@@ -233,7 +233,10 @@ def _check_protocols(group: ConsumerGroup, attempt: JoinAttempt) -> None:
 
 
 def _subscription(attempt: JoinAttempt) -> Subscription:
-    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL (UNKNOWN_SERVER_ERROR) if it cannot be read."""
+    """The member's subscription.
+
+    Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be read, as earlier releases UNKNOWN_SERVER_ERROR.
+    """
     try:
         return parse_subscription(attempt.protocols[0][1])
     except DecodeError:
