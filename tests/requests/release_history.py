@@ -17,8 +17,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tests.support.coordinators import Route
 from tests.support.waiting import wait_until
-from tests.support.wire import Connection, api_key, covers, definition, snake
+from tests.support.wire import api_key, covers, definition, snake
 
 MEMBERS = ("a", "b", "c")
 TOPIC = "orders"
@@ -37,7 +38,7 @@ NEWEST_VERSION = 99
 SOON_S, LATE_S, EMPTY_ROUND_S = 0.1, 20.0, 2.0
 SESSION_MS = 120_000
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_LEFT_OUT = {"authorized_operations", "client_host", "error_message", "throttle_time_ms"}
+_LEFT_OUT = {"authorized_operations", "client_host", "error_message", "throttle_time_ms", "topic_id"}
 Versions = dict[str, tuple[int, int]]
 
 
@@ -58,8 +59,8 @@ PROTOCOLS = {
 class Actor:
     """A member's client: what it knows, and the request that it waits for."""
 
-    def __init__(self, name: str, bootstrap: str) -> None:
-        self.link = Connection(bootstrap, name)
+    def __init__(self, link: Route) -> None:
+        self.link = link
         self.member_id, self.generation, self.leads = "", -1, False
         self.is_pending = False
         """Whether it was given an id and has not joined with it yet. A static member is given none."""
@@ -72,12 +73,15 @@ class Actor:
 
 
 class Play:
-    """One group at one broker."""
+    """One group at one broker, or at those of several that FindCoordinator names."""
 
     def __init__(self, bootstrap: str) -> None:
         self.group = f"g-{uuid.uuid4().hex}"
-        self.actors = {name: Actor(name, bootstrap) for name in (*MEMBERS, "p")}
-        self.observer = Connection(bootstrap, "observer")
+        self.transactional_id = f"{self.group}-t"
+        *actors, self.observer = (
+            Route(bootstrap, self.group, self.transactional_id, name) for name in (*MEMBERS, "p", "observer")
+        )
+        self.actors = dict(zip((*MEMBERS, "p"), map(Actor, actors), strict=True))
         self.versions = _served(self.observer)
         self._symbols: dict[str, str] = {self.group: "g"}
         self._described = self._text(self._shown())
@@ -228,7 +232,7 @@ class Play:
     # --- transactions ---
 
     def _begin(self, _actor: Actor, _options: dict[str, Any]) -> dict[str, Any]:
-        return {"transactional_id": f"{self.group}-t", "transaction_timeout_ms": SESSION_MS}
+        return {"transactional_id": self.transactional_id, "transaction_timeout_ms": SESSION_MS}
 
     def _add(self, actor: Actor, options: dict[str, Any]) -> dict[str, Any]:
         return {**self._producer(actor, options), "group_id": self.group}
@@ -244,7 +248,7 @@ class Play:
     def _producer(self, actor: Actor, options: dict[str, Any]) -> dict[str, Any]:
         known = actor.producer
         epoch = max(0, known["producer_epoch"] + options.get("epoch", 0))
-        return {**known, "producer_epoch": epoch, "transactional_id": f"{self.group}-t"}
+        return {**known, "producer_epoch": epoch, "transactional_id": self.transactional_id}
 
     def _settle(self, actor: Actor, api: str, error: int) -> None:
         """Waits for the markers of a transaction that has ended: the answer does not."""
@@ -323,7 +327,7 @@ def _fields_of_version(fields: dict[str, Any], version: int, values: dict[str, A
     return found
 
 
-def _served(link: Connection) -> Versions:
+def _served(link: Route) -> Versions:
     """The versions of the APIs that the broker lists and that can be encoded here."""
     listed = {
         each["api_key"]: (each["min_version"], each["max_version"]) for each in link.call("ApiVersions", 0)["api_keys"]

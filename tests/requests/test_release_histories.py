@@ -1,4 +1,4 @@
-"""This server as an earlier release of Kafka, beside brokers of that release: equal answer by answer.
+"""This server as an earlier release of Kafka, and three workers as 4.4, beside brokers of that release: equal answer by answer.
 
 release_histories.json has what brokers answered to random histories of three members. It is compared always;
 where Java and Maven are, also with a live broker, to which new histories are played as well. `--rewrite` records it again.
@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.requests.release_history import Play, Step, draw
-from tests.support.earlier_kafka import EarlierKafka
+from tests.support.earlier_kafka import EarlierKafka, make_topics
+from tests.support.java_support import KAFKA_VERSION
+from tests.support.kafka_broker import KafkaBroker
 from tests.support.server_process import ServerProcess
 
-RELEASES = ("2.8.2", "3.6.2", "3.9.1")
+NEWEST = KAFKA_VERSION
+RELEASES = ("2.8.2", "3.6.2", "3.9.1", NEWEST)
+WORKERS = 3
+SHARDS = {"offsets.topic.num.partitions": 4 * WORKERS, "transaction.state.log.num.partitions": 4 * WORKERS}
 RECORDED = Path(__file__).with_name("release_histories.json")
 SEEDS = (1, 2, 4)
 """Of the random histories that are recorded."""
@@ -32,19 +37,24 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def ours(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of this server as the release."""
-    settings = {"emulate": release.rpartition(".")[0]}
-    with ServerProcess(tmp_path_factory.mktemp("ours"), settings=settings) as server:
+    """The address of this server as the release, or of a worker."""
+    folder = tmp_path_factory.mktemp("ours")
+    if release == NEWEST:
+        server = ServerProcess(folder, settings=SHARDS, arguments=("--workers", str(WORKERS)))
+    else:
+        server = ServerProcess(folder, settings={"emulate": release.rpartition(".")[0]})
+    with server:
         yield server.bootstrap
 
 
 @pytest.fixture(scope="module")
 def kafka(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker of the release; skips with a reason where it cannot run."""
-    broker = EarlierKafka(tmp_path_factory.mktemp("kafka"), release)
+    folder = tmp_path_factory.mktemp("kafka")
+    broker = KafkaBroker(folder) if release == NEWEST else EarlierKafka(folder, release)
     try:
         broker.start()
-        broker.wait_until_serving()
+        make_topics(broker.bootstrap)
         drawn(broker.bootstrap, SEEDS[0])  # the first requests of a broker take longer than it waits for others
         yield broker.bootstrap
     finally:

@@ -104,8 +104,7 @@ class EarlierKafka:
 
     def wait_until_serving(self) -> None:
         """Makes the topics `orders` and `events`, and returns when they and the coordinators are ready."""
-        with Connection(self.bootstrap) as link:
-            wait_until(lambda: _serves(link), "a coordinator that answers")
+        make_topics(self.bootstrap)
 
     @property
     def log(self) -> str:
@@ -130,6 +129,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def make_topics(bootstrap: str) -> None:
+    """Makes the topics `orders` and `events`, and returns when they and the broker's coordinators are ready."""
+    with Connection(bootstrap) as link:
+        wait_until(lambda: _serves(link), "a coordinator that answers")
 
 
 def _serves(link: Connection) -> bool:
