@@ -36,7 +36,7 @@ PUT_OFF_IN = {"JoinGroup": ("PreparingRebalance",), "SyncGroup": ("CompletingReb
 """API -> the states of a group in which it holds its answer back."""
 NEWEST_VERSION = 99
 SOON_S, LATE_S, EMPTY_ROUND_S = 0.1, 20.0, 2.0
-SESSION_MS = 120_000
+SESSION_MS = 600_000
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LEFT_OUT = {"authorized_operations", "client_host", "error_message", "throttle_time_ms", "topic_id"}
 Versions = dict[str, tuple[int, int]]
