@@ -63,27 +63,19 @@ def leave(
     """
     leaving = identities(request, context.api_version)
     update = GroupUpdate(request.group_id)
-    ids = [_member_id(group, each) for each in leaving]
     looks_at_pending = context.behaviours.pending_members_leave_without_a_rebalance
     pending = set(group.pending_joins) if group and looks_at_pending else set()
     members = {} if group is None else group.members
-    removals = [
-        removal_reason(each, members[member_id].client_id, context) if member_id in members else None
-        for each, member_id in zip(leaving, ids, strict=True)
-    ]
-    results = [
-        MemberResult(
-            each.member_id,
-            each.group_instance_id,
-            _leave_one(groups, group, each, member_id, removal, context.behaviours, now_ms, update),
-        )
-        for each, member_id, removal in zip(leaving, ids, removals, strict=True)
-    ]
-    left = [
-        (member_id, each, removal)
-        for member_id, each, removal, result in zip(ids, leaving, removals, results, strict=True)
-        if result.error_code == ErrorCode.NONE
-    ]
+    results: list[MemberResult] = []
+    left: list[tuple[str, Identity, str | None]] = []
+    for each in leaving:
+        member_id = _member_id(group, each)  # an instance id that the batch names twice is unknown the second time
+        member = members.get(member_id)
+        removal = None if member is None else removal_reason(each, member.client_id, context)
+        error = _leave_one(groups, group, each, member_id, removal, context.behaviours, now_ms, update)
+        results.append(MemberResult(each.member_id, each.group_instance_id, error))
+        if error is ErrorCode.NONE:
+            left.append((member_id, each, removal))
     if group is not None and left:
         only_pending = looks_at_pending and all(member_id in pending for member_id, _, _ in left)
         _react(groups, group, left, only_pending, now_ms, update)

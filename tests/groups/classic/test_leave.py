@@ -30,6 +30,14 @@ def test_a_batch_returns_results_in_the_order_of_the_request():
     assert h.heartbeat("g", leader, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_an_instance_id_that_a_batch_names_twice_is_unknown_the_second_time():
+    h = GroupHarness()
+    (member_id,) = h.stable(members=1, static=True)
+    request = h.leave("g", ("", "i0"), ("", "i0"), (member_id, "i0"))
+    assert results(request) == ["NONE", "UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID"]
+    assert h.group().state == "Empty"
+
+
 def test_leave_fails_for_an_unknown_group():
     assert results(GroupHarness().leave("unknown-group", "m")) == ["UNKNOWN_MEMBER_ID"]
 
