@@ -112,7 +112,7 @@ def _statistics_of(server: ServerView, request: Request) -> ClusterStatistics:
         raise RefusedRequest(409, "this server has no workers")
     for other in statistics.others:
         if number == str(other.node_id):
-            raise elsewhere(other, "knows itself")
+            raise elsewhere(other, "is another worker")
     if number != str(server.config.node_id):
         raise RefusedRequest(404, f"there is no worker {number} here", [str(server.config.node_id)])
     return statistics

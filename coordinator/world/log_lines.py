@@ -50,9 +50,9 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class OncePerMinute(logging.Filter):
-    """Of what fails again and again (`_RETRYING`) for the same reason, its last argument, one line a minute passes.
+    """Of what fails again and again (`_RETRYING`) for the same reason, one line a minute passes.
 
-    It says how many did not.
+    It says how many did not. The reason is the exception or, of a line without one, the last argument.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class OncePerMinute(logging.Filter):
         if not record.name.startswith(_RETRYING) or not ("reason=" in str(record.msg) or record.exc_info):
             return True
         arguments = record.args if isinstance(record.args, tuple) else ()
-        line = str(record.msg), str(arguments[-1:])
+        line = str(record.msg), str(record.exc_info[1:2] if record.exc_info else arguments[-1:])
         oldest_s = record.created - _MINUTE_S
         passed_s, left_out = self._passed.get(line, (oldest_s, 0))
         if passed_s > oldest_s:

@@ -109,6 +109,19 @@ def test_a_line_of_an_outage_passes_once_a_minute_for_each_reason_and_says_how_m
         assert passed(130.0, partition, "damaged", "topics.partition") is not None
 
 
+def test_a_bug_that_comes_again_and_again_is_a_line_a_minute_whatever_else_it_names():
+    once = OncePerMinute()
+
+    def passes(partition, error):
+        line = logging.makeLogRecord({
+            "name": "coordinator.overlay.markers", "msg": "event=not_read partition=%d", "args": (partition,),
+            "exc_info": (type(error), error, None), "created": 0.0,
+        })  # fmt: skip
+        return once.filter(line)
+
+    assert [passes(1, KeyError("a")), passes(2, KeyError("a")), passes(1, KeyError("b"))] == [True, False, True]
+
+
 def test_what_a_worker_has_taken_is_a_line_each_whatever_else_is_left_out():
     once, line = OncePerMinute(), "event=shard_taken log=%s records=%d ms=%d"
     name = "coordinator.cluster.workers.ownership"
