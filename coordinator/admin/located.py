@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from coordinator.admin.endpoint import RefusedRequest
-from coordinator.admin.server_view import ServerView
+from coordinator.admin.server_view import OtherWorker, ServerView
 from coordinator.config.settings import joined
 from coordinator.groups.machine import GroupMachine
 from coordinator.runtime.router import Router
@@ -63,6 +63,13 @@ def _here(server: ServerView, shard: Shard[Any], topic: str) -> Shard[Any]:
     owner = None if of_worker is None else of_worker.other_owner(f"{topic}-{shard.index}")
     if owner is None:
         raise RefusedRequest(503, f"no worker has {topic}-{shard.index} at the moment: try again", headers=AGAIN)
-    at = joined(owner.host, owner.port)
-    text = f"node {owner.id} has {topic}-{shard.index}: ask its admin HTTP; clients reach it at {at}"
-    raise RefusedRequest(MISDIRECTED, text)
+    raise elsewhere(owner, f"has {topic}-{shard.index}")
+
+
+def elsewhere(worker: OtherWorker, what: str) -> RefusedRequest:
+    """421: another worker answers that, at the address that it names."""
+    at = f" at {worker.admin}" if worker.admin else ""
+    reached = joined(worker.host, worker.port)
+    return RefusedRequest(
+        MISDIRECTED, f"node {worker.node_id} {what}: ask its admin HTTP{at}; clients reach it at {reached}"
+    )

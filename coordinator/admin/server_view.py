@@ -4,7 +4,6 @@ from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from coordinator.api.cluster import Node
 from coordinator.api.server import Server
 from coordinator.groups.held_bytes import HeldBytes
 from coordinator.groups.machine import GroupMachine
@@ -30,6 +29,29 @@ class RunsInThread(Protocol):
 
     def run_in_thread(self, function: Callable[[], Any], done: Done) -> None:
         """Calls the function outside the loop, then `done` on the loop with what it returned or raised."""
+        ...
+
+
+class OtherWorker(Protocol):
+    """Another worker of the cluster, while it lives."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int:
+        """With `host`: where other workers reach it."""
+        ...
+
+    @property
+    def admin(self) -> str:
+        """The URL of its admin HTTP; empty where a supervisor answers for it."""
+        ...
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it gives its shards to the others."""
         ...
 
 
@@ -65,8 +87,13 @@ class ClusterStatistics(Protocol):
         """Every log that was claimed, and whether this worker has claimed it."""
         ...
 
-    def other_owner(self, log: str) -> Node | None:
-        """The other worker that has a log, and where clients reach it."""
+    @property
+    def others(self) -> Sequence[OtherWorker]:
+        """Those that live beside this one."""
+        ...
+
+    def other_owner(self, log: str) -> OtherWorker | None:
+        """The other worker that has a log."""
         ...
 
     @property

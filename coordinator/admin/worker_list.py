@@ -1,9 +1,12 @@
 """`GET /v1/workers`: the workers that share the work, which shards each has, and what taking them over cost."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from coordinator.admin.endpoint import Endpoint, RefusedRequest, Request
-from coordinator.admin.server_view import ClusterStatistics, ServerView
+from coordinator.admin.located import elsewhere
+from coordinator.admin.server_view import ClusterStatistics, OtherWorker, ServerView
 from coordinator.topics.names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 _TOPICS = frozenset({CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE})
@@ -17,13 +20,13 @@ class WorkerView(Struct):
     pid: int | None
     """Its process; null: there is none at the moment, or it is not known here."""
     ready: bool
-    """Whether it answers."""
+    """Whether it answers; of another worker that is not asked: whether the engine says that it lives."""
     leaving: bool
     """Whether it gives its shards to the others."""
     shards: list[str]
     """The logs of the shards that it has, such as `__consumer_offsets-3`."""
     take_overs: int | None
-    """Shards that it has taken over since it started, and served; null: it does not answer."""
+    """Shards that it has taken over since it started, and served; null: it does not answer, or is not asked."""
     take_over_ms: int | None
     """How long they took on average, from the claim until requests were served: mostly the replay. Null: none."""
     records_replayed: int | None
@@ -32,6 +35,8 @@ class WorkerView(Struct):
     """Shards that it reads from the engine now, so that their requests wait."""
     pieces_to_replay: int | None
     """The lag of that: the pieces of their logs behind the newest snapshots. A piece is what one turn wrote."""
+    admin: str | None = None
+    """The URL of its admin HTTP, which drains it and moves shards to it. Null: this address does."""
 
 
 class WorkerList(Struct):
@@ -43,9 +48,24 @@ class WorkerList(Struct):
 
 
 def list_workers(server: ServerView, _request: Request) -> WorkerList:
-    """This worker, or an empty list where there is only one server."""
+    """This worker and what it knows of the others; an empty list where there is only one server."""
     statistics = server.cluster_statistics
-    return WorkerList([] if statistics is None else [_view(server, statistics)], [])
+    if statistics is None:
+        return WorkerList([], [])
+    shards = [log for log in statistics.owned if log.rpartition("-")[0] in _TOPICS]
+    owners = {log: statistics.other_owner(log) for log in sorted(shards) if not statistics.owned[log]}
+    views = [_other_view(each, owners) for each in statistics.others]
+    return WorkerList(
+        sorted([_view(server, statistics), *views], key=lambda view: view.number),
+        [log for log, owner in owners.items() if owner is None],
+    )
+
+
+def _other_view(worker: OtherWorker, owners: Mapping[str, OtherWorker | None]) -> WorkerView:
+    shards = [log for log, owner in owners.items() if owner is not None and owner.node_id == worker.node_id]
+    return WorkerView(
+        worker.node_id, None, True, worker.is_leaving, shards, None, None, None, None, None, worker.admin or None
+    )
 
 
 class MoveRequest(Struct, forbid_unknown_fields=True):
@@ -90,6 +110,9 @@ def _statistics_of(server: ServerView, request: Request) -> ClusterStatistics:
     statistics, number = server.cluster_statistics, request.parameters["number"]
     if statistics is None:
         raise RefusedRequest(409, "this server has no workers")
+    for other in statistics.others:
+        if number == str(other.node_id):
+            raise elsewhere(other, "is another worker")
     if number != str(server.config.node_id):
         raise RefusedRequest(404, f"there is no worker {number} here", [str(server.config.node_id)])
     return statistics
@@ -118,14 +141,14 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/workers/{number}/drain", "let the other workers take the shards of one", drain,
-        name="drainWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+        name="drainWorker", returns=WorkerView, refusals=(404, 409, 421, 503), control=True,
     ),
     Endpoint(
         "POST", "/v1/workers/{number}/resume", "let a worker that was drained take shards again", resume,
-        name="resumeWorker", returns=WorkerView, refusals=(404, 409, 503), control=True,
+        name="resumeWorker", returns=WorkerView, refusals=(404, 409, 421, 503), control=True,
     ),
     Endpoint(
         "POST", "/v1/workers/{number}/move", "move a shard to a worker", move,
-        name="moveShard", body=MoveRequest, returns=WorkerView, refusals=(404, 409, 503), control=True,
+        name="moveShard", body=MoveRequest, returns=WorkerView, refusals=(404, 409, 421, 503), control=True,
     ),
 )  # fmt: skip

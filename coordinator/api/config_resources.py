@@ -229,9 +229,7 @@ def _number(name: str, complaint: str) -> int:
     return int(name)
 
 
-def is_of_groups(request: Any) -> bool:
-    """Whether a request for configs is about groups. Raises ValueError if it is about groups and other resources."""
+def is_of_groups(request: Any) -> bool | None:
+    """Whether a request for configs is about groups; None: about groups and other resources."""
     kinds = {resource.resource_type == ConfigResourceType.GROUP for resource in request.resources}
-    if len(kinds) > 1:
-        raise ValueError("groups and other resources at once; ask for them one by one")
-    return True in kinds
+    return None if len(kinds) > 1 else True in kinds

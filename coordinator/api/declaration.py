@@ -136,8 +136,8 @@ class Forwarded:
 
     last: int | None = None
     """The last version that is forwarded, of an API whose messages are read here; None: the broker's last."""
-    is_ours: Callable[[Any], bool] | None = None
-    """Whether this server answers the request nevertheless. Raises ValueError for one that is for both."""
+    is_ours: Callable[[Any], bool | None] | None = None
+    """Whether this server answers the request nevertheless; None for one that is for both."""
     is_ours_on_main: bool = False
     """Whether this server answers it on its main listener."""
     changes_topics: bool = False

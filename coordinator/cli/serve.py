@@ -86,11 +86,9 @@ def _serve(options: _Options) -> int:
         code = _fork(options["source"], options, config)
         if code:
             return code
-    from coordinator.world.log_lines import KeyValueFormatter
+    from coordinator.world.log_lines import log_to_stderr
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(KeyValueFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr()
     ignored = ineffective_variables(os.environ)
     if ignored:
         _log.warning("event=variables_without_effect" + " variable=%s" * len(ignored), *ignored)

@@ -1,8 +1,6 @@
 """`coordinator watch`."""
 
 import gc
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import Unpack
@@ -77,9 +75,7 @@ def _watch(options: _Options) -> int:
         return refused(error)
     security = security_of_connection(options)
     from coordinator.watch.process import Watched, run
-    from coordinator.world.log_lines import KeyValueFormatter
+    from coordinator.world.log_lines import log_to_stderr
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(KeyValueFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr()
     return run(config, Watched(bootstrap, security, round(options["history"] * 60_000)), began_s)

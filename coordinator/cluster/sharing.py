@@ -7,11 +7,12 @@ while the last responses leave.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from coordinator.cluster.engine.engine import (
+    ADMIN,
     Engine,
     EngineRefused,
     EngineSettings,
@@ -45,7 +46,7 @@ from coordinator.security.standard_authorizer import StandardAuthorizer
 from coordinator.server import CannotStart, EngineAway
 from coordinator.server.data_folder import CACHE_FOLDER, new_cluster_id
 from coordinator.server.event_logs import make_event_logs
-from coordinator.server.internal_logs import Address, Coordinators, InternalLogs, LogParts
+from coordinator.server.internal_logs import Accept, Address, Coordinators, InternalLogs, LogParts
 from coordinator.topics import names
 from coordinator.topics.topics import METADATA_FOLDER, Topics, new_topic_id
 from coordinator.transactions.add_partitions import Addition
@@ -200,7 +201,8 @@ class Sharing:
         coordinators: Coordinators,
         event_logs: Sequence[JournaledLog],
         addresses: Sequence[Address],
-        accept: Callable[[], Awaitable[None]],
+        admin: str,
+        accept: Accept,
         run_in_thread: RunInThread,
     ) -> None:
         """Follows the metadata, lets the listeners `accept` clients, and takes the shards that this worker should have.
@@ -211,7 +213,7 @@ class Sharing:
         """
         assert self._journal is not None
         assert self.joined is not None
-        self.worker = self._located(addresses)
+        self.worker = self._located(addresses, admin)
         journal, worker, topics = self._journal, self.worker, coordinators.topics
         transactions = coordinators.transactions
         self._metadata = MetadataSharing(
@@ -262,32 +264,22 @@ class Sharing:
             await check_data_plane(self.engine, worker, has_local_data=self.is_alone)
         except (EngineUnavailable, CannotJoin) as error:
             raise CannotStart(str(error)) from error
-        self._snapshots = Snapshots(
-            self.engine,
-            journal,
-            compacted,
-            self._turns,
-            run_in_thread,
-            self._clock.wall_ms,
-            self._config.shared.journal_snapshot_bytes,
-        )
+        snapshot_bytes, now_ms = self._config.shared.journal_snapshot_bytes, self._clock.wall_ms
+        self._snapshots = Snapshots(self.engine, journal, compacted, self._turns, run_in_thread, now_ms, snapshot_bytes)
         self._snapshots.start()
 
     def _share_events(
         self, shards: Sequence[Shard[Any]], logs: Sequence[JournaledLog], topics: Topics, run_in_thread: RunInThread
     ) -> None:
         assert self._journal is not None
-
-        def exists() -> bool:
-            return names.COORDINATOR_EVENTS in topics.registry.topics
-
         for index, log in enumerate(logs):
             events = shards[index].events
             if events is None:
                 self._journal.writer(log, lambda _end_offset: None, lambda _error: None)
             self.event_logs[index] = SharedEventLog(
-                f"{names.COORDINATOR_EVENTS}-{index}", log, events, self._journal, run_in_thread, self._turns, exists
-            )
+                f"{names.COORDINATOR_EVENTS}-{index}", log, events, self._journal, run_in_thread, self._turns,
+                lambda: names.COORDINATOR_EVENTS in topics.registry.topics,
+            )  # fmt: skip
         self._retention = EventRetention(self.engine, [*self.event_logs.values()])
 
     def _shared(self, topic: str, shards: Sequence[Shard[Any]]) -> list[SharedShard]:
@@ -314,11 +306,11 @@ class Sharing:
 
         self._run(self._pruned[log].prune(self.engine, offset, self._config.shared.journal_snapshot_bytes), done)
 
-    def _located(self, addresses: Sequence[Address]) -> Worker:
-        """This worker with the addresses of its listeners, whose ports are known now."""
+    def _located(self, addresses: Sequence[Address], admin: str) -> Worker:
+        """This worker with the addresses of its listeners and of its admin HTTP, whose ports are known now."""
         found = {listener.name: at for listener, at in zip(self._config.listeners, addresses, strict=True)}
         host, port = found[inter_broker_listener(self._config).name]
-        listeners = ",".join(f"{name}://{joined(*at)}" for name, at in found.items())
+        listeners = ",".join([*(f"{name}://{joined(*at)}" for name, at in found.items()), f"{ADMIN}{admin}"])
         return self.worker._replace(host=host, port=port, listeners=listeners)
 
     def epoch_of(self, log: str) -> int:
@@ -407,9 +399,7 @@ class EngineLogs(InternalLogs):
         self.journal.begin()
         self.journaled = {}  # the log of the metadata has it now
 
-    async def join(
-        self, coordinators: Coordinators, addresses: Sequence[Address], accept: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def join(self, coordinators: Coordinators, addresses: Sequence[Address], admin: str, accept: Accept) -> None:
         """Accepts clients, and takes the shards that this worker should have. Raises CannotStart."""
         coordinators.markers.elsewhere = self._sharing.peers.write_marker
         coordinators.markers.is_data_elsewhere = self._sharing.cluster.data_node is not None
@@ -417,7 +407,7 @@ class EngineLogs(InternalLogs):
         coordinators.share_states.elsewhere = self._sharing.peers.ask_share_coordinator
         coordinators.share_states.end_offsets_elsewhere = self._sharing.peers.end_offsets
         coordinators.delivery_events.elsewhere = self._sharing.peers.append_events
-        await self._sharing.start(coordinators, self._event_logs, addresses, accept, self._run_in_thread)
+        await self._sharing.start(coordinators, self._event_logs, addresses, admin, accept, self._run_in_thread)
         topics = coordinators.topics
         for topic in self._config.declared_topics:
             if topic.name not in topics.registry.topics:

@@ -464,7 +464,8 @@ def _check_workers(config: ServerConfig) -> None:
         )
     if config.overlay.data_bootstrap_servers:
         raise ConfigError(
-            "workers and data.bootstrap.servers: a server in front of a cluster needs one process, or an engine"
+            "workers and data.bootstrap.servers: several workers in front of a cluster share a journal; remove workers, and"
+            " give each the same journal, postgresql:// or kafka://"
         )
     shards = min(log.offsets_topic_num_partitions, log.transaction_state_log_num_partitions)
     if workers > shards:

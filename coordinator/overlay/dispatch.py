@@ -9,10 +9,11 @@ main listener alone, or an administrator who asks all nodes would get each group
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from coordinator.api.cluster import Cluster, Node
-from coordinator.api.declaration import Api
+from coordinator.api.declaration import Api, Forwarded
 from coordinator.api.exchange import Exchange, ReplyQueue
 from coordinator.api.recognition import LearnTemplate
 from coordinator.api.route import Route
@@ -27,7 +28,7 @@ from coordinator.overlay.links import Links
 from coordinator.overlay.offer import Offer, add_features
 from coordinator.overlay.upstream import ForwardedExchange, UpstreamConnection
 from coordinator.protocol.codec import Codec, DecodeError
-from coordinator.protocol.errors import ErrorCode
+from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.header import decode_request_header
 from coordinator.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse
 from coordinator.protocol.wire import read_varint
@@ -155,6 +156,7 @@ class OverlayDispatcher(Dispatcher):
         own = {
             key: api for key, api in apis.items() if key in offer.ours or key in offer.forwarded.keys() - self._passing
         }
+        own |= {key: replace(apis[key], handle=partial(_handle, apis[key])) for key in self._ours_or_not}
         own[api_versions.API.key] = replace(api_versions.API, handle=self._answer_versions)
         if not is_main:
             own[list_groups.API.key] = replace(list_groups.API, handle=_list_no_groups)
@@ -183,19 +185,16 @@ class OverlayDispatcher(Dispatcher):
         return api_key not in self._passing
 
     def _is_about_groups(self, api_key: int, frame: bytes) -> bool:
-        """Whether a request is about groups. Raises RefusedFrame for one that is about groups and other things."""
+        """Whether a request is about groups, or about groups and other things, which is refused."""
         try:
             _, version, _, _, position = decode_request_header(frame)
             route = self._routes.get(api_key << 16 | version) or self._route(api_key, version)
             request = route.decode(frame, position)[0]
         except DecodeError as error:
             raise RefusedFrame(f"malformed request: {error}") from error
-        api, forwarding = self._offer.forwarded[api_key]
+        _, forwarding = self._offer.forwarded[api_key]
         assert forwarding.is_ours is not None
-        try:
-            return forwarding.is_ours(request)
-        except ValueError as error:
-            raise RefusedFrame(f"{api.name} of {error}") from error
+        return forwarding.is_ours(request) is not False
 
     # --- ApiVersions --------------------------------------------------------------------------------------------------
 
@@ -287,6 +286,15 @@ class OverlayDispatcher(Dispatcher):
     def _rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
         rewriting = rewrite.Rewriting(self._behind.addresses.locate, self._behind.own_nodes())
         return rewrite.rewrite(api_key, version, response, rewriting)
+
+
+def _handle(api: Api[Any], server: Server, exchange: Exchange[Any]) -> None:
+    """Answers a request about groups. Raises KafkaError: INVALID_REQUEST it is about other things, too."""
+    assert isinstance(api.overlay, Forwarded)
+    assert api.overlay.is_ours is not None
+    if api.overlay.is_ours(exchange.request) is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "groups and other resources at once; ask for them one by one")
+    api.handle(server, exchange)
 
 
 def _list_no_groups(_server: Server, exchange: Exchange[ListGroupsRequest]) -> None:

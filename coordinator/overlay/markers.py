@@ -38,10 +38,8 @@ from coordinator.runtime.router import Router
 from coordinator.runtime.shard import Shard, Status
 from coordinator.topics.names import CONSUMER_OFFSETS
 from coordinator.transactions.marker_delivery import MarkerWriter
-from coordinator.world.log_lines import OncePerMinute
 
 _log = logging.getLogger(__name__)
-_log.addFilter(OncePerMinute())
 
 SWEEP_S = 1.0
 """How often shards are looked at that have pending offsets and no reader, such as those just taken over."""

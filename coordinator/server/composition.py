@@ -724,10 +724,13 @@ class Server:
         except OSError as error:
             raise CannotStart(f"cannot listen on {self.config.admin.host}:{self.config.admin.port}: {error}") from error
         addresses = [listener.advertised for listener in self.listeners[:: self.config.nodes]]
-        await self._logs.join(coordinators, addresses, self._open_listeners)
-        scheme = "https" if self.config.admin.admin_ssl_keystore_location else "http"
+        admin = self.config.admin
+        scheme = "https" if admin.admin_ssl_keystore_location else "http"
+        admin_host = addresses[0][0] if admin.host in {"0.0.0.0", "::"} else admin.host  # noqa: S104 - it listens everywhere
+        reached = "" if admin.behind else f"{scheme}://{joined(admin_host, admin_port)}"
+        await self._logs.join(coordinators, addresses, reached, self._open_listeners)
         bootstrap = ",".join(joined(*listener.advertised) for listener in self.listeners[: self.config.nodes])
-        return bootstrap, f"{scheme}://{self.config.admin.host}:{admin_port}"
+        return bootstrap, f"{scheme}://{admin.host}:{admin_port}"
 
     async def _open_listeners(self) -> None:
         for listener in self.listeners:

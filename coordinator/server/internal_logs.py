@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+Accept = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +197,10 @@ class InternalLogs(ABC):
         """Loads the shards that this server has before it listens."""
 
     @abstractmethod
-    async def join(
-        self, coordinators: Coordinators, addresses: Sequence[Address], accept: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def join(self, coordinators: Coordinators, addresses: Sequence[Address], admin: str, accept: Accept) -> None:
         """Lets the listeners accept clients, with `accept`, as soon as they can be answered. Raises CannotStart.
 
-        `addresses`: what the listeners advertise, in their order.
+        `addresses`: what the listeners advertise, in their order. `admin`: the URL of admin HTTP, empty behind a supervisor.
         """
 
     @abstractmethod
@@ -296,7 +295,7 @@ class EmbeddedLogs(InternalLogs):
             topics.declare(topic.name, topic.partitions, topic.configs)
 
     async def join(
-        self, _coordinators: Coordinators, _addresses: Sequence[Address], accept: Callable[[], Awaitable[None]]
+        self, _coordinators: Coordinators, _addresses: Sequence[Address], _admin: str, accept: Accept
     ) -> None:
         """There is nobody to join."""
         await accept()

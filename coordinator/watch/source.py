@@ -26,10 +26,8 @@ from coordinator.runtime.serde import UnknownRecordVersion
 from coordinator.runtime.shard import Status
 from coordinator.topics.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from coordinator.watch.shard import WatchedShard
-from coordinator.world.log_lines import OncePerMinute
 
 _log = logging.getLogger(__name__)
-_log.addFilter(OncePerMinute())
 
 LOOK_UP_S = 1.0
 LOOK_UP_LARGE_S = 10.0

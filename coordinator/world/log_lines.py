@@ -10,6 +10,7 @@ Tracebacks are the only text of several lines. Their lines are indented, so none
 
 import json
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -22,6 +23,8 @@ TRACEBACK_LINES_MAX = 200
 """The first and the last lines of a longer traceback are kept."""
 _INDENT = "    "
 _MINUTE_S = 60.0
+_RETRYING = ("coordinator.cluster.engine", "coordinator.cluster.workers", "coordinator.overlay", "coordinator.watch")
+"""The loggers of what asks other machines again and again, and would fill the log while those are away."""
 _as_json = json.JSONEncoder(default=str).encode
 """Like json.dumps, which would make an encoder for every call."""
 
@@ -47,7 +50,10 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class OncePerMinute(logging.Filter):
-    """Of lines with the same text and the same last argument, the reason, one a minute passes. It says how many did not."""
+    """Of what fails again and again (`_RETRYING`) for the same reason, one line a minute passes.
+
+    It says how many did not. The reason is the exception or, of a line without one, the last argument.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,8 +62,10 @@ class OncePerMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line passes."""
+        if not record.name.startswith(_RETRYING) or not ("reason=" in str(record.msg) or record.exc_info):
+            return True
         arguments = record.args if isinstance(record.args, tuple) else ()
-        line = str(record.msg), str(arguments[-1:])
+        line = str(record.msg), str(record.exc_info[1:2] if record.exc_info else arguments[-1:])
         oldest_s = record.created - _MINUTE_S
         passed_s, left_out = self._passed.get(line, (oldest_s, 0))
         if passed_s > oldest_s:
@@ -68,6 +76,14 @@ class OncePerMinute(logging.Filter):
         if left_out:
             record.msg, record.args = f"{record.msg} left_out=%d", (*arguments, left_out)
         return True
+
+
+def log_to_stderr(fields: str = "") -> None:
+    """Writes the log of this process to stderr. `fields`: as `KeyValueFormatter` has them."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(KeyValueFormatter(fields))
+    handler.addFilter(OncePerMinute())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def record_text(record: logging.LogRecord) -> str:

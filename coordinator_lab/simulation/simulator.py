@@ -194,6 +194,7 @@ class Simulation:
         await self.sleep(self.plan.span_s)
         for task in failures:
             task.cancel()
+        await self.sleep(0)  # a process that was paused gets its rules before they are cleared
         await self._heal()
         check = ConvergenceCheck(
             self.world,

@@ -73,6 +73,7 @@ def test_several_workers_answer_the_overview_together_and_each_has_its_shards(co
     shards = [shard for each in found["workers"] for shard in each["shards"] if shard.startswith("__consumer_offsets")]
     assert sorted(shards) == [f"__consumer_offsets-{number}" for number in range(3)]
     assert sum(each["take_overs"] for each in found["workers"]) > 0
+    assert {each["admin"] for each in found["workers"]} == {None}, "this address drains them"
     listed = view(server, "/v1/groups?sort=trouble&limit=3")
     assert (len(listed["groups"]), listed["total"], "next" in listed) == (3, 4, False)
     with Control(server.admin) as control:

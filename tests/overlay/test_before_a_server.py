@@ -4,12 +4,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from coordinator.protocol.errors import ErrorCode
 from coordinator_testing.throwaway_server import DidNotStart
 from tests.support.before_cluster import SETTINGS, before
 from tests.support.ports import HeldPort
@@ -240,6 +242,21 @@ def test_groups_of_all_workers_commit_in_transactions_of_the_cluster(workers: li
         [found] = consumers[group].committed([confluent_kafka.TopicPartition("numbers", 0)], 30)
         assert (found.offset == number) is (number % 2 == 1)
         consumers[group].close()
+
+
+def test_configs_of_a_group_and_of_a_topic_are_asked_for_one_by_one(workers: list[ServerProcess]) -> None:
+    """The cluster has those of topics and a worker those of groups; a request for both is refused, and the connection stays."""
+    topic, group = ({"resource_type": kind, "resource_name": "r", "configuration_keys": None} for kind in (2, 32))
+    with Connection(workers[0].bootstrap) as link:
+
+        def described(*resources: dict[str, Any]) -> list[tuple[str | None, int]]:
+            results = link.call("DescribeConfigs", 4, resources=resources)["results"]
+            return [(each["error_message"], each["error_code"]) for each in results]
+
+        refused = "groups and other resources at once; ask for them one by one"
+        assert described(topic, group) == [(refused, ErrorCode.INVALID_REQUEST)] * 2
+        assert [code for _, code in described(group)] == [0]
+        assert [code for _, code in described(topic)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_client_without_acknowledgements_is_forwarded(workers: list[ServerProcess]) -> None:

@@ -19,6 +19,7 @@ OF_THE_SIMULATION = {
     "a_shard_taken_again_while_the_disk_hangs",
     "expired_in_the_batch_of_its_last_record",
     "resync_after_a_refused_deletion",
+    "rules_set_while_a_worker_is_paused",
 }
 """Here the server was right, and the simulation mistaken."""
 

@@ -94,10 +94,9 @@ def test_a_traceback_is_indented_escaped_and_bounded():
 def test_a_line_of_an_outage_passes_once_a_minute_for_each_reason_and_says_how_many_did_not():
     once = OncePerMinute()
 
-    def passed(at_s, partition, reason):
-        line = logging.makeLogRecord(
-            {"msg": "event=not_read partition=%d reason=%s", "args": (partition, reason), "created": at_s}
-        )
+    def passed(at_s, partition, reason, name="overlay.markers"):
+        text, arguments = "event=not_read partition=%d reason=%s", (partition, reason)
+        line = logging.makeLogRecord({"name": f"coordinator.{name}", "msg": text, "args": arguments, "created": at_s})
         return record_text(line) if once.filter(line) else None
 
     assert passed(0.0, 1, "refused") == "event=not_read partition=1 reason=refused"
@@ -106,6 +105,28 @@ def test_a_line_of_an_outage_passes_once_a_minute_for_each_reason_and_says_how_m
     assert passed(59.9, 3, "refused") is None
     assert passed(60.0, 4, "refused") == "event=not_read partition=4 reason=refused left_out=2"
     assert passed(130.0, 5, "timeout") == "event=not_read partition=5 reason=timeout"
+    for partition in range(2):  # what does not try again says each partition
+        assert passed(130.0, partition, "damaged", "topics.partition") is not None
+
+
+def test_a_bug_that_comes_again_and_again_is_a_line_a_minute_whatever_else_it_names():
+    once = OncePerMinute()
+
+    def passes(partition, error):
+        line = logging.makeLogRecord({
+            "name": "coordinator.overlay.markers", "msg": "event=not_read partition=%d", "args": (partition,),
+            "exc_info": (type(error), error, None), "created": 0.0,
+        })  # fmt: skip
+        return once.filter(line)
+
+    assert [passes(1, KeyError("a")), passes(2, KeyError("a")), passes(1, KeyError("b"))] == [True, False, True]
+
+
+def test_what_a_worker_has_taken_is_a_line_each_whatever_else_is_left_out():
+    once, line = OncePerMinute(), "event=shard_taken log=%s records=%d ms=%d"
+    name = "coordinator.cluster.workers.ownership"
+    records = [logging.makeLogRecord({"name": name, "msg": line, "args": (log, 0, 7)}) for log in ("a-1", "a-2")]
+    assert all(map(once.filter, records))
 
 
 def test_printable_text_is_itself():

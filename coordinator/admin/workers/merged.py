@@ -138,7 +138,9 @@ def workers(machine: Machine, answers: Answers) -> list[WorkerView]:
     """Every worker, whether it answers or not. Who has a shard, the engine knows."""
     views = []
     for worker, (_, answer) in zip(machine.workers, answers, strict=True):
-        own = [] if answer is None or answer.status != 200 else json.decode(answer.body, type=WorkerList).workers
+        said = [] if answer is None or answer.status != 200 else json.decode(answer.body, type=WorkerList).workers
+        node_id = machine.config.node_id + worker.number
+        own = [each for each in said if each.number == node_id]
         view = own[0] if own else WorkerView(worker.number, worker.pid, False, False, [], None, None, None, None, None)
         views.append(replace(view, number=worker.number, pid=worker.pid))
     return views

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-_LEAVING, _WANTS, _READY = MARKS = "LEAVING://", "WANTS://", "READY://"
+_LEAVING, _WANTS, _READY = _MARKS = "LEAVING://", "WANTS://", "READY://"
+ADMIN = "ADMIN://"
+NO_LISTENERS = (*_MARKS, ADMIN)
 """What the entries of `Worker.listeners` begin with that are no listeners. To a version that does not know them they are."""
 
 
@@ -30,6 +32,11 @@ class Worker(NamedTuple):
     """Where the other workers reach it."""
     listeners: str = ""
     """Where clients reach it, as Kafka's `advertised.listeners`: NAME://HOST:PORT, separated by commas."""
+
+    @property
+    def admin(self) -> str:
+        """The URL of its admin HTTP; empty where a supervisor answers for it."""
+        return next((each.removeprefix(ADMIN) for each in self.listeners.split(",") if each.startswith(ADMIN)), "")
 
     @property
     def is_leaving(self) -> bool:
@@ -52,7 +59,7 @@ class Worker(NamedTuple):
         self, *, is_leaving: bool = False, wants: Mapping[str, int] = MappingProxyType({}), ready: Iterable[str] = ()
     ) -> "Worker":
         """The same worker with these marks."""
-        entries = [each for each in self.listeners.split(",") if each and not each.startswith(MARKS)]
+        entries = [each for each in self.listeners.split(",") if each and not each.startswith(_MARKS)]
         entries += [f"{_WANTS}{log}:{number}" for log, number in wants.items()] + [f"{_LEAVING}:0"] * is_leaving
         entries += [f"{_READY}{log}:0" for log in sorted(ready)]
         return self._replace(listeners=",".join(entries))

@@ -27,7 +27,7 @@ from coordinator.server import process
 from coordinator.world.clock import Clock
 from coordinator.world.disk import Disk
 from coordinator.world.entropy import Entropy
-from coordinator.world.log_lines import KeyValueFormatter
+from coordinator.world.log_lines import log_to_stderr
 from coordinator.world.shared_count import SharedCount
 
 _log = logging.getLogger(__name__)
@@ -115,9 +115,7 @@ def main() -> int:
     gc.disable()
     began_s = time.monotonic() - time.process_time()
     start = decode(sys.stdin.buffer.read())
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(KeyValueFormatter(f"worker={start.number}"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr(f"worker={start.number}")
     return process.run_worker(start.config, began_s, _join_of(start))
 
 

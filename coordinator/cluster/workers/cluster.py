@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from coordinator.api.cluster import Node
-from coordinator.cluster.engine.engine import MARKS, Owner, Summary, Worker
+from coordinator.cluster.engine.engine import NO_LISTENERS, Owner, Summary, Worker
 from coordinator.topics.names import CONSUMER_OFFSETS, COORDINATOR_EVENTS
 
 NAMED_MS = 9_000
@@ -137,7 +137,7 @@ def listeners_of(worker: Worker) -> list[tuple[str, tuple[str, int]]]:
     """The names and addresses of a worker's listeners."""
     found = []
     for entry in worker.listeners.split(","):
-        if not entry or entry.startswith(MARKS):
+        if not entry or entry.startswith(NO_LISTENERS):
             continue
         name, _, address = entry.partition("://")
         host, _, port = address.rpartition(":")

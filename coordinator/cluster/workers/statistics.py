@@ -1,9 +1,9 @@
 """Counts of one worker, for its metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coordinator.api.cluster import Node
+from coordinator.cluster.engine.engine import Worker
 from coordinator.cluster.engine_writer import EngineWriter
 from coordinator.cluster.workers.cluster import Workers
 from coordinator.cluster.workers.lease import Lease
@@ -55,9 +55,13 @@ class WorkerStatistics:
     def owned(self) -> Mapping[str, bool]:
         return {log: log in self._cluster.held for log in self._cluster.owners}
 
-    def other_owner(self, log: str) -> Node | None:
+    @property
+    def others(self) -> Sequence[Worker]:
+        return [each for each in self._cluster.living if self._cluster.me is None or each.id != self._cluster.me.id]
+
+    def other_owner(self, log: str) -> Worker | None:
         owner = self._cluster.owner_of(log)
-        return None if owner is None or owner is self._cluster.me else Node(owner.node_id, owner.host, owner.port)
+        return None if owner is self._cluster.me else owner
 
     @property
     def may_be_replaced(self) -> bool:

@@ -267,6 +267,10 @@ def test_admin_http_answers_for_all_workers(machine):
         (["--workers", "0"], "0 is not in the range"),
         (["--workers", "51"], "allowed: at most 50, the smaller one of offsets.topic.num.partitions"),
         (["--workers", "2", "--journal", "postgresql://db/x"], "workers and journal"),
+        (
+            ["--workers", "2", "--set", "data.plane=none", "--set", "data.bootstrap.servers=kafka:9092"],
+            "workers and data.bootstrap.servers: several workers in front of a cluster share a journal; remove workers",
+        ),
     ],
 )
 def test_what_several_workers_cannot_be_is_refused(tmp_path, capsys, arguments, reason):

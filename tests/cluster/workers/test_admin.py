@@ -7,7 +7,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.cluster.workers.world import SHARDS, WITHIN_S, commit, create_topic, fetch, workers
+from tests.cluster.workers.world import SHARDS, WITHIN_S, WorkerUnderTest, commit, create_topic, fetch, workers
 
 
 async def asked(worker, method, path, body=None):
@@ -57,7 +57,8 @@ async def test_what_is_asked_about_a_group_of_another_worker_is_answered_with_th
     first, second, here, there = await groups_of_two(world)
     host, port = second.server.listeners[0].bound
     shard = first.server.groups.shard_of(there).index
-    elsewhere = f"node 2 has __consumer_offsets-{shard}: ask its admin HTTP; clients reach it at {host}:{port}"
+    at = f"ask its admin HTTP at {second.admin}; clients reach it at {host}:{port}"
+    elsewhere = f"node 2 has __consumer_offsets-{shard}: {at}"
     for method, path, body in PATHS:
         status, answer = await asked(first, method, path.format(there), body)
         assert (status, answer["detail"]) == (421, elsewhere), path
@@ -139,7 +140,7 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
 
     async def shown():
         _, answer = await asked(first, "GET", "/v1/workers")
-        (worker,) = answer["workers"]
+        worker = answer["workers"][0]
         return worker["shards_replaying"], worker["pieces_to_replay"]
 
     assert await shown() == (0, 0)
@@ -157,11 +158,34 @@ async def test_a_worker_shows_how_far_its_replays_are_behind(world):
     second.wire.is_cut = False
 
 
+async def test_any_worker_lists_all_with_their_shards_and_where_to_ask_them(world):
+    """Of the others it knows what the engine says."""
+    first, second, _, _ = await groups_of_two(world)
+    for worker, other in ((first, second), (second, first)):
+        status, answer = await asked(worker, "GET", "/v1/workers")
+        assert (status, answer["not_served"]) == (200, [])
+        assert [each["number"] for each in answer["workers"]] == [1, 2]
+        own, its = sorted(answer["workers"], key=lambda each: each["number"] != worker.node_id)
+        assert (own["admin"], its["admin"], its["take_overs"]) == (None, other.admin, None)
+        _, said = await asked(other, "GET", "/v1/workers")
+        assert its["shards"] == next(each["shards"] for each in said["workers"] if each["number"] == other.node_id)
+        assert {f"__consumer_offsets-{index}" for index in other.shards} <= set(its["shards"])
+
+
+async def test_a_worker_whose_admin_http_listens_everywhere_names_the_host_for_clients(world):
+    worker = WorkerUnderTest(world, 1, ("data.plane=none", "admin.anonymous=read"), "worker-1:9092", "0.0.0.0:0")
+    world.running.append(await worker.start())
+    port = worker.admin.rpartition(":")[2]
+    assert worker.sharing.worker.admin == f"http://worker-1:{port}"
+
+
 async def test_a_drained_worker_gives_its_shards_to_the_others_until_it_resumes(world):
     """Clients are served all the time, the last worker cannot be drained, and a worker answers for itself only."""
     first, second, _, there = await groups_of_two(world)
-    status, _ = await asked(second, "POST", "/v1/workers/1/drain", {})
-    assert status == 404
+    for number, refused in ((1, 421), (3, 404)):
+        status, answer = await asked(second, "POST", f"/v1/workers/{number}/drain", {})
+        assert status == refused
+        assert (f"ask its admin HTTP at {first.admin}" in answer["detail"]) == (refused == 421)
     status, drained = await asked(second, "POST", "/v1/workers/2/drain", {})
     assert (status, drained["leaving"]) == (200, True)
     await world.until(lambda: len(first.shards) == SHARDS and not second.shards)

@@ -68,6 +68,17 @@ def test_a_worker_waits_for_its_database_and_says_so(tmp_path, database):
         worker.stop()
 
 
+def test_an_outage_of_the_database_is_one_line_for_each_reason(tmp_path, database):
+    """A worker tries again several times a second until its lease is over, and goes on to."""
+    arguments = ("--journal", database.url())
+    with ServerProcess(tmp_path, settings=SETTINGS, arguments=arguments) as worker:
+        database.primary.kill()
+        wait_until(lambda: health(worker.admin_listens_at, "/health/ready")[0] == 503, lambda: worker.log)
+        lines = [line.partition(" logger=")[2] for line in worker.log.splitlines() if " reason=" in line]
+        assert any("event=beat_failed" in line for line in lines)
+        assert len(lines) == len(set(lines)), worker.log
+
+
 def test_a_worker_that_waits_for_its_database_ends_at_a_signal(tmp_path):
     nobody = HeldPort()
     url = f"postgresql://coordinator@{nobody.address}/coordinator"

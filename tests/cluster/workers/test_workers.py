@@ -210,11 +210,12 @@ def test_a_copy_is_continued_only_if_nobody_else_has_claimed_the_log():
 
 
 def test_the_marks_of_a_worker_are_no_listeners():
-    plain = Worker("a", 1, "host", 1, "INSIDE://host:1")
+    plain = Worker("a", 1, "host", 1, "INSIDE://host:1,ADMIN://https://host:2")
     logs = {"__consumer_offsets-3", "__consumer_offsets-12", "__transaction_state-0"}
     marked = plain.marked(is_leaving=True, wants={"__consumer_offsets-4": 2}, ready=logs)
     assert (marked.is_leaving, marked.wants, marked.ready) == (True, {"__consumer_offsets-4": 2}, logs)
-    assert listeners_of(marked) == listeners_of(plain)
+    assert listeners_of(marked) == listeners_of(plain) == [("INSIDE", ("host", 1))]
+    assert marked.admin == "https://host:2"
     assert marked.marked() == plain
     assert plain.ready == set()
 

@@ -50,7 +50,14 @@ class Wire:
 class WorkerUnderTest:
     """One worker: a server, and its way to the engine."""
 
-    def __init__(self, world: "Workers", node_id: int, settings: tuple[str, ...], advertise: str | None = None) -> None:
+    def __init__(
+        self,
+        world: "Workers",
+        node_id: int,
+        settings: tuple[str, ...],
+        advertise: str | None = None,
+        admin: str = "127.0.0.1:0",
+    ) -> None:
         self.wire = Wire()
         self.node_id = node_id
         self.config = load(
@@ -63,7 +70,7 @@ class WorkerUnderTest:
                 f"topics={json.dumps(TOPICS)}",
                 *settings,
             ],
-            {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "data_dir": str(world.folder / f"worker-{node_id}")}
+            {"listen": "127.0.0.1:0", "admin": admin, "data_dir": str(world.folder / f"worker-{node_id}")}
             | ({} if advertise is None else {"advertise": advertise}),
             {},
         )

@@ -26,10 +26,8 @@ from coordinator.cluster.engine.kafka.partitions import Partitions, next_offset
 from coordinator.cluster.engine.kafka.records import batches
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.errors import ErrorCode
-from coordinator.world.log_lines import OncePerMinute
 
 _log = logging.getLogger(__name__)
-_log.addFilter(OncePerMinute())
 
 FOLLOWS, BEATS = "follows", "beats"
 """Purposes of connections: one waits for records, and nothing may wait behind it."""
