@@ -310,8 +310,8 @@ class Sharing:
         """This worker with the addresses of its listeners and of its admin HTTP, whose ports are known now."""
         found = {listener.name: at for listener, at in zip(self._config.listeners, addresses, strict=True)}
         host, port = found[inter_broker_listener(self._config).name]
-        listeners = ",".join([*(f"{name}://{joined(*at)}" for name, at in found.items()), f"{ADMIN}{admin}"])
-        return self.worker._replace(host=host, port=port, listeners=listeners)
+        entries = [f"{name}://{joined(*at)}" for name, at in found.items()] + [f"{ADMIN}{admin}"] * bool(admin)
+        return self.worker._replace(host=host, port=port, listeners=",".join(entries))
 
     def epoch_of(self, log: str) -> int:
         """The epoch of this worker's claim of a log; 0 without one."""
