@@ -12,9 +12,12 @@ A group exists as long as anything is known about it: a record in the log, an of
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.assignors.range import RangeAssignor
+from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.group import Group, new_group_bytes
 from coordinator.groups.group_configs import ConfiguredGroups
@@ -29,6 +32,8 @@ from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import Link, Record, Result, Timer, TimerKey
 
 G = TypeVar("G", bound=Group)
+
+BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
 
 
 class Migration(Protocol):
@@ -88,15 +93,15 @@ class Groups(ABC):
     )  # fmt: skip
 
     migration: Migration
-    """Plugged in by machine.py."""
+    """Plugged in by machine.py, which knows all kinds."""
 
     def __init__(
         self,
         config: GroupsConfig,
         catalog: Catalog,
         *,
-        assignors: Mapping[str, Assignor],
         settings: GroupSettings | None = None,
+        assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
         count_all: Callable[[], int] | None = None,
         held_bytes: ShardHeldBytes | None = None,
         match_patterns: MatchPatterns = match_at_once,
