@@ -155,7 +155,7 @@ def guarded_by_topic(access: Access, name_of: Callable[[Any], str], serve: Serve
             return
         refused = refuse(with_topics(request, denied), KafkaError(DENIED[access.resource_type]), exchange.api_version)
 
-        def reply(response: Message) -> None:
+        def reply(response: Any) -> None:
             response.topics += refused.topics
             exchange.reply(response)
 

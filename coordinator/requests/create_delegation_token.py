@@ -3,6 +3,8 @@
 v3 names the owner (KIP-373): a client that is not the owner needs CREATE_TOKENS on it. As in Kafka, an error names both.
 """
 
+from typing import Any
+
 from coordinator.api import Api, Exchange, Overlay, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -67,7 +69,7 @@ def _created(record: DelegationTokenRecord, hmac: bytes, api_version: int) -> Cr
     )
 
 
-def named(owner: Principal, requester: Principal, api_version: int) -> dict[str, str]:
+def named(owner: Principal, requester: Principal, api_version: int) -> dict[str, Any]:
     """The owner and the requester of a token as fields of a response; older versions have no requester."""
     requester = requester if api_version >= _REQUESTER_SINCE else _NOBODY
     return {

@@ -76,7 +76,7 @@ class Dead(NamedTuple):
         return self.place.key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class DeadLetters:
     """The way to the queues of all groups. `queue_of(group_id)`: the queue that is in force now."""
 
