@@ -72,7 +72,7 @@ def expire_offsets(group: str, topics: tuple[str, ...], admin: str, as_json: boo
 
 @groups.command("expire-locks", epilog=examples("coordinator control groups expire-locks invoices --topic orders"))
 @_group
-@click.option("--member", metavar="MEMBER", help="Only those of this member.")
+@click.option("--member", metavar="MEMBER", help="Only locks of this member.")
 @click.option("--topic", metavar="TOPIC", help="Only in this topic.")
 @click.option("--partition", type=int, metavar="N", help="Only in the partitions of this number.")
 @admin_option
