@@ -153,7 +153,9 @@ def guarded_by_topic(access: Access, name_of: Callable[[Any], str], serve: Serve
         if not denied:
             serve(server, exchange, request, exchange.reply)
             return
-        refused: Any = refuse(with_topics(request, denied), KafkaError(DENIED[access.resource_type]), exchange.api_version)
+        refused: Any = refuse(
+            with_topics(request, denied), KafkaError(DENIED[access.resource_type]), exchange.api_version
+        )
 
         def reply(response: Any) -> None:
             response.topics += refused.topics

@@ -36,7 +36,11 @@ class _Options(ConnectionAccess):
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="A YAML file with `key: value` lines.")
 @click.option("--admin", metavar="HOST:PORT", help="The address of the page and the API (port 0: any free port).")
 @click.option(
-    "--data-dir", default="watch", show_default=True, metavar="DIR", help="The folder for the events; nothing else may use it."
+    "--data-dir",
+    default="watch",
+    show_default=True,
+    metavar="DIR",
+    help="The folder for the events; nothing else may use it.",
 )
 @click.option("--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated.")
 @click.option(

@@ -26,7 +26,9 @@ admin_option = click.option(
     metavar="HOST:PORT",
     help="The admin address of the server, or its URL.",
 )
-scope_option = click.option("--scope", metavar="NAME", help="The scope: rules and recordings that are cleared together.")
+scope_option = click.option(
+    "--scope", metavar="NAME", help="The scope: rules and recordings that are cleared together."
+)
 
 
 def _names(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> Any:
@@ -83,7 +85,9 @@ rule_options = combined(
     match_options,
     click.option("--nth", type=int, metavar="N", help="Act from the nth match on."),
     click.option(
-        "--per", type=click.Choice(["member", "connection", "group"]), help="Count --nth and --times separately for each."
+        "--per",
+        type=click.Choice(["member", "connection", "group"]),
+        help="Count --nth and --times separately for each.",
     ),
     click.option("--error", metavar="NAME", help="Answer with this error; the request has no effect."),
     click.option("--message", metavar="TEXT", help="With --error: the error message."),

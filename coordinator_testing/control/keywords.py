@@ -64,7 +64,7 @@ class FaultKeywords(MatchKeywords, total=False):
     hold: Literal["request", "answer"]
     """Parks the request or its answer until it is released."""
     flip_bits: int
-    """Flip this many bits of the answer."""
+    """Flips this many bits of the answer."""
     size: int
     """The size that the answer says it has."""
     cut_after: int
