@@ -10,6 +10,8 @@ import click
 from coordinator.cli.command_line import combined, fail, refused
 
 if TYPE_CHECKING:
+    import msgspec
+
     from coordinator_testing.control import Control
 
 ACCESS_VARIABLES = {"token": "ADMIN_TOKEN", "ca": "ADMIN_CA", "certificate": "ADMIN_CERTIFICATE"}
@@ -162,3 +164,10 @@ def with_control(admin: str, show: "Callable[[Control], int]", scope: str | None
         return fail(error)
     finally:
         control.disconnect()
+
+
+def show_done(admin: str, as_json: bool, act: "Callable[[Control], msgspec.Struct]") -> int:
+    """Calls `act` with a client as `with_control` does, and prints what the server has done."""
+    from coordinator_testing.cli.control_shown import show_row
+
+    return with_control(admin, lambda control: show_row(act(control), as_json))
