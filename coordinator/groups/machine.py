@@ -40,6 +40,7 @@ from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs import administration
@@ -48,7 +49,8 @@ from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.force_rebalance import ForceRebalance
 from coordinator.groups.group import Group
-from coordinator.groups.migration.conversions import Conversions
+from coordinator.groups.migration.downgrade import downgrade_without, may_downgrade_without
+from coordinator.groups.migration.upgrade import group_to_join
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import (
     replay_legacy_offset_commit,
@@ -105,6 +107,7 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyKey,
     SyncGroupRequest,
 )
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
 
 
@@ -112,8 +115,6 @@ class GroupMachine(Groups):
     """The groups of one shard, with everything that takes knowledge of all kinds."""
 
     __slots__ = ()
-
-    migration = Conversions()
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
@@ -193,6 +194,15 @@ class GroupMachine(Groups):
 
     def bump_epoch(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result:
         return BUMP_EPOCH[group.kind](self, group, cause, reason, now_ms)
+
+    def update_to_join(self, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int) -> ConsumerUpdate:
+        return group_to_join(self, group_id, member_id, behaviours, now_ms)
+
+    def downgrades_without(self, update: ConsumerUpdate, leaving: Sequence[ConsumerMember]) -> bool:
+        if not may_downgrade_without(update.groups, update.group, leaving):
+            return False
+        downgrade_without(update, leaving)
+        return True
 
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
         tombstones, timers = END[group.kind](group)
